@@ -19,7 +19,7 @@ use crate::codec::Coder;
 use crate::error::Error;
 use crate::instance::{Core, Cores};
 use crate::store::{
-    DeadRows, List, PrefixCursor, PrefixRows, Purged, Settle, Settled, Settlement, State,
+    Charter, DeadRows, List, PrefixCursor, PrefixRows, Purged, Settle, Settled, Settlement, State,
     StoreError, StoreTime, Stored, StoredInstance, Version,
 };
 use crate::token::Token;
@@ -78,6 +78,47 @@ pub struct PrefixPosition(usize, Option<PrefixCursor>);
 impl<K, V> Admin<K, V> {
     pub(crate) fn new(cores: Arc<Cores>, coder: Arc<dyn Coder<K, V>>) -> Self {
         Admin { cores, coder }
+    }
+
+    /// The [charter](Charter) of the namespace, as it is now.
+    ///
+    /// # Errors
+    ///
+    /// See [above](Self).
+    pub async fn charter(&self) -> Result<Charter, Error> {
+        // There is one part at least, and all have the same.
+        let part = self.cores.of_part(0);
+        let charter = part.calls.charter().await?;
+        charter.ok_or_else(|| Error::Store(StoreError::refused("the namespace is not there")))
+    }
+
+    /// Amends the charter of the namespace. Instances that differ from it, this one too, stop loading, firing and writing with
+    /// their next call, and others start. Claims can still be settled.
+    ///
+    /// To change a setting such as [`no_overlap`](crate::Builder::no_overlap) while instances run: amend the charter, and
+    /// replace the instances. Timers are late by as long as that takes.
+    ///
+    /// # Errors
+    ///
+    /// See [above](Self). [`StoreError::Refused`] when the codec is to change while there are timers: [purge](Self::purge) the
+    /// namespace first, or use another one. The number of parts never changes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(timers: tickwheel_durable::DurableTimers<String, u32>) -> Result<(), tickwheel_durable::Error> {
+    /// let admin = timers.admin();
+    /// let mut charter = admin.charter().await?;
+    /// charter.no_overlap = true;
+    /// admin.amend(&charter).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn amend(&self, charter: &Charter) -> Result<(), Error> {
+        for core in self.cores.iter() {
+            core.calls.amend(charter).await?;
+        }
+        Ok(())
     }
 
     /// The next `limit` waiting timers after a position, earliest deadline first.

@@ -21,7 +21,7 @@ use crate::timers::DurableTimers;
 /// Configures an instance on the timers of a namespace, with keys `K` and values `V`.
 ///
 /// The namespace separates timers in the same store: 1 to 64 ASCII letters, digits, `_`, `-` and `.`. All instances
-/// that share timers use the same namespace, types and codec.
+/// that share timers use the same namespace, types and [charter](crate::Charter).
 ///
 /// # Examples
 ///
@@ -107,7 +107,8 @@ impl<K, V, C: Codec> Builder<K, V, C> {
     /// missed, and [`missed`](Self::missed) decides about them: `FireOnce` delivers one of them, at the first scheduled time
     /// at which none is in flight; `FireAll` each, one at each such time; `Skip` none, but the one that is on time then.
     ///
-    /// Dead occurrences that are retried are not held back. Give all instances of a namespace the same setting.
+    /// Dead occurrences that are retried are not held back. All instances of a namespace have the same setting: it is part of
+    /// the [charter](crate::Charter).
     pub fn no_overlap(mut self) -> Self {
         self.settings.no_overlap = true;
         self
@@ -180,12 +181,14 @@ impl<K, V, C: Codec> Builder<K, V, C> {
     /// The timer is deleted in the step that fires it. Claims that this instance has not handled when it crashes are
     /// lost, and so are those of a fire whose answer the store could not give. Acknowledging does nothing; [`extend`](crate::Claim::extend) and [`retry_after`](crate::Claim::retry_after) are
     /// errors.
+    ///
+    /// All instances of a namespace have the same setting: it is part of the [charter](crate::Charter).
     pub fn at_most_once(mut self) -> Self {
         self.settings.at_most_once = true;
         self
     }
 
-    /// Sets how keys and values are encoded. The default is [`Json`].
+    /// Sets how keys and values are encoded. The default is [`Json`]. Its name is part of the [charter](crate::Charter).
     pub fn codec<D: Codec>(self, codec: D) -> Builder<K, V, D> {
         Builder {
             namespace: self.namespace,

@@ -51,7 +51,9 @@ pub enum Error {
         /// The error of the codec.
         cause: Cause,
     },
-    /// The store did not respond in time. The call may have taken effect or not.
+    /// The store did not respond in time. The call may have taken effect or not. A set, move or remove has taken effect by now,
+    /// or never does: the store refuses it once the time limit is over by the store's clock. Its clock is known to half a round
+    /// trip, and a server that has begun the write may end it.
     Timeout {
         /// Which call.
         call: &'static str,

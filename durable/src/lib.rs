@@ -137,7 +137,7 @@ pub use rusqlite;
 #[cfg(feature = "sqlite")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
 pub use sqlite::{Sqlite, SqliteTransaction};
-pub use store::{BoxError, Change, ChangedRows, Counts, Missed, Purged};
+pub use store::{BoxError, Change, ChangedRows, Charter, Counts, Missed, Purged};
 pub use timers::{DurableTimers, Moved, Removed, SetIfAbsent};
 pub use token::Token;
 /// The version of `tokio-postgres` whose [`Config`](tokio_postgres::Config), TLS connectors and

@@ -53,6 +53,9 @@ pub struct DurableMetrics {
     pub store_errors: u64,
     /// Which calls fail now.
     pub failing: Failing,
+    /// Whether this instance neither loads, fires nor writes now, because it differs from the [charter](crate::Charter) of its
+    /// namespace or the schema of the store.
+    pub differs: bool,
     /// How many writes went to the store at once.
     pub write_batches: BatchSizes,
     /// How many rows were fired at once.
@@ -208,6 +211,7 @@ impl Metrics {
         due: usize,
         unsettled: usize,
         failing: Failing,
+        differs: bool,
     ) -> DurableMetrics {
         DurableMetrics {
             loaded: self.loaded.get(),
@@ -227,6 +231,7 @@ impl Metrics {
             left_to_others: self.left_to_others.get(),
             store_errors: self.store_errors.get(),
             failing,
+            differs,
             write_batches: self.write_batches.get(),
             fire_batches: self.fire_batches.get(),
             settle_batches: self.settle_batches.get(),

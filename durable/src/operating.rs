@@ -62,8 +62,10 @@
 //! | the program does not receive claims it has asked for | the claims are released once half of their lease is over, and do not count as attempts |
 //! | clocks of hosts differ | nothing: the store's clock decides |
 //! | the store's clock steps | timers come sooner by as much when it steps forward. They and the ends of leases are late by as much when it steps back |
-//! | a newer version of the crate has changed the schema | an older version does not start: [`StoreError::Schema`](crate::store::StoreError::Schema) |
-//! | a namespace is opened with another codec | the instance does not start: [`StoreError::Codec`](crate::store::StoreError::Codec) |
+//! | a newer version of the crate raises the schema | an older version does not start, and one that runs stops within a poll: loads, fires and calls fail with [`StoreError::Schema`](crate::store::StoreError::Schema) |
+//! | an instance has another codec, `no_overlap` or `at_most_once` than the [charter](crate::Charter) of the namespace | it does not start: [`StoreError::Charter`](crate::store::StoreError::Charter) names the setting and both values |
+//! | the charter is [amended](crate::Admin::amend) while instances run | those that differ stop loading, firing and writing within a poll, log one warning, and their metric [`differs`](crate::DurableMetrics::differs) is set. What they have loaded goes to others, and their handlers can settle. They go on when the charter is what they have |
+//! | a call fails with [`Error::Timeout`](crate::Error::Timeout), and its server goes on later | a set, move or remove is refused then |
 //!
 //! # What to watch
 //!

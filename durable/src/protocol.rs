@@ -76,7 +76,7 @@
 //! | D1 | A call returns once its write is durable in the store. A crash at any moment after loses nothing. | `d1_keeps_what_it_said_it_set`, `survives_a_crash_in_every_call`, `takes_over_what_a_dead_instance_had_loaded` |
 //! | D2 | Delivered at least once: fired and not acknowledged within the lease, it is delivered again within a poll, by any instance with capacity, and `attempt` counts it. A fire whose answer was lost is found and undone. `at_most_once` is a mode. | `d2_delivers_again_after_the_lease`, `d2_lost_answer_to_a_fire_costs_nothing`, `d2_at_most_once_is_a_mode` |
 //! | D3 | Never early by the store's clock. | `d3_is_never_early`, `fires_what_is_due_and_exists` |
-//! | D4 | The last write wins, whichever instance makes it. A timer is removed or fired, never both, and the caller is told which, also while claims of its key are put back: a key that has a timer at every instant is never said to have none. | `d4_last_write_wins_across_instances`, `d4_removed_or_fired_never_both`, `put_backs_never_hide_a_timer`; PostgreSQL: `timer_of_racing_writers_never_seems_absent`, `timer_is_removed_or_fired_never_both` |
+//! | D4 | The last write wins, whichever instance makes it. A timer is removed or fired, never both, and the caller is told which, also while claims of its key are put back: a key that has a timer at every instant is never said to have none. A write whose caller has given up changes nothing later. | `d4_last_write_wins_across_instances`, `d4_removed_or_fired_never_both`, `put_backs_never_hide_a_timer`, `refuses_late_writes`; PostgreSQL: `timer_of_racing_writers_never_seems_absent`, `timer_is_removed_or_fired_never_both` |
 //! | D5 | Without crashes, and steps of the store's clock by half a lease, each timer is handled once, however many instances there are however long a handler of `dispatch` takes, and also when the store is away for less than what is left of the lease. | `d5_handles_once_however_long_it_takes`, `d5_handles_once_through_an_outage`, `d5_put_back_survives_an_outage`, `d5_failed_acknowledgement_is_not_released`, `d5_delivers_once_among_many`, `gives_each_row_to_one_of_many` |
 //! | D6 | The lease counts from firing, never from loading. | `d6_counts_the_lease_from_firing` |
 //! | D7 | Tokens grow under a key. Settling a lost claim returns an error and changes nothing. | `d7_fences_lost_claims`, `settles_by_token` |
@@ -88,6 +88,7 @@
 //! | D13 | A look at the store delays no other call and no delivery by more than a few milliseconds, however many timers there are. | `d13_looks_delay_nothing`, `bounds_answers_in_bytes`; SQLite: `call_completes_while_a_look_is_running`, `looks_do_not_wait_for_a_locked_file`, `looks_at_few_rows_among_very_many`; PostgreSQL: `looks_that_wait_hold_up_no_other_call`, `counts_very_many_rows_by_a_sample` |
 //! | D14 | An instance whose loads, fires, writes or settles fail logs that, once for each kind, with the store's message, and once when they work again. | `d14_says_which_calls_fail` |
 //! | D15 | A timer that fails is delivered at most [`max_attempts`](crate::Builder::max_attempts) times, attempts counted that crashed. Then it is dead: kept with its last error, retried or discarded by one caller each, and no cost to the others. | `poison_message_dies_and_comes_back`, `attempts_that_crash_count`, `dead_timers_cost_living_ones_nothing`, `retries_of_dead_rows_meet_writes`, `writes_outdate_dead_rows` |
+//! | D16 | All instances of a namespace agree on its [charter](crate::Charter): schema, codec, `no_overlap`, `at_most_once` and parts. It is compared when an instance opens the namespace and with each load, write and fire. One that differs stops within a poll, says which field differs, and goes on when it agrees again. | `d16_refuses_to_start_with_another_setting`, `d16_stops_an_instance_that_differs`, `amended_charter_stops_all_but_settles`, `refuses_another_charter`; SQLite: `older_instance_stops_when_the_schema_is_raised`; PostgreSQL: `older_instance_stops_when_tables_are_raised`; Redis: `refuses_a_later_schema` |
 //!
 //! `agrees_with_the_oracle` and `answers_add_up_among_instances` try all promises at random. All tests belong to the
 //! suite `tickwheel-durable-conformance`, which runs on every store, but for those listed after the name of a store.
@@ -106,6 +107,14 @@
 //!
 //! **The last write (D4).** Once a move has returned, the old version does not exist. A wheel that
 //! still holds it makes a wasted query at the old deadline.
+//!
+//! A write carries the store's time at which its caller gives up, and the store compares that with its clock when it has whatever
+//! the write has waited for. So a server that hangs, or bytes that are held up, cannot bring an old write after a new one.
+//!
+//! **The charter (D16).** The row of a namespace has an *edition*, another one after each amendment. A load, a write and a fire
+//! bring the edition with which the instance agreed, and the statement or script compares it in the same step. When it is
+//! another one the instance opens the namespace again, which compares the fields, so an idle instance makes one call a poll
+//! whether it agrees or not. Settles are not compared: they end what was fired, and only by its token.
 //!
 //! **Nothing lost (D1, D2).** A row leaves the store only by a remove, a replacement or an
 //! acknowledgement. A waiting row is on the wheel of a live instance, or some poll will load it: a

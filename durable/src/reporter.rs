@@ -22,7 +22,7 @@ type Histogram = (
 );
 type Lane = (&'static str, fn(&DurableMetrics) -> bool);
 
-const GAUGES: [Gauge; 3] = [
+const GAUGES: [Gauge; 4] = [
     (
         "tickwheel_durable_on_wheel",
         "Timers that the instance has on its wheel.",
@@ -37,6 +37,11 @@ const GAUGES: [Gauge; 3] = [
         "tickwheel_durable_unsettled",
         "Claims that take up capacity.",
         |m| m.unsettled,
+    ),
+    (
+        "tickwheel_durable_differs",
+        "1 while the instance differs from the charter of its namespace and does nothing.",
+        |m| usize::from(m.differs),
     ),
 ];
 
@@ -175,6 +180,7 @@ const LANES: [Lane; 4] = [
 /// | `tickwheel_durable_on_wheel` | gauge | `on_wheel` |
 /// | `tickwheel_durable_due` | gauge | `due` |
 /// | `tickwheel_durable_unsettled` | gauge | `unsettled` |
+/// | `tickwheel_durable_differs` | gauge, 0 or 1 | `differs` |
 /// | `tickwheel_durable_failing` | gauge, 0 or 1, with the label `call`: `load`, `fire`, `write`, `settle` | `failing` |
 /// | `tickwheel_durable_loaded_total` | counter | `loaded` |
 /// | `tickwheel_durable_claimed_total` | counter | `claimed` |

@@ -2,8 +2,8 @@
 
 use tickwheel_durable::Memory;
 use tickwheel_durable::store::{
-    Answer, BoxFuture, Counts, DeadRows, Fire, FireReport, Inspect, InstanceId, List, Load,
-    LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle, Settled, Store, Stored,
+    Answer, BoxFuture, Charter, Counts, DeadRows, Fire, FireReport, Inspect, InstanceId, List,
+    Load, LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle, Settled, Store, Stored,
     Version, Write, WriteOutcome,
 };
 use tickwheel_durable_conformance::{Pace, Stores, conformance_tests};

@@ -478,7 +478,11 @@ async fn scheduled_timer_is_left_to_instances_with_the_feature() {
     let metrics = timers.metrics();
     assert_eq!((metrics.left_to_others, metrics.loaded), (1, 0));
 
-    let id = store.open(&space, "json").await.expect("it opens").instance;
+    let id = store
+        .open(&space, &"json".into())
+        .await
+        .expect("it opens")
+        .instance;
     let load = Load::new(id, SECOND, 9, SECOND);
     let loaded = store.load(&space, load).await.expect("it loads");
     assert_eq!(loaded.scheduled.len(), 1, "another instance can have it");

@@ -82,7 +82,7 @@ impl Asked {
         Operator {
             asked: self.clone(),
             namespace: found.name,
-            codec: found.codec,
+            codec: found.charter.codec,
         }
     }
 }

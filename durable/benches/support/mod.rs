@@ -51,7 +51,7 @@ pub(crate) async fn fill(
     timers: impl Iterator<Item = (u64, String, Due)>,
 ) {
     let space = Namespace::new(namespace).expect("it is a name");
-    store.open(&space, "json").await.expect("it opens");
+    store.open(&space, &"json".into()).await.expect("it opens");
     while store.purge(&space).await.expect("it is emptied").more {}
     let near = LoadWindow::new(Duration::ZERO, None);
     let mut writes = timers.map(|(key, value, due)| {

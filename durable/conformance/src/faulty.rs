@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Answer, Armed, BoxFuture, Counts, DeadRows, Fire, FireReport, Inspect, InstanceId, List, Load,
-    LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle, Settled, Settlement, Store,
-    StoreError, Stored, Version, Write, WriteOutcome,
+    Answer, Armed, BoxFuture, Charter, Counts, DeadRows, Fire, FireReport, Inspect, InstanceId,
+    List, Load, LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle, Settled,
+    Settlement, Store, StoreError, Stored, Version, Write, WriteOutcome,
 };
 use tokio::time::sleep;
 
@@ -260,8 +260,12 @@ impl<S> Clone for Faulty<S> {
 }
 
 impl<S: Store> Store for Faulty<S> {
-    fn open<'a>(&'a self, namespace: &'a Namespace, codec: &'a str) -> Answer<'a, Opened> {
-        Box::pin(self.call("open", move || self.store.open(namespace, codec)))
+    fn open<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, Opened> {
+        Box::pin(self.call("open", move || self.store.open(namespace, charter)))
+    }
+
+    fn amend<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, ()> {
+        self.store.amend(namespace, charter)
     }
 
     fn write<'a>(

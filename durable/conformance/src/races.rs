@@ -42,7 +42,7 @@ pub async fn put_backs_never_hide_a_timer<T: Stores>(world: &World<T>) {
     let mut handlers = Vec::new();
     for _ in 0..2 {
         let store = world.store().await;
-        let opened = store.open(&space, "test").await.expect("it opens");
+        let opened = store.open(&space, &"test".into()).await.expect("it opens");
         handlers.push((store, opened.instance));
     }
     let mut writers = Vec::new();
@@ -215,7 +215,7 @@ const MEETINGS: usize = 24;
 pub async fn retries_of_dead_rows_meet_writes<T: Stores>(world: &World<T>) {
     let space = world.namespace();
     let (store, other) = (world.store().await, world.store().await);
-    store.open(&space, "test").await.expect("it opens");
+    store.open(&space, &"test".into()).await.expect("it opens");
     let remove = || vec![write("a", Action::Remove)];
     let put = |if_absent| vec![write("a", set(if_absent))];
     for meeting in 0..MEETINGS {

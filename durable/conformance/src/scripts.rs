@@ -60,7 +60,9 @@ struct Script<S> {
 impl<S: Store> Script<S> {
     async fn run(&mut self) {
         for number in 0..3 {
-            let opened = self.stores[number % 2].open(&self.space, "test").await;
+            let opened = self.stores[number % 2]
+                .open(&self.space, &"test".into())
+                .await;
             self.instances.push(opened.expect("it opens").instance);
         }
         for _ in 0..CALLS {

@@ -106,7 +106,7 @@ impl<T: Stores> World<T> {
     #[must_use]
     pub async fn paced(mut self) -> Self {
         let (store, space) = (self.store().await, self.part("pace").namespace());
-        store.open(&space, "test").await.expect("it opens");
+        store.open(&space, &"test".into()).await.expect("it opens");
         let near = LoadWindow::new(Duration::ZERO, None);
         let set = Write::new(
             b"pace".to_vec(),
@@ -165,7 +165,7 @@ impl<T: Stores> World<T> {
     /// Writes to the store once a unit, and says how late the slowest write was.
     async fn control(&self, late: &Mutex<Duration>) -> Infallible {
         let (store, space) = (self.store().await, self.part("control").namespace());
-        store.open(&space, "test").await.expect("it opens");
+        store.open(&space, &"test".into()).await.expect("it opens");
         let (unit, near) = (self.units(1), LoadWindow::new(Duration::ZERO, None));
         loop {
             let began = Instant::now();

@@ -46,6 +46,10 @@ ALTER TABLE @.tickwheel_timers ADD CONSTRAINT tickwheel_sound CHECK (
     AND attempt BETWEEN 0 AND 2147483646 AND (period IS NULL OR period BETWEEN 1 AND 9007199254740991)
     AND (period IS NULL OR schedule IS NULL)
 );
+ALTER TABLE @.tickwheel_schema ADD PRIMARY KEY (version);
+-- The charter of a namespace. Null, and edition 0, until an instance opens it.
+ALTER TABLE @.tickwheel_namespaces ADD COLUMN no_overlap boolean, ADD COLUMN at_most_once boolean,
+    ADD COLUMN parts int CHECK (parts > 0), ADD COLUMN edition bigint NOT NULL DEFAULT 0;
 -- The functions have the version of the tables. What follows is the text that the crate has.
 -- <functions>
 CREATE OR REPLACE FUNCTION @.tickwheel_compact(key jsonb) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $body$

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
@@ -11,15 +11,21 @@ use tracing::Instrument;
 use crate::error::Error;
 use crate::metrics::{Failing, Metrics};
 use crate::store::{
-    Answer, ChangedRows, Counts, DeadRows, Fire, FireReport, Inspect, InstanceId, List, Load,
-    LoadWindow, Loaded, Namespace, Opened, PrefixChange, Purged, Retried, Settle, Settled, Store,
-    Stored, Version, Write, WriteOutcome,
+    Answer, ChangedRows, Charter, Counts, DeadRows, Edition, Fire, FireReport, Inspect, InstanceId,
+    List, Load, LoadWindow, Loaded, Namespace, Opened, PrefixChange, Purged, Retried, Settle,
+    Settled, Store, StoreError, Stored, Version, Write, WriteOutcome,
 };
 
 /// The calls of one instance on one namespace.
 pub(crate) struct Calls {
     store: Arc<dyn Store>,
     namespace: Namespace,
+    /// What the settings of the instance are. The store compares them with the charter of the namespace.
+    charter: Charter,
+    /// The edition of the charter that the instance has found to agree with, or 0: it has to open the namespace first.
+    edition: AtomicI64,
+    /// Whether the latest opening has found a difference.
+    differs: AtomicBool,
     limit: Duration,
     metrics: Arc<Metrics>,
     /// Whether the response of a call in a lane was lost since this was last read. Other calls mark
@@ -74,12 +80,16 @@ impl Calls {
     pub(crate) fn new(
         store: Arc<dyn Store>,
         namespace: Namespace,
+        charter: Charter,
         limit: Duration,
         metrics: Arc<Metrics>,
     ) -> Self {
         Calls {
             store,
             namespace,
+            charter,
+            edition: AtomicI64::new(0),
+            differs: AtomicBool::new(false),
             limit,
             metrics,
             lost_answer: AtomicBool::new(false),
@@ -93,6 +103,11 @@ impl Calls {
                 Lane::new(&["settle"], "claims are not settled"),
             ],
         }
+    }
+
+    /// Whether the instance has found that it does not agree with the charter or the schema of the store.
+    pub(crate) fn differs(&self) -> bool {
+        self.differs.load(Ordering::Acquire)
     }
 
     /// Which of the calls load, fire, write and settle fail now.
@@ -118,9 +133,46 @@ impl Calls {
         &self.namespace
     }
 
-    pub(crate) async fn open(&self, codec: &str) -> Result<Timed<Opened>, Error> {
-        let opening = self.store.open(&self.namespace, codec);
-        self.call("open", 1, opening).await
+    /// Opens the namespace: compares its charter, and reads the store's time.
+    pub(crate) async fn open(&self) -> Result<Timed<Opened>, Error> {
+        self.open_for("open").await
+    }
+
+    /// The same before a write, to read the time.
+    pub(crate) async fn open_for_write(&self) -> Result<Timed<Opened>, Error> {
+        self.open_for("write").await
+    }
+
+    /// Opens the namespace in the lane of another call.
+    async fn open_for(&self, call: &'static str) -> Result<Timed<Opened>, Error> {
+        let opening = self.store.open(&self.namespace, &self.charter);
+        let opened = self.call(call, 1, opening).await?;
+        let Edition(edition) = opened.answer.edition;
+        self.edition.store(edition, Ordering::Release);
+        self.differs.store(false, Ordering::Release);
+        Ok(opened)
+    }
+
+    /// The charter of the namespace, as it is now.
+    pub(crate) async fn charter(&self) -> Result<Option<Charter>, Error> {
+        let call = self.store.inspect().namespaces();
+        let found = self.call("namespaces", 1, call).await?.answer;
+        let found = found.into_iter().find(|found| found.name == self.namespace);
+        Ok(found.map(|found| found.charter))
+    }
+
+    pub(crate) async fn amend(&self, charter: &Charter) -> Result<(), Error> {
+        let call = self.store.amend(&self.namespace, charter);
+        self.call("amend", 1, call).await.map(drop)
+    }
+
+    /// The edition of the charter that this instance agrees with. Reads the charter if it may have been amended.
+    async fn agreed(&self, call: &'static str) -> Result<Option<Edition>, Error> {
+        let known = self.edition.load(Ordering::Acquire);
+        if known != 0 {
+            return Ok(Some(Edition(known)));
+        }
+        Ok(Some(self.open_for(call).await?.answer.edition))
     }
 
     pub(crate) async fn write(
@@ -130,11 +182,13 @@ impl Calls {
     ) -> Result<Vec<WriteOutcome>, Error> {
         let items = writes.len();
         self.metrics.write_batches.add(items as u64);
+        let near = near.under(self.agreed("write").await?);
         let call = self.store.write(&self.namespace, writes, near);
         Ok(self.call("write", items, call).await?.answer)
     }
 
-    pub(crate) async fn load(&self, request: Load) -> Result<Timed<Loaded>, Error> {
+    pub(crate) async fn load(&self, mut request: Load) -> Result<Timed<Loaded>, Error> {
+        request.charter = self.agreed("load").await?;
         self.call(
             "load",
             request.limit,
@@ -143,7 +197,8 @@ impl Calls {
         .await
     }
 
-    pub(crate) async fn fire(&self, request: Fire) -> Result<Timed<FireReport>, Error> {
+    pub(crate) async fn fire(&self, mut request: Fire) -> Result<Timed<FireReport>, Error> {
+        request.near.charter = self.agreed("fire").await?;
         let items = request.versions.len() + request.unloaded;
         self.metrics.fire_batches.add(items as u64);
         self.call("fire", items, self.store.fire(&self.namespace, request))
@@ -228,6 +283,18 @@ impl Calls {
         self.store.hinted(&self.namespace).await;
     }
 
+    /// After an amendment the next call opens the namespace again. So does each call while the instance differs.
+    fn note_difference(&self, error: &StoreError) {
+        use StoreError::{Amended, Charter, Schema};
+        let (Charter { .. } | Schema { .. } | Amended { .. }) = error else {
+            return;
+        };
+        self.edition.store(0, Ordering::Release);
+        if !matches!(error, Amended { .. }) {
+            self.differs.store(true, Ordering::Release);
+        }
+    }
+
     async fn call<T>(
         &self,
         call: &'static str,
@@ -251,7 +318,10 @@ impl Calls {
                     received,
                 });
             }
-            Ok(Err(error)) => Error::Store(error),
+            Ok(Err(error)) => {
+                self.note_difference(&error);
+                Error::Store(error)
+            }
             Err(_) => Error::Timeout {
                 call,
                 after: self.limit,
@@ -259,7 +329,10 @@ impl Calls {
         };
         self.metrics.store_errors.add(1);
         if let Some(lane) = lane {
-            self.lost_answer.store(true, Ordering::Release);
+            // Where the charter differs, nothing was marked.
+            if !self.differs() {
+                self.lost_answer.store(true, Ordering::Release);
+            }
             lane.note(self, Some(&error));
         }
         tracing::debug!(namespace = %self.namespace, call, error = %format_args!("{error:#}"), "a call of the store failed");

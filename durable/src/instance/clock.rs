@@ -8,7 +8,7 @@
 //! An estimate only decides when the instance tries to fire a row. The store then compares with its
 //! own clock, so a bad estimate costs a little time, and breaks no promise.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -22,10 +22,15 @@ const DRIFT_PER_SECOND: u32 = 5_000;
 /// all rows.
 const STEP_MICROS: u64 = 5_000;
 
+/// An estimate that was not confirmed for this long says little about when a write is late.
+const OLD: Duration = Duration::from_secs(60);
+
 /// The best estimate of the store's clock.
 #[derive(Debug)]
 pub(crate) struct StoreClock {
     estimate: Mutex<Estimate>,
+    /// When the last response with the store's time was received.
+    observed: Mutex<Instant>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -67,12 +72,14 @@ impl StoreClock {
     pub(crate) fn new(sent: Instant, received: Instant, now: StoreTime) -> Self {
         StoreClock {
             estimate: Mutex::new(Estimate::new(sent, received, now)),
+            observed: Mutex::new(received),
         }
     }
 
     /// Records the time of a response. Returns by how many microseconds the store's clock has
     /// stepped, if it has.
     pub(crate) fn observe(&self, sent: Instant, received: Instant, now: StoreTime) -> Option<i64> {
+        *self.observed() = received;
         let new = Estimate::new(sent, received, now);
         let mut estimate = self.estimate.lock().unwrap_or_else(PoisonError::into_inner);
         let step = new
@@ -92,6 +99,21 @@ impl StoreClock {
     pub(crate) fn now(&self) -> StoreTime {
         let estimate = *self.estimate.lock().unwrap_or_else(PoisonError::into_inner);
         StoreTime::from_micros(estimate.store_at(Instant::now()))
+    }
+
+    /// The store's time at a local instant, at the latest.
+    pub(crate) fn latest_at(&self, instant: Instant) -> StoreTime {
+        let estimate = *self.estimate.lock().unwrap_or_else(PoisonError::into_inner);
+        StoreTime::from_micros(estimate.store_at(instant)).after(estimate.error_at(instant))
+    }
+
+    /// Whether the last response with the store's time is long ago, as for an instance that only writes.
+    pub(crate) fn is_old(&self) -> bool {
+        self.observed().elapsed() > OLD
+    }
+
+    fn observed(&self) -> MutexGuard<'_, Instant> {
+        self.observed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The local instant at which the store's clock shows that time, or a little later.

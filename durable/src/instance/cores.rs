@@ -54,16 +54,17 @@ impl Cores {
 
     pub(crate) fn read_metrics(&self) -> DurableMetrics {
         let (mut on_wheel, mut due, mut unsettled) = (0, 0, 0);
-        let mut failing = Failing::default();
+        let (mut failing, mut differs) = (Failing::default(), false);
         for core in &self.cores {
             on_wheel += core.on_wheel.len();
             due += core.due.len();
             unsettled += core.settings.capacity - core.capacity.available_permits();
             failing |= core.calls.failing();
+            differs |= core.calls.differs();
         }
         // All count in the same.
         let metrics = &self.cores[0].metrics;
-        metrics.read(on_wheel, due, unsettled, failing)
+        metrics.read(on_wheel, due, unsettled, failing, differs)
     }
 }
 

@@ -16,7 +16,7 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::deferred::Deferred;
 use crate::error::Error;
@@ -58,6 +58,8 @@ impl<I, O> Clone for Group<I, O> {
 #[derive(Debug)]
 struct Item<I, O> {
     item: I,
+    /// When its caller gives up. One that is kept is sent until there is a result.
+    until: Option<Instant>,
     reply: Reply<O>,
 }
 
@@ -79,6 +81,7 @@ impl<I, O> Item<I, O> {
 #[derive(Debug)]
 pub(crate) struct Batches<I, O> {
     queue: mpsc::UnboundedReceiver<Item<I, O>>,
+    limit: Duration,
 }
 
 /// The outcome of an item.
@@ -99,7 +102,7 @@ pub(crate) fn group<I, O>(call: &'static str, limit: Duration) -> (Group<I, O>, 
         call,
         limit,
     };
-    (group, Batches { queue })
+    (group, Batches { queue, limit })
 }
 
 impl<I, O> Group<I, O> {
@@ -109,13 +112,19 @@ impl<I, O> Group<I, O> {
     pub(crate) fn submit(&self, item: I) -> impl Future<Output = Result<O, Error>> + use<I, O> {
         let (reply, answer) = oneshot::channel();
         let reply = Reply::To(reply);
-        let sent = self.queue.send(Item { item, reply }).is_ok();
         let (call, limit) = (self.call, self.limit);
+        let until = Instant::now() + limit;
+        let item = Item {
+            item,
+            until: Some(until),
+            reply,
+        };
+        let sent = self.queue.send(item).is_ok();
         async move {
             if !sent {
                 return Err(Error::Closed);
             }
-            match timeout(limit, answer).await {
+            match timeout_at(until, answer).await {
                 Ok(Ok(answer)) => answer,
                 Ok(Err(_)) => Err(Error::Closed),
                 Err(_) => Err(Error::Timeout { call, after: limit }),
@@ -127,18 +136,20 @@ impl<I, O> Group<I, O> {
     pub(crate) fn keep(&self, item: I, reply: oneshot::Sender<Result<O, Error>>) {
         // After a shutdown the task is gone, and the caller learns it from the reply.
         let reply = Reply::Kept(reply);
-        let _ = self.queue.send(Item { item, reply });
+        let until = None;
+        let _ = self.queue.send(Item { item, until, reply });
     }
 }
 
 impl<I, O> Batches<I, O> {
     /// Sends batches with `flush`, which returns an outcome for each item, until no [`Group`] is left. `size` is how many
-    /// bytes an item has, and `key` is what items have in common whose order counts.
+    /// bytes an item has, and `key` is what items have in common whose order counts. The second argument of `flush` is when the
+    /// first caller of the batch gives up: nothing of the batch is to take effect after that.
     pub(crate) async fn run<K, F>(
         mut self,
         size: impl Fn(&I) -> usize,
         key: impl Fn(&I) -> K,
-        mut flush: impl FnMut(Vec<I>) -> F,
+        mut flush: impl FnMut(Vec<I>, Option<Instant>) -> F,
     ) where
         K: Clone + Eq + Hash,
         F: Future<Output = Vec<Outcome<I, O>>>,
@@ -150,15 +161,17 @@ impl<I, O> Batches<I, O> {
             deferred.add_followers(&mut gathered, |item| key(&item.item));
             gathered.splice(..0, deferred.take(RETRIED));
             gathered.retain(|item| !item.is_given_up());
-            let waiting = gathered.drain(..batch_len(&gathered, &size));
-            let (items, replies): (Vec<_>, Vec<_>) =
-                waiting.map(|Item { item, reply }| (item, reply)).unzip();
+            let (len, until) = first_batch(&gathered, &size, self.limit);
+            let waiting = gathered.drain(..len);
+            let (items, replies): (Vec<_>, Vec<_>) = waiting
+                .map(|Item { item, until, reply }| (item, (until, reply)))
+                .unzip();
             last = items.len();
             if items.is_empty() {
                 continue;
             }
             let (mut failed, mut worked) = (false, false);
-            for (reply, outcome) in replies.into_iter().zip(flush(items).await) {
+            for ((until, reply), outcome) in replies.into_iter().zip(flush(items, until).await) {
                 let item = match outcome {
                     Outcome::Done(result) => {
                         worked |= result.is_ok();
@@ -173,7 +186,7 @@ impl<I, O> Batches<I, O> {
                         item
                     }
                 };
-                deferred.add(key(&item), Item { item, reply });
+                deferred.add(key(&item), Item { item, until, reply });
             }
             if failed || worked {
                 deferred.note(failed);
@@ -216,14 +229,20 @@ impl<I, O> Batches<I, O> {
     }
 }
 
-/// How many of the items make a batch.
-fn batch_len<I, O>(items: &[Item<I, O>], size: impl Fn(&I) -> usize) -> usize {
+/// How many of the items make a batch, and when the first of their callers gives up. A batch takes effect until then or not at
+/// all, so items that have much more time are left for the next one.
+fn first_batch<I, O>(
+    items: &[Item<I, O>],
+    size: impl Fn(&I) -> usize,
+    limit: Duration,
+) -> (usize, Option<Instant>) {
+    let until = items.iter().filter_map(|item| item.until).min();
     let mut bytes = 0;
     let fits = items.iter().take_while(|item| {
         bytes += size(&item.item);
-        bytes <= MAX_BYTES
+        bytes <= MAX_BYTES && item.until <= until.map(|until| until + limit / 2)
     });
-    fits.count().max(1).min(items.len())
+    (fits.count().max(1).min(items.len()), until)
 }
 
 #[cfg(test)]
@@ -256,7 +275,7 @@ mod tests {
         let answers = sizes.map(|size| group.submit(size));
         drop(group);
         let mut flushed = Vec::new();
-        let flush = |batch: Vec<usize>| {
+        let flush = |batch: Vec<usize>, _| {
             flushed.push(batch.clone());
             async move { done(batch) }
         };
@@ -278,7 +297,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn lone_caller_does_not_wait_for_others() {
         let (group, batches) = group("write", LIMIT);
-        let flush = |batch: Vec<u32>| async { done(batch) };
+        let flush = |batch: Vec<u32>, _| async { done(batch) };
         let run = batches.run(|_| 1, |&item| item, flush);
         let calls = async move {
             for item in 0..3 {
@@ -300,7 +319,7 @@ mod tests {
             after: Duration::ZERO,
         };
         let mut batch_lens = Vec::new();
-        let flush = |batch: Vec<u32>| {
+        let flush = |batch: Vec<u32>, _| {
             batch_lens.push(batch.len());
             let outcomes = batch.iter().map(|_| Outcome::Done(Err(refused.clone())));
             std::future::ready(outcomes.collect())
@@ -315,7 +334,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn wait_in_the_queue_counts_towards_the_limit() {
         let (group, batches) = group("write", LIMIT);
-        let flush = |batch: Vec<u32>| async {
+        let flush = |batch: Vec<u32>, _| async {
             sleep(LIMIT * 3 / 5).await;
             done(batch)
         };
@@ -343,7 +362,7 @@ mod tests {
         until: Instant,
         done: &mut Vec<u32>,
     ) {
-        let flush = |batch: Vec<u32>| {
+        let flush = |batch: Vec<u32>, _| {
             let is_locked = Instant::now() < until;
             let outcome = |item| {
                 if is_locked && item / 100 == locked {
@@ -446,7 +465,7 @@ mod tests {
         let (group, batches) = group::<u32, u32>("settle", LIMIT);
         let began = Instant::now();
         let mut tries = Vec::new();
-        let flush = |batch: Vec<u32>| {
+        let flush = |batch: Vec<u32>, _| {
             tries.push(began.elapsed());
             let is_away = began.elapsed() < 10 * LIMIT;
             let outcome = |item| match item {

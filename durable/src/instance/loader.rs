@@ -159,6 +159,7 @@ async fn load(core: &Core, limit: usize) -> Result<Found, Error> {
         wanted: core.demand().min(limit),
         alive: core.settings.alive(),
         schedules: core.calendar.known(),
+        charter: None,
     };
     let mut loaded = core.calls.load(request).await?;
     let (sent, received) = (loaded.sent, loaded.received);

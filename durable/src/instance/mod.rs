@@ -66,8 +66,8 @@ use crate::metrics::Metrics;
 use crate::race::race;
 use crate::settings::Settings;
 use crate::store::{
-    Armed, DeadRows, InstanceId, LoadWindow, Namespace, Scheduled, Settled, Settlement, Store,
-    StoreTime, Version, Write, WriteOutcome,
+    Armed, Charter, DeadRows, InstanceId, LoadWindow, Namespace, Scheduled, Settled, Settlement,
+    Store, StoreTime, Version, Write, WriteOutcome,
 };
 
 /// The state that the tasks, handles and claims of an instance share.
@@ -113,10 +113,24 @@ impl Core {
         // The id first: once this instance has unloaded because it does not load any more, nothing
         // may be marked by its fresh id.
         let id = self.id();
-        LoadWindow {
-            window: self.settings.window,
-            loader: (self.room() > 0 && !self.is_behind()).then_some(id),
+        let loader = (self.room() > 0 && !self.is_behind()).then_some(id);
+        LoadWindow::new(self.settings.window, loader)
+    }
+
+    /// Writes, unless the store gets to it later than that.
+    async fn write(
+        &self,
+        writes: Vec<Write>,
+        until: Option<Instant>,
+    ) -> Result<Vec<WriteOutcome>, Error> {
+        // An instance that only writes hears the store's time from no load.
+        if self.clock.is_old() {
+            let opened = self.calls.open_for_write().await?;
+            self.observe(opened.sent, opened.received, opened.answer.now);
         }
+        let until = until.map_or(StoreTime::NEVER, |until| self.clock.latest_at(until));
+        let near = self.near().until(until);
+        self.calls.write(writes, near).await
     }
 
     /// The store's time, more or less.
@@ -311,13 +325,20 @@ pub(crate) async fn start(
         return Err(BuildError::WheelShutDown);
     }
     let metrics = Arc::<Metrics>::default();
+    let charter = Charter {
+        codec: codec.to_owned(),
+        no_overlap: settings.no_overlap,
+        at_most_once: settings.at_most_once,
+        parts: u32::try_from(store.parts()).unwrap_or(u32::MAX),
+    };
     let calls = cores::namespaces(&namespace, store.parts())?.into_iter();
     let calls = calls.map(|part| {
         let (store, metrics) = (Arc::clone(&store), Arc::clone(&metrics));
-        Calls::new(store, part, settings.call_timeout, metrics)
+        let charter = charter.clone();
+        Calls::new(store, part, charter, settings.call_timeout, metrics)
     });
     let calls: Vec<_> = calls.collect();
-    let opening = calls.iter().map(|calls| open(calls, codec, &settings));
+    let opening = calls.iter().map(|calls| open(calls, &settings));
     // No task starts before it is clear that the instance does.
     let opened = try_join_all(opening).await?;
     let deliveries = Arc::new(Deliveries::new(settings.poll, opened.len()));
@@ -421,9 +442,9 @@ async fn sweep(core: &Core) {
 
 async fn run_writes(core: Arc<Core>, batches: Batches<Write, WriteOutcome>) {
     let core = &*core;
-    let flush = |writes: Vec<Write>| async move {
+    let flush = |writes: Vec<Write>, until| async move {
         let count = writes.len();
-        let written = match core.calls.write(writes, core.near()).await {
+        let written = match core.write(writes, until).await {
             Ok(written) => written,
             Err(error) => {
                 let failed = (0..count).map(|_| Outcome::Done(Err(error.clone())));
@@ -452,7 +473,7 @@ async fn run_writes(core: Arc<Core>, batches: Batches<Write, WriteOutcome>) {
 
 async fn run_settles(core: Arc<Core>, batches: Batches<Ending, ()>) {
     let core = &*core;
-    let flush = |endings: Vec<Ending>| async move {
+    let flush = |endings: Vec<Ending>, _| async move {
         let settles = endings.iter().map(Ending::settle).collect();
         let settled = core.calls.settle(settles, core.near()).await;
         let claims_ended = !core.loads();

@@ -22,12 +22,8 @@ pub(super) struct Opened {
 }
 
 /// Opens a namespace.
-pub(super) async fn open(
-    calls: &Calls,
-    codec: &str,
-    settings: &Settings,
-) -> Result<Opened, BuildError> {
-    let opened = calls.open(codec).await.map_err(BuildError::Open)?;
+pub(super) async fn open(calls: &Calls, settings: &Settings) -> Result<Opened, BuildError> {
+    let opened = calls.open().await.map_err(BuildError::Open)?;
     let instance = opened.answer.instance;
     // The next round trip does not include connecting. Its load also makes this instance count as
     // alive.

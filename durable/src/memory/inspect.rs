@@ -14,7 +14,7 @@ impl Inspect for Memory {
         let database = self.lock();
         let each = database.spaces.iter();
         let each =
-            each.map(|(name, space)| StoredNamespace::new(name.clone(), space.codec.clone()));
+            each.map(|(name, space)| StoredNamespace::new(name.clone(), space.charter.clone()));
         let mut namespaces: Vec<_> = each.collect();
         namespaces.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
         Box::pin(ready(Ok(namespaces)))

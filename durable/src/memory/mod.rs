@@ -18,9 +18,10 @@ use tokio::time::Instant;
 use dead::Dead;
 
 use crate::store::{
-    Action, Answer, AnswerSize, Armed, BoxFuture, Counts, DeadRows, Due, Fire, FireReport, Inspect,
-    InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle,
-    Settled, State, Store, StoreError, StoreTime, Stored, Version, Write, WriteOutcome,
+    Action, Answer, AnswerSize, Armed, BoxFuture, Charter, Counts, DeadRows, Due, Edition, Fire,
+    FireReport, Inspect, InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened, Purged,
+    Retried, Settle, Settled, State, Store, StoreError, StoreTime, Stored, Version, Write,
+    WriteOutcome,
 };
 
 /// A purge deletes at most this many rows at once.
@@ -48,9 +49,9 @@ struct Database {
 }
 
 /// One namespace.
-#[derive(Default)]
 struct Space {
-    codec: String,
+    charter: Charter,
+    edition: Edition,
     rows: HashMap<Version, Stored>,
     waiting: HashMap<Vec<u8>, Version>,
     in_flight: HashMap<Vec<u8>, BTreeSet<Version>>,
@@ -64,6 +65,24 @@ struct Space {
     lacks: HashMap<InstanceId, usize>,
     dead: Dead,
     hint: Arc<Notify>,
+}
+
+impl Space {
+    fn new(charter: Charter, edition: Edition) -> Self {
+        Space {
+            charter,
+            edition,
+            rows: HashMap::new(),
+            waiting: HashMap::new(),
+            in_flight: HashMap::new(),
+            by_due: BTreeSet::new(),
+            unloaded: BTreeSet::new(),
+            alive: HashMap::new(),
+            lacks: HashMap::new(),
+            dead: Dead::default(),
+            hint: Arc::default(),
+        }
+    }
 }
 
 impl Database {
@@ -94,10 +113,21 @@ impl Memory {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a call: one hold of the lock, one reading of the clock.
+    /// Runs a call on any charter.
     fn call<T: Send + 'static>(
         &self,
         namespace: &Namespace,
+        run: impl FnOnce(&mut Call<'_>) -> T,
+    ) -> Answer<'static, T> {
+        self.call_under(namespace, None, StoreTime::NEVER, run)
+    }
+
+    /// Runs a call: one hold of the lock, one reading of the clock.
+    fn call_under<T: Send + 'static>(
+        &self,
+        namespace: &Namespace,
+        charter: Option<Edition>,
+        until: StoreTime,
         run: impl FnOnce(&mut Call<'_>) -> T,
     ) -> Answer<'static, T> {
         let mut database = self.lock();
@@ -109,6 +139,12 @@ impl Memory {
             let error = format!("namespace {namespace} was not opened");
             return Box::pin(ready(Err(StoreError::refused(error))));
         };
+        if charter.is_some_and(|charter| charter != space.edition) {
+            return Box::pin(ready(Err(StoreError::amended(namespace))));
+        }
+        if now > until {
+            return Box::pin(ready(Err(StoreError::late(now))));
+        }
         Box::pin(ready(Ok(run(&mut Call {
             sequence,
             space,
@@ -133,22 +169,35 @@ impl fmt::Debug for Memory {
 }
 
 impl Store for Memory {
-    fn open<'a>(&'a self, namespace: &'a Namespace, codec: &'a str) -> Answer<'a, Opened> {
+    fn open<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, Opened> {
         let mut database = self.lock();
         let now = database.now();
         let Database {
             sequence, spaces, ..
         } = &mut *database;
-        let space = spaces.entry(namespace.clone()).or_insert_with(|| Space {
-            codec: codec.to_owned(),
-            ..Space::default()
-        });
-        if space.codec != codec {
-            let stored = space.codec.clone();
-            return Box::pin(ready(Err(StoreError::codec(namespace, stored, codec))));
-        }
         *sequence = (*sequence + 1).max(now.as_micros());
-        Box::pin(ready(Ok(Opened::new(now, InstanceId(*sequence)))))
+        let space = spaces
+            .entry(namespace.clone())
+            .or_insert_with(|| Space::new(charter.clone(), Edition(*sequence)));
+        let checked = space.charter.check(namespace, charter);
+        let opened = Opened::new(now, InstanceId(*sequence), space.edition);
+        Box::pin(ready(checked.map(|()| opened)))
+    }
+
+    fn amend<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, ()> {
+        let amending = self.call(namespace, |call| {
+            let (space, next) = (&mut *call.space, charter.clone());
+            let has_rows = !space.rows.is_empty() || space.dead.len() > 0;
+            space
+                .charter
+                .check_amendment(namespace, charter, has_rows)?;
+            if space.charter != next {
+                let Version(edition) = call.next_version();
+                (call.space.charter, call.space.edition) = (next, Edition(edition));
+            }
+            Ok(())
+        });
+        Box::pin(async move { amending.await? })
     }
 
     fn write<'a>(
@@ -157,18 +206,21 @@ impl Store for Memory {
         writes: Vec<Write>,
         near: LoadWindow,
     ) -> Answer<'a, Vec<WriteOutcome>> {
-        self.call(namespace, move |call| {
+        self.call_under(namespace, near.charter, near.until, move |call| {
             let each = writes.into_iter().map(|write| call.write(write, near));
             each.collect()
         })
     }
 
     fn load<'a>(&'a self, namespace: &'a Namespace, request: Load) -> Answer<'a, Loaded> {
-        self.call(namespace, move |call| call.load(request))
+        self.call_under(namespace, request.charter, StoreTime::NEVER, move |call| {
+            call.load(request)
+        })
     }
 
     fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport> {
-        self.call(namespace, move |call| call.fire(&request))
+        let LoadWindow { charter, until, .. } = request.near;
+        self.call_under(namespace, charter, until, move |call| call.fire(&request))
     }
 
     fn settle<'a>(
@@ -425,6 +477,7 @@ impl Call<'_> {
             wanted,
             alive,
             schedules,
+            charter: _,
         } = request;
         let now = self.now;
         self.space.alive.insert(instance, now.after(alive));

@@ -71,6 +71,8 @@ impl Call for FireCall<'_> {
                     &plans.missed,
                     &unknown(&request.schedules),
                     &request.by.map(|instance| instance.0),
+                    &near.edition,
+                    &near.until,
                 ],
             )
             .await?;

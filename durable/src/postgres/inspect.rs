@@ -8,6 +8,7 @@ use super::lanes::{Call, Lane};
 use super::read::{limit, stored, time, unsigned};
 use super::session::Session;
 use super::space::Space;
+use super::space::charter;
 use super::statements as sql;
 use crate::store::{
     ANSWER_BYTES, Answer, Inspect, InstanceId, KeyPlace, MAX_DUE_COUNT, MAX_KEY_ROWS, Namespace,
@@ -22,7 +23,7 @@ impl Inspect for Postgres {
         Box::pin(async move {
             let rows = self.ask(sql::NAMESPACES, &[]).await?;
             let each = rows.iter();
-            let each = each.filter_map(|row| StoredNamespace::read(row.get(0), row.get(1)));
+            let each = each.filter_map(|row| StoredNamespace::read(row.get(0), charter(row, 1)));
             Ok(each.collect())
         })
     }

@@ -5,7 +5,7 @@ use tokio_postgres::Error;
 use super::lanes::Call;
 use super::read::{limit, micros, time, unknown, unsigned};
 use super::session::Session;
-use super::space::Space;
+use super::space::{Space, edition};
 use super::statements as sql;
 use crate::store::{InstanceId, Load, Loaded, Purged, Scheduled, Version};
 
@@ -24,7 +24,13 @@ impl Call for LoadCall<'_> {
             .transaction(&[
                 (
                     sql::ALIVE,
-                    &[&space.id, &instance, &micros(request.alive), &space.channel],
+                    &[
+                        &space.id,
+                        &instance,
+                        &micros(request.alive),
+                        &space.channel,
+                        &edition(request.charter),
+                    ],
                 ),
                 (
                     sql::LOAD,

@@ -52,9 +52,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task::AbortHandle;
 
 use crate::store::{
-    Answer, BoxFuture, Counts, DeadRows, Fire, FireReport, Inspect, InstanceId, List, Load,
-    LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle, Settled, Store, StoreError,
-    Stored, Version, Write, WriteOutcome,
+    Answer, BoxFuture, Charter, Counts, DeadRows, Fire, FireReport, Inspect, InstanceId, List,
+    Load, LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle, Settled, Store,
+    StoreError, Stored, Version, Write, WriteOutcome,
 };
 use dead::{DiscardCall, RetryCall};
 use fire::FireCall;
@@ -64,7 +64,7 @@ use load::{LoadCall, PurgeCall, UnloadCall, UnmarkCall};
 pub use options::PostgresOptions;
 use read::{CountCall, GetCall, ListCall};
 use settle::SettleCall;
-use space::{FindCall, OpenCall, Space};
+use space::{AmendCall, FindCall, OpenCall, Space};
 use target::Target;
 use write::WriteCall;
 
@@ -356,12 +356,24 @@ impl fmt::Debug for Postgres {
 }
 
 impl Store for Postgres {
-    fn open<'a>(&'a self, namespace: &'a Namespace, codec: &'a str) -> Answer<'a, Opened> {
+    fn open<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, Opened> {
         Box::pin(async move {
-            let call = OpenCall { namespace, codec };
+            let call = OpenCall { namespace, charter };
             let (space, opened) = self.lanes().run(Lane::Load, &call).await??;
             self.spaces().insert(namespace.clone(), Arc::new(space));
             Ok(opened)
+        })
+    }
+
+    fn amend<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let space = self.space(namespace).await?;
+            let call = AmendCall {
+                namespace,
+                space: &space,
+                charter,
+            };
+            self.lanes().run(Lane::Admin, &call).await?
         })
     }
 

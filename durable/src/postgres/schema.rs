@@ -28,7 +28,7 @@ use crate::store::StoreError;
 
 /// The version of the schema that is known.
 #[allow(clippy::cast_possible_truncation, reason = "they are few")]
-const SCHEMA: u32 = MIGRATIONS.len() as u32;
+pub(super) const SCHEMA: u32 = MIGRATIONS.len() as u32;
 
 /// The files below `migrations/postgres`, from version 1 on.
 pub(super) const MIGRATIONS: [&str; 3] = [
@@ -272,7 +272,13 @@ pub(super) async fn make(client: &Client) -> Result<(), Error> {
 mod tests {
     use std::path::Path;
 
+    use super::super::statements as sql;
     use super::*;
+
+    #[test]
+    fn statements_are_for_the_last_version() {
+        assert_eq!(sql::SCHEMA_VERSION, SCHEMA.to_string());
+    }
 
     #[test]
     fn last_migration_has_the_functions_of_the_crate() {

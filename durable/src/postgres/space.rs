@@ -6,7 +6,7 @@ use super::lanes::Call;
 use super::read::{micros, time};
 use super::session::Session;
 use super::statements as sql;
-use crate::store::{InstanceId, LoadWindow, Namespace, Opened, StoreError};
+use crate::store::{Charter, Edition, InstanceId, LoadWindow, Namespace, Opened, StoreError};
 
 /// A namespace by its number, and the channel for its hints.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub(super) struct Space {
 pub(super) struct NearParameters {
     pub(super) window: i64,
     pub(super) loader: Option<i64>,
+    pub(super) edition: Option<i64>,
+    pub(super) until: i64,
 }
 
 impl From<LoadWindow> for NearParameters {
@@ -26,14 +28,30 @@ impl From<LoadWindow> for NearParameters {
         NearParameters {
             window: micros(near.window),
             loader: near.loader.map(|InstanceId(id)| id),
+            edition: edition(near.charter),
+            until: near.until.as_micros(),
         }
     }
+}
+
+/// The number of an edition, for the server.
+pub(super) fn edition(charter: Option<Edition>) -> Option<i64> {
+    charter.map(|Edition(edition)| edition)
+}
+
+/// A charter, from a column on.
+pub(super) fn charter(row: &Row, first: usize) -> Charter {
+    let mut charter = Charter::new(row.get::<_, String>(first));
+    charter.no_overlap = row.get(first + 1);
+    charter.at_most_once = row.get(first + 2);
+    charter.parts = u32::try_from(row.get::<_, i32>(first + 3)).unwrap_or(0);
+    charter
 }
 
 /// Opens a namespace.
 pub(super) struct OpenCall<'a> {
     pub(super) namespace: &'a Namespace,
-    pub(super) codec: &'a str,
+    pub(super) charter: &'a Charter,
 }
 
 impl Call for OpenCall<'_> {
@@ -41,23 +59,64 @@ impl Call for OpenCall<'_> {
 
     async fn run(&self, session: &Session) -> Result<Self::Answer, Error> {
         let name = self.namespace.as_str();
+        let Charter {
+            codec,
+            no_overlap,
+            at_most_once,
+            parts,
+        } = self.charter;
+        let parts = i32::try_from(*parts).unwrap_or(i32::MAX);
+        let (none, never) = (None::<i64>, None::<i64>);
         let answers = session
             .transaction(&[
-                (sql::NAME, &[&name, &self.codec]),
+                (sql::TERMS, &[&0_i32, &none, &never]),
+                (sql::NAME, &[&name, codec, no_overlap, at_most_once, &parts]),
+                (sql::CHARTER, &[&name]),
                 (sql::FIND, &[&name]),
                 (sql::OPEN, &[]),
             ])
             .await?;
-        let (found, opened) = (&answers[1][0], &answers[2][0]);
-        let stored: String = found.get(1);
-        if stored != self.codec {
-            return Ok(Err(StoreError::codec(self.namespace, stored, self.codec)));
+        let (stored, found, opened) = (&answers[2][0], &answers[3][0], &answers[4][0]);
+        if let Err(error) = charter(stored, 0).check(self.namespace, self.charter) {
+            return Ok(Err(error));
         }
-        let opened = Opened {
-            now: time(opened.get(0)),
-            instance: InstanceId(opened.get(1)),
-        };
+        let (now, instance) = (time(opened.get(0)), InstanceId(opened.get(1)));
+        let opened = Opened::new(now, instance, Edition(stored.get(4)));
         Ok(Ok((Space::from(found), opened)))
+    }
+}
+
+/// Amends the charter of a namespace.
+pub(super) struct AmendCall<'a> {
+    pub(super) namespace: &'a Namespace,
+    pub(super) space: &'a Space,
+    pub(super) charter: &'a Charter,
+}
+
+impl Call for AmendCall<'_> {
+    type Answer = Result<(), StoreError>;
+
+    async fn run(&self, session: &Session) -> Result<Self::Answer, Error> {
+        let Charter {
+            codec,
+            no_overlap,
+            at_most_once,
+            parts,
+        } = self.charter;
+        let parts = i32::try_from(*parts).unwrap_or(i32::MAX);
+        let id = &self.space.id;
+        let (none, never) = (None::<i64>, None::<i64>);
+        let answers = session
+            .transaction(&[
+                (sql::TERMS, &[id, &none, &never]),
+                (sql::AMEND, &[id, codec, no_overlap, at_most_once, &parts]),
+            ])
+            .await?;
+        let Some(row) = answers[1].first() else {
+            let gone = format!("namespace {} is not there any more", self.namespace);
+            return Ok(Err(StoreError::refused(gone)));
+        };
+        Ok(charter(row, 0).check_amendment(self.namespace, self.charter, row.get(4)))
     }
 }
 

@@ -12,7 +12,8 @@ use tokio_postgres::{Config, Error, NoTls};
 use super::dial::{Dial, Prepare, by_connector, by_system};
 use super::hosts;
 use super::options::PostgresOptions;
-use crate::store::{BoxError, StoreError};
+use super::schema;
+use crate::store::{BoxError, StoreError, StoreTime};
 
 /// How long connecting to a host may take, unless the settings say otherwise.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -95,6 +96,9 @@ impl Target {
             };
             return described.because_of(error);
         };
+        if let Some(broken) = broken_terms(&error) {
+            return broken;
+        }
         let mut message = format!("PostgreSQL {self}: SQLSTATE {}", code.code());
         if [
             SqlState::INVALID_SQL_STATEMENT_NAME,
@@ -113,6 +117,26 @@ impl Target {
             StoreError::refused(message)
         };
         described.because_of(error)
+    }
+}
+
+/// The error of a statement whose [terms](super::statements) do not hold: a text in quotes that is no number.
+fn broken_terms(error: &Error) -> Option<StoreError> {
+    let error = error.as_db_error()?;
+    if *error.code() != SqlState::INVALID_TEXT_REPRESENTATION {
+        return None;
+    }
+    let (_, broken) = error.message().split_once("\"tickwheel ")?;
+    let (term, value) = broken.trim_end_matches('"').split_once(' ')?;
+    match term {
+        "schema" => Some(StoreError::schema(value.parse().ok()?, schema::SCHEMA)),
+        "amended" => Some(StoreError::Amended {
+            namespace: value.to_owned(),
+        }),
+        "late" => Some(StoreError::late(StoreTime::from_micros(
+            value.parse().ok()?,
+        ))),
+        _ => None,
     }
 }
 

@@ -183,7 +183,9 @@ impl Call for WriteCall<'_> {
         let batch = Part::cut(&self.writes);
         if let [part] = &batch[..] {
             if let [(sql::SET, parameters, means)] = &part_queries(part, &head)[..] {
-                let rows = session.query(sql::SET_ALONE, parameters).await?;
+                let terms: [&(dyn ToSql + Sync); 2] = [&near.edition, &near.until];
+                let parameters = [&parameters[..], &terms].concat();
+                let rows = session.query(sql::SET_ALONE, &parameters).await?;
                 for row in &rows {
                     answer(part, *means, row, &mut written);
                 }
@@ -211,6 +213,13 @@ impl Call for WriteCall<'_> {
             let of_part = part_queries(part, &head);
             queries.extend(of_part.into_iter().map(|query| (number, query)));
         }
+        // The last: the batch has then whatever it has waited for.
+        let terms: Query<'_> = (
+            sql::TERMS,
+            vec![&self.space.id, &near.edition, &near.until],
+            Answers::Nothing,
+        );
+        queries.push((0, terms));
         let hold: &Parameters<'_> = &[&self.space.id, &keys];
         let mut requests = vec![(sql::HOLD, hold)];
         let of_parts = queries
@@ -219,7 +228,7 @@ impl Call for WriteCall<'_> {
         requests.extend(of_parts);
         let answers = session.transaction(&requests).await?;
         for ((part, (_, _, means)), rows) in queries.iter().zip(&answers[1..]) {
-            for row in rows {
+            for row in rows.iter().filter(|_| !matches!(means, Answers::Nothing)) {
                 answer(&batch[*part], *means, row, &mut written);
             }
         }

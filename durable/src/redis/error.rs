@@ -2,7 +2,7 @@
 
 use ::redis::{ErrorKind, RedisError};
 
-use crate::store::{Namespace, StoreError};
+use crate::store::{Namespace, StoreError, StoreTime};
 
 /// Where a server is, for error texts: without user and password.
 pub(super) fn without_credentials(url: &str) -> String {
@@ -64,6 +64,12 @@ pub(super) fn store_error(
                     "namespace {namespace} has schema version {detail}"
                 )),
             }
+        }
+        (_, "TICKWHEELAMENDED") => StoreError::Amended {
+            namespace: namespace.to_owned(),
+        },
+        (_, "TICKWHEELOVERDUE") => {
+            StoreError::late(StoreTime::from_micros(detail.parse().unwrap_or(0)))
         }
         (_, "TICKWHEELLATE") => StoreError::unavailable(format_args!(
             "{place}: the call came late, on a connection that was given up, and has changed nothing"

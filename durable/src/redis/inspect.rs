@@ -3,6 +3,7 @@
 use ::redis::aio::MultiplexedConnection;
 
 use super::arguments::limit_argument;
+use super::charter::from_fields;
 use super::connection::key_of;
 use super::read::{LISTED_AT_ONCE, read_row, state_argument};
 use super::reply::Reply;
@@ -21,13 +22,13 @@ impl Inspect for Redis {
             let mut namespaces = Vec::new();
             for mut server in self.checked(self.connection.to_each().await)? {
                 for name in self.names(&mut server).await? {
-                    let mut command = ::redis::cmd("HGET");
+                    let mut command = ::redis::cmd("HMGET");
                     command.arg(key_of(&name)).arg("codec");
-                    let codec = self.checked(command.query_async(&mut server).await)?;
+                    command.arg("no_overlap").arg("at_most_once").arg("parts");
+                    let fields = self.checked(command.query_async(&mut server).await)?;
                     // It may have gone meanwhile.
-                    if let ::redis::Value::BulkString(codec) = codec {
-                        let codec = String::from_utf8_lossy(&codec).into_owned();
-                        namespaces.push(StoredNamespace::new(name, codec));
+                    if let Some(charter) = from_fields(fields) {
+                        namespaces.push(StoredNamespace::new(name, charter));
                     }
                 }
             }

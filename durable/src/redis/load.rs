@@ -2,7 +2,7 @@
 
 use super::arguments::{limit_argument, span, unknown_argument};
 use super::{Redis, scripts};
-use crate::store::{Load, Loaded, Namespace, StoreError};
+use crate::store::{Load, LoadWindow, Loaded, Namespace, StoreError};
 
 /// A load returns at most this many rows. A script blocks the server, so several short ones let other calls run in
 /// between, such as those that fire due timers.
@@ -14,7 +14,8 @@ pub(super) async fn load(
     request: Load,
 ) -> Result<Loaded, StoreError> {
     let limit = request.limit.min(LOADED_AT_ONCE);
-    let loading = redis.run(&scripts::LOAD, namespace, |command| {
+    let terms = LoadWindow::NONE.under(request.charter);
+    let loading = redis.run_under(&scripts::LOAD, namespace, terms, |command| {
         command.arg(request.instance.0).arg(span(request.window));
         command.arg(limit_argument(limit)).arg(span(request.alive));
         command.arg(limit_argument(request.wanted.min(limit)));

@@ -14,7 +14,7 @@
 //!
 //! | key | type | |
 //! |---|---|---|
-//! | `tickwheel:{orders}` | hash | `schema`, `codec`, and `sequence`, the last version given |
+//! | `tickwheel:{orders}` | hash | `schema`; the charter in `codec`, `no_overlap`, `at_most_once` and `parts`, and its `edition`; `sequence`, the last version given |
 //! | `..:rows` | hash | version to state, deadline, attempt, period, key, error and value, packed |
 //! | `..:keys` | hash | key to the version of its waiting row |
 //! | `..:flights` | sorted set by name | length of the key, key and version of each row in flight |
@@ -39,6 +39,7 @@
 //!    its last writes, and for the next two centuries they have 16 digits and sort as strings.
 
 mod arguments;
+mod charter;
 mod connection;
 mod dead;
 mod error;
@@ -67,9 +68,9 @@ use reply::Reply;
 use scripts::Script;
 
 use crate::store::{
-    Answer, BoxFuture, Counts, DeadRows, Fire, FireReport, Inspect, InstanceId, List, Load,
-    LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle, Settled, Store, StoreError,
-    Stored, Version, Write, WriteOutcome,
+    Answer, BoxFuture, Charter, Counts, DeadRows, Edition, Fire, FireReport, Inspect, InstanceId,
+    List, Load, LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle, Settled, Store,
+    StoreError, Stored, Version, Write, WriteOutcome,
 };
 
 /// A store in a Redis or Valkey server. With the feature `redis`.
@@ -261,12 +262,31 @@ impl Redis {
         answer.map_err(|error| store_error(&error, self.connection.place(), None))
     }
 
+    /// Runs a script on any charter.
     async fn run(
         &self,
         script: &Script,
         namespace: &Namespace,
         arguments: impl Fn(&mut Cmd),
     ) -> Result<Reply, StoreError> {
+        let any = LoadWindow::NONE;
+        self.run_under(script, namespace, any, arguments).await
+    }
+
+    /// Runs a script under the terms of a call.
+    async fn run_under(
+        &self,
+        script: &Script,
+        namespace: &Namespace,
+        LoadWindow { charter, until, .. }: LoadWindow,
+        arguments: impl Fn(&mut Cmd),
+    ) -> Result<Reply, StoreError> {
+        let arguments = |command: &mut Cmd| {
+            arguments(command);
+            let edition = charter.map(|Edition(edition)| edition.to_string());
+            command.arg(edition.unwrap_or_default());
+            command.arg(until.as_micros());
+        };
         let replicas = self.replicas.filter(|_| script.changes());
         let replicas = replicas.map(|count| Replicas {
             count,
@@ -287,26 +307,12 @@ impl fmt::Debug for Redis {
 }
 
 impl Store for Redis {
-    fn open<'a>(&'a self, namespace: &'a Namespace, codec: &'a str) -> Answer<'a, Opened> {
-        Box::pin(async move {
-            let opening = self.run(&scripts::OPEN, namespace, |command| {
-                command.arg(codec);
-            });
-            let mut reply = opening.await?;
-            let opened = Opened {
-                now: reply.time()?,
-                instance: InstanceId(reply.int()?),
-            };
-            let stored = reply.bytes()?;
-            if stored != codec.as_bytes() {
-                return Err(StoreError::codec(
-                    namespace,
-                    String::from_utf8_lossy(&stored).into_owned(),
-                    codec,
-                ));
-            }
-            Ok(opened)
-        })
+    fn open<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, Opened> {
+        Box::pin(charter::open(self, namespace, charter))
+    }
+
+    fn amend<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, ()> {
+        Box::pin(charter::amend(self, namespace, charter))
     }
 
     fn write<'a>(

@@ -63,6 +63,7 @@ macro_rules! scripts {
 
 scripts! {
     OPEN = "open.lua";
+    AMEND = "prelude.lua" "amend.lua";
     WRITE = "prelude.lua" "changes.lua" "dead.lua" "write.lua";
     LOAD = "prelude.lua" "load.lua";
     FIRE = "prelude.lua" "changes.lua" "dead.lua" "fire.lua";

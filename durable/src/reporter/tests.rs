@@ -166,6 +166,7 @@ fn each_counter_shows_the_field_in_its_name() {
         due: _,
         unsettled: _,
         failing: _,
+        differs: _,
         write_batches: _,
         fire_batches: _,
         settle_batches: _,

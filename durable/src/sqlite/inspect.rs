@@ -5,10 +5,11 @@ use rusqlite::{Connection, params};
 use super::reading::{
     COLUMNS, IN_FLIGHT, WAITING, loaders, number, page, read, state_number, time,
 };
-use super::{Sqlite, dead};
+use super::{Sqlite, charter, dead};
 use crate::store::{
-    Answer, Inspect, InstanceId, KeyPlace, MAX_DUE_COUNT, MAX_KEY_ROWS, Namespace, PrefixRows,
-    RowPage, State, StoreTime, Stored, StoredInstance, StoredNamespace, key_page, prefix_end,
+    Answer, Charter, Inspect, InstanceId, KeyPlace, MAX_DUE_COUNT, MAX_KEY_ROWS, Namespace,
+    PrefixRows, RowPage, State, StoreTime, Stored, StoredInstance, StoredNamespace, key_page,
+    prefix_end,
 };
 
 type Result<T> = rusqlite::Result<T>;
@@ -16,11 +17,13 @@ type Result<T> = rusqlite::Result<T>;
 impl Inspect for Sqlite {
     fn namespaces(&self) -> Answer<'_, Vec<StoredNamespace>> {
         self.looks.ask(|connection| {
-            let sql = "SELECT name, codec FROM tickwheel_namespaces ORDER BY name";
-            let mut select = connection.prepare_cached(sql)?;
+            let columns = charter::COLUMNS;
+            let sql = format!("SELECT name, {columns} FROM tickwheel_namespaces ORDER BY name");
+            let mut select = connection.prepare_cached(&sql)?;
             let each = select.query_map((), |row| {
                 let name: String = row.get(0)?;
-                Ok(StoredNamespace::read(&name, row.get(1)?))
+                let charter = charter::read(row, 1, &Charter::new(""))?;
+                Ok(StoredNamespace::read(&name, charter))
             })?;
             let namespaces: Result<Vec<_>> = each.collect();
             Ok(Ok(namespaces?.into_iter().flatten().collect()))

@@ -15,6 +15,7 @@ impl Call<'_> {
             wanted,
             alive,
             schedules,
+            charter: _,
         } = request;
         let now = self.now;
         let sql = "INSERT INTO tickwheel_instances (id, namespace, alive_until, lacks) VALUES (?1, ?2, ?3, 0)

@@ -9,6 +9,7 @@
 //! savepoint: one that fails leaves the others alone. `rows` has the SQL of writes and settles, `load`
 //! that of loads, `fire` the rules of fires, `reading` the SQL of the looks, `dead` that of dead rows.
 
+mod charter;
 mod dead;
 mod file;
 mod fire;
@@ -32,9 +33,9 @@ use looks::Looks;
 use rusqlite::{Connection, ErrorCode};
 
 use crate::store::{
-    Answer, BoxFuture, Counts, DeadRows, Fire, FireReport, Inspect, InstanceId, List, Load,
-    LoadWindow, Loaded, Namespace, NamespaceError, Opened, Purged, Retried, Settle, Settled, State,
-    Store, StoreError, Stored, Version, Write, WriteOutcome,
+    Answer, BoxFuture, Charter, Counts, DeadRows, Edition, Fire, FireReport, Inspect, InstanceId,
+    List, Load, LoadWindow, Loaded, Namespace, NamespaceError, Opened, Purged, Retried, Settle,
+    Settled, State, Store, StoreError, StoreTime, Stored, Version, Write, WriteOutcome,
 };
 use rows::Call;
 use thread::Thread;
@@ -130,10 +131,17 @@ impl fmt::Debug for Sqlite {
 }
 
 impl Store for Sqlite {
-    fn open<'a>(&'a self, namespace: &'a Namespace, codec: &'a str) -> Answer<'a, Opened> {
-        let (name, codec) = (namespace.clone(), codec.to_owned());
+    fn open<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, Opened> {
+        let (name, charter) = (namespace.clone(), charter.clone());
         self.thread
-            .call(move |batch| rows::open(batch, &name, &codec))
+            .call(move |batch| charter::open(batch, &name, &charter))
+    }
+
+    fn amend<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, ()> {
+        let (name, charter) = (namespace.clone(), charter.clone());
+        let amending =
+            self.in_namespace(namespace, move |call| charter::amend(call, &name, &charter));
+        Box::pin(async move { amending.await? })
     }
 
     fn write<'a>(
@@ -142,7 +150,8 @@ impl Store for Sqlite {
         writes: Vec<Write>,
         near: LoadWindow,
     ) -> Answer<'a, Vec<WriteOutcome>> {
-        self.in_namespace(namespace, move |call| {
+        let LoadWindow { charter, until, .. } = near;
+        self.under(namespace, charter, until, move |call| {
             let near = call.near(near)?;
             call.reserve(writes.len())?;
             let writes = writes.into_iter();
@@ -151,11 +160,15 @@ impl Store for Sqlite {
     }
 
     fn load<'a>(&'a self, namespace: &'a Namespace, request: Load) -> Answer<'a, Loaded> {
-        self.in_namespace(namespace, move |call| call.load(request))
+        let charter = request.charter;
+        self.under(namespace, charter, StoreTime::NEVER, move |call| {
+            call.load(request)
+        })
     }
 
     fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport> {
-        self.in_namespace(namespace, move |call| call.fire(&request))
+        let LoadWindow { charter, until, .. } = request.near;
+        self.under(namespace, charter, until, move |call| call.fire(&request))
     }
 
     fn settle<'a>(
@@ -237,21 +250,36 @@ impl Sqlite {
     {
         let name = namespace.clone();
         self.looks.ask(move |connection| {
-            Ok(match reading::namespace_id(connection, &name)? {
-                Ok((id, _)) => Ok(look(connection, id)?),
+            Ok(match charter::namespace(connection, &name)? {
+                Ok(found) => Ok(look(connection, found.id)?),
                 Err(error) => Err(error),
             })
         })
     }
 
+    /// Runs a call on any charter.
     fn in_namespace<T, F>(&self, namespace: &Namespace, run: F) -> Answer<'static, T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Call<'_>) -> rusqlite::Result<T> + Send + 'static,
+    {
+        self.under(namespace, None, StoreTime::NEVER, run)
+    }
+
+    fn under<T, F>(
+        &self,
+        namespace: &Namespace,
+        charter: Option<Edition>,
+        until: StoreTime,
+        run: F,
+    ) -> Answer<'static, T>
     where
         T: Send + 'static,
         F: FnOnce(&mut Call<'_>) -> rusqlite::Result<T> + Send + 'static,
     {
         let name = namespace.clone();
         self.thread.call(move |batch| {
-            let mut call = match Call::new(batch, &name)? {
+            let mut call = match Call::new(batch, &name, charter, until)? {
                 Ok(call) => call,
                 Err(error) => return Ok(Err(error)),
             };

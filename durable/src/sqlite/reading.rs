@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, Row};
 
 use crate::store::{
     AnswerSize, Counts, InstanceId, List, Namespace, State, StoreError, StoreTime, Stored, Version,
@@ -20,17 +20,6 @@ const MAX_ATTEMPT: i64 = i32::MAX as i64;
 
 /// The columns of [`read`].
 pub(super) const COLUMNS: &str = "version, state, key, value, due, deadline, attempt, period, loaded_by, error, schedule, claimed_by FROM tickwheel_timers";
-
-/// The number of a namespace that was opened before, and how many dead rows it has.
-pub(super) fn namespace_id(
-    connection: &Connection,
-    namespace: &Namespace,
-) -> Result<std::result::Result<(i64, i64), StoreError>> {
-    let select = "SELECT id, dead FROM tickwheel_namespaces WHERE name = ?1";
-    let mut select = connection.prepare_cached(select)?;
-    let id = select.query_row([namespace.as_str()], |row| Ok((row.get(0)?, row.get(1)?)));
-    Ok(id.optional()?.ok_or_else(|| not_opened(namespace)))
-}
 
 pub(super) fn not_opened(namespace: &Namespace) -> StoreError {
     StoreError::refused(format_args!("namespace {namespace} was not opened"))

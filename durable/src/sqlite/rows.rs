@@ -3,12 +3,13 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{OptionalExtension, params};
 
-use super::reading::{COLUMNS, damage, namespace_id, not_opened, now, number, read, state_number};
+use super::charter;
+use super::reading::{COLUMNS, damage, now, number, read, state_number};
 use super::thread::Batch;
 use crate::store::{
-    Action, Armed, Due, InstanceId, LeftRow, LoadWindow, Namespace, Opened, Settle, Settled,
+    Action, Armed, Due, Edition, InstanceId, LeftRow, LoadWindow, Namespace, Settle, Settled,
     Settlement, State, StoreError, StoreTime, Stored, Version, Write, WriteOutcome, micros,
 };
 
@@ -18,44 +19,6 @@ type Result<T> = rusqlite::Result<T>;
 fn period_of(row: &Stored) -> Option<i64> {
     let never = StoreTime::NEVER.as_micros();
     row.period.map(|period| micros(period).clamp(1, never))
-}
-
-/// Opens a namespace.
-pub(super) fn open(
-    batch: &Batch<'_>,
-    namespace: &Namespace,
-    codec: &str,
-) -> Result<std::result::Result<Opened, StoreError>> {
-    let insert =
-        "INSERT INTO tickwheel_namespaces (name, codec) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
-    let insert = batch.connection.prepare_cached(insert);
-    insert?.execute((namespace.as_str(), codec))?;
-    if let Err(error) = check_codec(batch.connection, namespace, codec)? {
-        return Ok(Err(error));
-    }
-    let Version(instance) = batch.versions(1)?;
-    Ok(Ok(Opened {
-        now: now(),
-        instance: InstanceId(instance),
-    }))
-}
-
-/// Whether a namespace was opened with this codec.
-pub(super) fn check_codec(
-    connection: &Connection,
-    namespace: &Namespace,
-    codec: &str,
-) -> Result<std::result::Result<(), StoreError>> {
-    let select = "SELECT codec FROM tickwheel_namespaces WHERE name = ?1";
-    let mut select = connection.prepare_cached(select)?;
-    let stored: Option<String> = select
-        .query_row([namespace.as_str()], |row| row.get(0))
-        .optional()?;
-    Ok(match stored {
-        Some(stored) if stored == codec => Ok(()),
-        Some(stored) => Err(StoreError::codec(namespace, stored, codec)),
-        None => Err(not_opened(namespace)),
-    })
 }
 
 /// One call on a namespace: the time is read once, when nothing else can write any more.
@@ -74,16 +37,19 @@ pub(super) struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// A call on a namespace that was opened before.
+    /// A call on a namespace that was opened before, which may change it only under that charter and until then.
     pub(super) fn new(
         batch: &'a Batch<'a>,
         namespace: &Namespace,
+        charter: Option<Edition>,
+        until: StoreTime,
     ) -> Result<std::result::Result<Self, StoreError>> {
-        let id = namespace_id(batch.connection, namespace)?;
-        Ok(id.map(|(namespace, dead)| Call {
+        let found = charter::namespace(batch.connection, namespace)?;
+        let found = found.and_then(|found| found.check(namespace, charter, until).map(|()| found));
+        Ok(found.map(|found| Call {
             batch,
-            namespace,
-            dead,
+            namespace: found.id,
+            dead: found.dead,
             now: now(),
             reserved: 0..0,
             more_rows: [0; 3],

@@ -12,7 +12,7 @@ use crate::store::StoreError;
 
 /// The version of the schema below, after all [`UPGRADES`].
 #[allow(clippy::cast_possible_truncation, reason = "they are few")]
-const SCHEMA: u32 = 1 + UPGRADES.len() as u32;
+pub(super) const SCHEMA: u32 = 1 + UPGRADES.len() as u32;
 
 /// A call that finds the file locked tries again after this.
 pub(super) const LOCKED: Duration = Duration::from_micros(500);
@@ -76,7 +76,8 @@ macro_rules! sound {
 ///
 /// 2. Dead rows: `died` says when, `error` why. `dead` is how many a namespace has. Rows of timers have the last error, too.
 ///    The schedule of rows that repeat by one: its text, or null. And the id of the instance that fired a row in flight.
-/// 3. The table of timers with checks, which need another table. Rows that hold what no store writes are dead.
+/// 3. The table of timers with checks, which need another table. Rows that hold what no store writes are dead. And the
+///    [charter](crate::store::Charter) of a namespace, and its edition. Null until an instance opens the namespace.
 const UPGRADES: [&str; 2] = [
     "
     ALTER TABLE tickwheel_timers ADD COLUMN error TEXT;
@@ -128,6 +129,10 @@ const UPGRADES: [&str; 2] = [
         waiting = (SELECT count(*) FROM tickwheel_timers t WHERE t.namespace = tickwheel_namespaces.id AND state = 0),
         in_flight = (SELECT count(*) FROM tickwheel_timers t WHERE t.namespace = tickwheel_namespaces.id AND state = 1),
         dead = (SELECT count(*) FROM tickwheel_dead d WHERE d.namespace = tickwheel_namespaces.id);
+    ALTER TABLE tickwheel_namespaces ADD COLUMN no_overlap INTEGER CHECK (no_overlap IN (0, 1));
+    ALTER TABLE tickwheel_namespaces ADD COLUMN at_most_once INTEGER CHECK (at_most_once IN (0, 1));
+    ALTER TABLE tickwheel_namespaces ADD COLUMN parts INTEGER CHECK (parts > 0);
+    ALTER TABLE tickwheel_namespaces ADD COLUMN edition INTEGER NOT NULL DEFAULT 0;
 "),
 ];
 

@@ -40,10 +40,7 @@ impl Drop for Folder {
     }
 }
 
-const NEAR: LoadWindow = LoadWindow {
-    window: Duration::ZERO,
-    loader: None,
-};
+const NEAR: LoadWindow = LoadWindow::new(Duration::ZERO, None);
 
 fn space() -> Namespace {
     Namespace::new("test").expect("it is a name")
@@ -64,7 +61,7 @@ fn set(key: &str, bytes: usize) -> Vec<Write> {
 
 async fn opened(folder: &Folder) -> Sqlite {
     let store = Sqlite::open(folder.file()).expect("it opens");
-    Store::open(&store, &space(), "json")
+    Store::open(&store, &space(), &"json".into())
         .await
         .expect("it opens");
     store
@@ -165,11 +162,11 @@ async fn file_of_the_first_schema_is_upgraded() {
 async fn versions_grow_though_the_sequence_went_back() {
     let folder = Folder::new();
     let (store, space) = (opened(&folder).await, space());
-    let before = store.open(&space, "json").await.expect("it opens");
+    let before = store.open(&space, &"json".into()).await.expect("it opens");
     let other = Connection::open(folder.file()).expect("it opens");
     let sql = "UPDATE tickwheel_meta SET value = 7 WHERE name = 'sequence'";
     other.execute(sql, ()).expect("it writes");
-    let after = store.open(&space, "json").await.expect("it opens");
+    let after = store.open(&space, &"json".into()).await.expect("it opens");
     assert!(after.instance > before.instance, "{after:?} {before:?}");
 }
 
@@ -186,6 +183,39 @@ async fn refuses_a_schema_of_a_later_version() {
         supported: 3,
     };
     assert_eq!(error, expected);
+}
+
+/// An older instance went on with its old statements for ever.
+#[tokio::test]
+async fn older_instance_stops_when_the_schema_is_raised() {
+    let folder = Folder::new();
+    let (store, space) = (opened(&folder).await, space());
+    let charter = "json".into();
+    let instance = Store::open(&store, &space, &charter).await;
+    let instance = instance.expect("it opens").instance;
+    let other = Connection::open(folder.file()).expect("it opens");
+    let raise = |version: i64| {
+        let sql = "UPDATE tickwheel_meta SET value = ?1 WHERE name = 'schema'";
+        other.execute(sql, [version]).expect("it writes");
+    };
+    raise(4);
+    let later = StoreError::schema(4, 3);
+    let written = store.write(&space, set("a", 1), NEAR).await;
+    assert_eq!(written, Err(later.clone()));
+    let load = crate::store::Load::new(instance, Duration::ZERO, 1, Duration::ZERO);
+    assert_eq!(store.load(&space, load).await, Err(later.clone()));
+    let fire = Fire::new(vec![Version(1)], None, NEAR);
+    assert_eq!(store.fire(&space, fire).await, Err(later.clone()));
+    let ack = vec![Settle::new(Version(1), Settlement::Ack)];
+    assert_eq!(store.settle(&space, ack, NEAR).await, Err(later.clone()));
+    assert_eq!(
+        Store::open(&store, &space, &charter).await,
+        Err(later.clone())
+    );
+    assert_eq!(store.count(&space).await, Err(later));
+    raise(3);
+    let written = store.write(&space, set("a", 1), NEAR).await;
+    assert!(written.is_ok(), "{written:?}");
 }
 
 #[tokio::test]
@@ -297,10 +327,7 @@ async fn near_row_that_is_not_loaded_sends_a_hint() {
     let folder = Folder::new();
     let (store, space) = (opened(&folder).await, space());
     let clone = store.clone();
-    let near = |window| LoadWindow {
-        window,
-        loader: None,
-    };
+    let near = |window| LoadWindow::new(window, None);
     let hour = Duration::from_secs(3_600);
     let mut hinted = Box::pin(clone.hinted(&space));
     for (window, hints) in [(hour / 2, false), (2 * hour, true)] {

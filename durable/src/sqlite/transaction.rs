@@ -10,15 +10,17 @@ use rusqlite::{Connection, Transaction};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::describe;
 #[cfg(feature = "cron")]
 use super::reading::now;
-use super::rows::{self, Call};
+use super::rows::Call;
 use super::schema;
 use super::thread::{Batch, Hints};
+use super::{charter, describe};
 use crate::codec::{Codec, Coder, Json};
 use crate::error::{BuildError, Error};
-use crate::store::{Action, Due, LoadWindow, Namespace, StoreError, Write, WriteOutcome};
+use crate::store::{
+    Action, Due, LoadWindow, Namespace, StoreError, StoreTime, Write, WriteOutcome,
+};
 use crate::timers::{Moved, Removed, SetIfAbsent};
 use crate::token::Token;
 
@@ -124,7 +126,7 @@ where
     ) -> Result<Self, BuildError> {
         let namespace = Namespace::new(namespace)?;
         let checked = schema::check(transaction).and_then(|checked| match checked {
-            Ok(()) => rows::check_codec(transaction, &namespace, codec.name()),
+            Ok(()) => charter::check_codec(transaction, &namespace, codec.name()),
             Err(error) => Ok(Err(error)),
         });
         let checked = checked.unwrap_or_else(|error| Err(describe(error, &path(transaction))));
@@ -303,7 +305,7 @@ impl<K, V> SqliteTransaction<'_, K, V> {
         // Instances cannot be notified before the commit.
         let hints = Hints::default();
         let batch = Batch::new(connection, &hints);
-        let mut call = match Call::new(&batch, &self.namespace)? {
+        let mut call = match Call::new(&batch, &self.namespace, None, StoreTime::NEVER)? {
             Ok(call) => call,
             Err(error) => return Ok(Err(error)),
         };

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::charter::Edition;
 use super::ids::{InstanceId, Version};
 use super::requests::{State, Write};
 use super::schedule::Scheduled;
@@ -15,12 +16,18 @@ pub struct Opened {
     pub now: StoreTime,
     /// The first id of this instance.
     pub instance: InstanceId,
+    /// The charter that the instance agrees with.
+    pub edition: Edition,
 }
 
 impl Opened {
     /// A namespace that was opened at that time of the store.
-    pub fn new(now: StoreTime, instance: InstanceId) -> Self {
-        Opened { now, instance }
+    pub fn new(now: StoreTime, instance: InstanceId, edition: Edition) -> Self {
+        Opened {
+            now,
+            instance,
+            edition,
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::ids::Namespace;
+use super::time::StoreTime;
 
 /// A call of a store failed. Its text names the value and the bound it is about, and never contains a password.
 ///
@@ -31,15 +32,30 @@ pub enum StoreError {
         /// Why.
         cause: Option<Cause>,
     },
-    /// The namespace was made with another codec.
+    /// The instance does not agree with the [charter](super::Charter) of the namespace. Nothing was changed. It goes on by
+    /// itself when the charter is amended to what it has.
     #[non_exhaustive]
-    Codec {
+    Charter {
         /// The namespace.
         namespace: String,
-        /// The codec that its timers are encoded with.
+        /// The first field that differs: a setting of [`Builder`](crate::Builder).
+        field: &'static str,
+        /// What the charter has.
         stored: String,
-        /// The codec that it was opened with.
+        /// What the instance has.
         asked: String,
+    },
+    /// The charter was amended since the instance has read it. Nothing was changed. The next call reads it.
+    #[non_exhaustive]
+    Amended {
+        /// The namespace.
+        namespace: String,
+    },
+    /// The call reached the store after its caller had given up. Nothing was changed.
+    #[non_exhaustive]
+    Late {
+        /// The store's time.
+        now: StoreTime,
     },
     /// The store was written by a later version of this crate.
     #[non_exhaustive]
@@ -68,13 +84,16 @@ impl StoreError {
         }
     }
 
-    /// [`StoreError::Codec`]: opened with the codec `asked`, made with the codec `stored`.
-    pub fn codec(namespace: &Namespace, stored: String, asked: &str) -> Self {
-        StoreError::Codec {
+    /// [`StoreError::Amended`].
+    pub fn amended(namespace: &Namespace) -> Self {
+        StoreError::Amended {
             namespace: namespace.to_string(),
-            stored,
-            asked: asked.to_owned(),
         }
+    }
+
+    /// [`StoreError::Late`].
+    pub fn late(now: StoreTime) -> Self {
+        StoreError::Late { now }
     }
 
     /// [`StoreError::Schema`].
@@ -82,7 +101,7 @@ impl StoreError {
         StoreError::Schema { found, supported }
     }
 
-    /// The same error with a cause, which its message need not repeat. One about a codec or a schema has none.
+    /// The same error with a cause, which its message need not repeat. One about a charter or a schema has none.
     #[must_use]
     pub fn because_of(mut self, error: impl Into<BoxError>) -> Self {
         if let StoreError::Unavailable { cause, .. } | StoreError::Refused { cause, .. } = &mut self
@@ -94,7 +113,8 @@ impl StoreError {
 
     /// Whether the same call may succeed later.
     pub fn may_pass(&self) -> bool {
-        matches!(self, StoreError::Unavailable { .. })
+        use StoreError::{Amended, Late, Unavailable};
+        matches!(self, Unavailable { .. } | Amended { .. } | Late { .. })
     }
 }
 
@@ -105,13 +125,22 @@ impl fmt::Display for StoreError {
                 write!(f, "the store is unavailable: {message}")
             }
             StoreError::Refused { message, .. } => write!(f, "the store refuses: {message}"),
-            StoreError::Codec {
+            StoreError::Charter {
                 namespace,
+                field,
                 stored,
                 asked,
             } => write!(
                 f,
-                "the timers of namespace {namespace:?} are encoded as {stored:?}, not as {asked:?}"
+                "namespace {namespace:?} has {field} = {stored} in its charter, and this instance has {field} = {asked}: \
+                 give all instances the same setting, or amend the charter"
+            ),
+            StoreError::Amended { namespace } => write!(
+                f,
+                "the charter of namespace {namespace:?} was amended; nothing was changed, and the next call reads it"
+            ),
+            StoreError::Late { .. } => f.write_str(
+                "the call reached the store after its time limit, and nothing was changed",
             ),
             StoreError::Schema { found, supported } => write!(
                 f,

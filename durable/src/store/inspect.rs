@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::answers::Stored;
+use super::charter::Charter;
 use super::ids::{InstanceId, Namespace};
 use super::requests::State;
 use super::time::StoreTime;
@@ -63,20 +64,21 @@ pub const MAX_DUE_COUNT: usize = 10_000;
 pub struct StoredNamespace {
     /// Its name.
     pub name: Namespace,
-    /// The name of the codec of its keys and values.
-    pub codec: String,
+    /// What its instances agree on.
+    pub charter: Charter,
 }
 
 impl StoredNamespace {
-    /// A namespace whose keys and values have this codec.
-    pub fn new(name: Namespace, codec: String) -> Self {
-        StoredNamespace { name, codec }
+    /// A namespace with this charter, or with the default one for a codec.
+    pub fn new(name: Namespace, charter: impl Into<Charter>) -> Self {
+        let charter = charter.into();
+        StoredNamespace { name, charter }
     }
 
     /// From names that a store has read. Those that are no names were not opened by this crate.
     #[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
-    pub(crate) fn read(name: &str, codec: String) -> Option<Self> {
-        Some(StoredNamespace::new(Namespace::new(name).ok()?, codec))
+    pub(crate) fn read(name: &str, charter: Charter) -> Option<Self> {
+        Some(StoredNamespace::new(Namespace::new(name).ok()?, charter))
     }
 }
 

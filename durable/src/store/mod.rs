@@ -63,13 +63,17 @@
 //! 9. **Near rows.** A waiting row that a call makes due within [`LoadWindow::window`] is marked as loaded by
 //!    [`LoadWindow::loader`] in the same step, if that id counts as living. If it is not marked, a store that can sends a
 //!    hint: [`hinted`](Store::hinted) of the instances returns. At most one a call. A hint may be lost.
-//! 10. **Errors** are [`StoreError`]s that name the value and the bound they concern, and never contain a password. A store
+//! 10. **The charter** of a namespace, and the version of the schema, are compared in the same step as whatever a load, a write or
+//!     a fire does. [`LoadWindow::until`] is compared with the time at which the store begins a write, however long it waited
+//!     before.
+//! 11. **Errors** are [`StoreError`]s that name the value and the bound they concern, and never contain a password. A store
 //!     that was away recovers by itself: the next call connects again. The caller sets a limit on the time of every call and
 //!     drops the future when it is over, so a store needs no time limits of its own beyond that.
 //!
 //! The crate `tickwheel-durable-conformance` holds a store to all of this.
 
 mod answers;
+mod charter;
 mod error;
 mod ids;
 mod inspect;
@@ -88,6 +92,7 @@ pub use answers::{
     ANSWER_BYTES, Armed, Counts, Damaged, FireReport, Fired, Loaded, Opened, Purged, Retried,
     Settled, Stored, WriteOutcome,
 };
+pub use charter::{Charter, Edition};
 pub(crate) use error::write_causes;
 pub use error::{BoxError, Cause, StoreError};
 pub use ids::{InstanceId, Namespace, NamespaceError, Version};
@@ -146,11 +151,14 @@ pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 ///         })
 ///     }
 ///
-///     fn open<'a>(&'a self, namespace: &'a Namespace, codec: &'a str) -> Answer<'a, Opened> {
-///         self.0.open(namespace, codec)
+///     fn open<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, Opened> {
+///         self.0.open(namespace, charter)
 ///     }
 ///
 ///     // The other calls likewise.
+/// #   fn amend<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, ()> {
+/// #       self.0.amend(namespace, charter)
+/// #   }
 /// #   fn load<'a>(&'a self, namespace: &'a Namespace, request: Load) -> Answer<'a, Loaded> {
 /// #       self.0.load(namespace, request)
 /// #   }
@@ -212,16 +220,22 @@ pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 /// # }
 /// ```
 pub trait Store: Send + Sync + 'static {
-    /// Opens a namespace, and makes it if it is new. Returns the store's time and the first id of the instance, which is a
-    /// version from the sequence.
-    ///
-    /// `codec` is the name of what encodes keys and values.
+    /// Opens a namespace, and makes it with this charter if it is new. Returns the store's time, the first id of the instance,
+    /// which is a version from the sequence, and the edition of the charter. An instance opens it again after
+    /// [`StoreError::Amended`].
     ///
     /// # Errors
     ///
-    /// [`StoreError::Codec`] when the namespace was made with another codec, [`StoreError::Schema`] when a later version of
-    /// the store's schema is found.
-    fn open<'a>(&'a self, namespace: &'a Namespace, codec: &'a str) -> Answer<'a, Opened>;
+    /// [`StoreError::Charter`] when the namespace has another charter, and [`StoreError::Schema`] when a later version of the
+    /// store's schema is found. So does every other call but a look.
+    fn open<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, Opened>;
+
+    /// Gives an open namespace another charter, with another [edition](Edition). If it has this one already, nothing happens.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Refused`] by [`Charter::check_amendment`].
+    fn amend<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, ()>;
 
     /// Sets, moves and removes waiting rows by their keys. One answer for each write, in their order.
     ///

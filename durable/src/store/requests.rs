@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use super::charter::Edition;
 use super::ids::{InstanceId, Version};
 use super::missed::Missed;
 use super::schedule::{Plan, Schedules};
 use super::time::StoreTime;
 
-/// The time that counts as soon, and the instance that loads the rows that a call makes due soon.
+/// The terms of a call: the time that counts as soon, the instance that loads the rows that it makes due soon, and until when and
+/// under which charter it may change anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoadWindow {
@@ -15,15 +17,41 @@ pub struct LoadWindow {
     pub window: Duration,
     /// The instance that loads such rows in the same step. Without one, others are given a hint.
     pub loader: Option<InstanceId>,
+    /// The charter that the caller agrees with. Under another one a write or a fire changes nothing:
+    /// [`StoreError::Amended`](super::StoreError::Amended). `None` for an operator, whose calls suit any charter.
+    pub charter: Option<Edition>,
+    /// The caller has given up by then, by the store's clock. A write that the store gets to later changes nothing:
+    /// [`StoreError::Late`](super::StoreError::Late).
+    pub until: StoreTime,
 }
 
 impl LoadWindow {
     /// No row counts as soon, so none is loaded, and no instance is given a hint.
     pub(crate) const NONE: LoadWindow = LoadWindow::new(Duration::ZERO, None);
 
-    /// Rows due at most that long after the store's time are loaded by this instance.
+    /// Rows due at most that long after the store's time are loaded by this instance. The call suits any charter, and is
+    /// never late.
     pub const fn new(window: Duration, loader: Option<InstanceId>) -> Self {
-        LoadWindow { window, loader }
+        LoadWindow {
+            window,
+            loader,
+            charter: None,
+            until: StoreTime::NEVER,
+        }
+    }
+
+    /// The same under this charter.
+    #[must_use]
+    pub const fn under(mut self, charter: Option<Edition>) -> Self {
+        self.charter = charter;
+        self
+    }
+
+    /// The same, unless the store gets to it later than that.
+    #[must_use]
+    pub const fn until(mut self, until: StoreTime) -> Self {
+        self.until = until;
+        self
     }
 }
 
@@ -155,6 +183,9 @@ pub struct Load {
     pub alive: Duration,
     /// Rows with schedules other than these are left to other instances.
     pub schedules: Schedules,
+    /// The charter that the instance agrees with. Under another one it loads nothing:
+    /// [`StoreError::Amended`](super::StoreError::Amended). `None` for any.
+    pub charter: Option<Edition>,
 }
 
 impl Load {
@@ -167,6 +198,7 @@ impl Load {
             wanted: 0,
             alive,
             schedules: Schedules::ALL,
+            charter: None,
         }
     }
 }

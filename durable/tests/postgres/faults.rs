@@ -235,7 +235,7 @@ async fn lets_no_dropped_call_overtake_a_later_one() {
     };
     let store = Postgres::connect(&url).await.expect("it connects");
     let space = Namespace::new("dropped").expect("it is a name");
-    store.open(&space, "json").await.expect("it opens");
+    store.open(&space, &"json".into()).await.expect("it opens");
     let first = vec![set("a", FAR)];
     store
         .write(&space, first, UNLOADED)
@@ -265,7 +265,11 @@ async fn runs_again_what_the_server_has_rolled_back() {
     };
     let store = Postgres::connect(&url).await.expect("it connects");
     let space = Namespace::new("conflict").expect("it is a name");
-    let instance = store.open(&space, "json").await.expect("it opens").instance;
+    let instance = store
+        .open(&space, &"json".into())
+        .await
+        .expect("it opens")
+        .instance;
     let written = store
         .write(&space, vec![set("a", Duration::ZERO)], UNLOADED)
         .await;
@@ -316,6 +320,87 @@ async fn refuses_a_schema_of_a_later_version() {
         .expect("it is changed");
     let error = refused(&url).await;
     assert_eq!(error, StoreError::schema(7, 3));
+}
+
+/// An older instance went on with its old statements for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn older_instance_stops_when_tables_are_raised() {
+    let Some(url) = database("raised").await else {
+        return missing();
+    };
+    let store = Postgres::connect(&url).await.expect("it connects");
+    let space = Namespace::new("raised").expect("it is a name");
+    let opened = store.open(&space, &"json".into()).await;
+    let instance = opened.expect("it opens").instance;
+    let near = LoadWindow::new(Duration::ZERO, None);
+    let set = |key: &str| {
+        let action = Action::set(b"1".to_vec(), Due::In(FAR), None, false);
+        vec![Write::new(key.into(), action)]
+    };
+    let written = store.write(&space, set("a"), near).await;
+    written.expect("it writes");
+    let raise = "UPDATE tickwheel_schema SET version = 7";
+    client(&url)
+        .await
+        .batch_execute(raise)
+        .await
+        .expect("it is changed");
+    let later = StoreError::schema(7, 3);
+    assert_eq!(
+        store.write(&space, set("a"), near).await,
+        Err(later.clone())
+    );
+    let remove = vec![Write::new(b"a".to_vec(), Action::Remove)];
+    assert_eq!(store.write(&space, remove, near).await, Err(later.clone()));
+    let load = Load::new(instance, FAR, 1, FAR);
+    assert_eq!(store.load(&space, load).await, Err(later.clone()));
+    let fire = Fire::new(vec![Version(1)], None, near);
+    assert_eq!(store.fire(&space, fire).await, Err(later.clone()));
+    for settlement in [Settlement::Ack, Settlement::Release] {
+        let settles = vec![Settle::new(Version(1), settlement)];
+        let settled = store.settle(&space, settles, near).await;
+        assert!(settled == Err(later.clone()) || settled == Ok(vec![Settled::Lost]));
+    }
+    let opened = store.open(&space, &"json".into()).await;
+    assert_eq!(opened, Err(later));
+}
+
+/// A set that waits for a row which another session has locked has taken effect when that one ended, however late.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn write_that_has_waited_too_long_changes_nothing() {
+    let Some(url) = database("waited").await else {
+        return missing();
+    };
+    let store = Postgres::connect(&url).await.expect("it connects");
+    let space = Namespace::new("waited").expect("it is a name");
+    store.open(&space, &"json".into()).await.expect("it opens");
+    let near = LoadWindow::new(Duration::ZERO, None);
+    let set = |value: &str| {
+        let action = Action::set(value.into(), Due::In(FAR), None, false);
+        Write::new(b"a".to_vec(), action)
+    };
+    let written = store.write(&space, vec![set("1")], near).await;
+    written.expect("it writes");
+    let move_far = Write::new(b"a".to_vec(), Action::move_to(Due::In(2 * FAR)));
+    for late in [set("2"), move_far] {
+        let session = client(&url).await;
+        let lock = "BEGIN; SELECT 1 FROM tickwheel_timers FOR UPDATE";
+        session.batch_execute(lock).await.expect("it locks");
+        let now = store.count(&space).await.expect("it counts").now;
+        let limit = near.until(now.after(Duration::from_millis(300)));
+        let writing = store.write(&space, vec![late], limit);
+        let unlock = async {
+            tokio::time::sleep(Duration::from_millis(600)).await;
+            session.batch_execute("COMMIT").await.expect("it unlocks");
+        };
+        let (written, ()) = tokio::join!(writing, unlock);
+        assert!(
+            matches!(written, Err(StoreError::Late { .. })),
+            "{written:?}"
+        );
+    }
+    let row = store.get(&space, b"a".to_vec()).await.expect("it reads");
+    assert_eq!(row.expect("it is there").value, b"1");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

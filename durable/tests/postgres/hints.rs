@@ -40,7 +40,7 @@ impl Case {
         let writer = Postgres::connect(&url).await.expect("it connects");
         let listener = Postgres::connect(&url).await.expect("it connects");
         for store in [&writer, &listener] {
-            store.open(&space, "json").await.expect("it opens");
+            store.open(&space, &"json".into()).await.expect("it opens");
         }
         Some(Case {
             url,
@@ -51,7 +51,7 @@ impl Case {
     }
 
     async fn instance(&self) -> InstanceId {
-        let opened = self.writer.open(&self.space, "json").await;
+        let opened = self.writer.open(&self.space, &"json".into()).await;
         opened.expect("it opens").instance
     }
 
@@ -204,7 +204,7 @@ async fn rows_that_a_load_leaves_out_need_no_poll() {
     };
     let store = Postgres::connect(&url).await.expect("it connects");
     let space = Namespace::new("left_out").expect("it is a name");
-    store.open(&space, "json").await.expect("it opens");
+    store.open(&space, &"json".into()).await.expect("it opens");
     // More than one load takes.
     let writes = (0..6_000).map(|number: u64| {
         Write::new(

@@ -26,7 +26,11 @@ async fn open(name: &str) -> Option<(String, Postgres, Namespace, InstanceId)> {
     let url = database(name).await?;
     let store = Postgres::connect(&url).await.expect("it connects");
     let space = Namespace::new(name).expect("it is a name");
-    let instance = store.open(&space, "json").await.expect("it opens").instance;
+    let instance = store
+        .open(&space, &"json".into())
+        .await
+        .expect("it opens")
+        .instance;
     Some((url, store, space, instance))
 }
 
@@ -175,7 +179,7 @@ async fn counts_very_many_rows_by_a_sample() {
     assert!((70_000..=120_000).contains(&counts.waiting), "{counts:?}");
     assert_eq!(counts.in_flight, 5_000, "few are counted");
     let empty = Namespace::new("empty").expect("it is a name");
-    store.open(&empty, "json").await.expect("it opens");
+    store.open(&empty, &"json".into()).await.expect("it opens");
     let counts = store.count(&empty).await.expect("it counts");
     assert_eq!((counts.waiting, counts.is_estimate), (0, false));
 }

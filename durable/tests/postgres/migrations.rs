@@ -92,7 +92,7 @@ async fn role_without_create_uses_tables_from_files() {
     for options in [checks(), options()] {
         let store = Postgres::connect_with(options).await.expect("it connects");
         let space = Namespace::new("files").expect("it is a name");
-        store.open(&space, "json").await.expect("it opens");
+        store.open(&space, &"json".into()).await.expect("it opens");
     }
     let set = "SELECT tickwheel_set('files', 'order 17', '30', now())";
     admin

@@ -148,7 +148,11 @@ async fn reads_few_rows_after(stages: &[(u32, u32, &str)]) {
     };
     let store = Postgres::connect(&server.url()).await.expect("it connects");
     let space = Namespace::new("plans").expect("it is a name");
-    let mut instance = store.open(&space, "json").await.expect("it opens").instance;
+    let mut instance = store
+        .open(&space, &"json".into())
+        .await
+        .expect("it opens")
+        .instance;
     let admin = client(&server.url()).await;
     for (rows, in_flight, then) in stages {
         let fill = format!(

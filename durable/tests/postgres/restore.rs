@@ -60,7 +60,7 @@ async fn tables_of_the_first_schema_are_upgraded() {
     };
     let old = Postgres::connect(&url).await.expect("it connects");
     let space = space("upgraded");
-    old.open(&space, "json").await.expect("it opens");
+    old.open(&space, &"json".into()).await.expect("it opens");
     set(&old, &space, "a").await.expect("it is set");
     let admin = client(&url).await;
     admin.batch_execute(FIRST_SCHEMA).await.expect("it is made");
@@ -91,7 +91,7 @@ async fn versions_grow_though_the_sequence_went_back() {
     };
     let store = Postgres::connect(&url).await.expect("it connects");
     let space = space("sequence");
-    store.open(&space, "json").await.expect("it opens");
+    store.open(&space, &"json".into()).await.expect("it opens");
     let version = async |store: &Postgres, key: &str| {
         // The connections may still have to find out that they are lost.
         until("a set", async || set(store, &space, key).await.is_ok()).await;
@@ -147,7 +147,7 @@ async fn database_made_again_mixes_no_namespaces() {
     };
     let old = Postgres::connect(&url).await.expect("it connects");
     let mine = space("mine");
-    old.open(&mine, "json").await.expect("it opens");
+    old.open(&mine, &"json".into()).await.expect("it opens");
     set(&old, &mine, "a").await.expect("it is set");
     let admin = client(shared_url().expect("it is there")).await;
     let name = url.rsplit_once('/').expect("it has a name").1;
@@ -162,7 +162,7 @@ async fn database_made_again_mixes_no_namespaces() {
     assert!(text.contains("dropped or made again"), "{text}");
     let new = Postgres::connect(&url).await.expect("it connects");
     let other = space("other");
-    new.open(&other, "json").await.expect("it opens");
+    new.open(&other, &"json".into()).await.expect("it opens");
     let text = refusal(&old, &mine).await;
     assert!(text.contains("dropped or made again"), "{text}");
     let list = List::new(State::Waiting, None, 10);

@@ -128,7 +128,7 @@ async fn transaction_of_one_schema_delays_no_call_in_another() {
     admin.batch_execute(schemas).await.expect("they are made");
     let space = Namespace::new("orders").expect("it is a name");
     let one = Postgres::connect(&with_path(&url, "one")).await;
-    let opened = one.expect("it connects").open(&space, "json").await;
+    let opened = one.expect("it connects").open(&space, &"json".into()).await;
     opened.expect("it opens");
     let two = Postgres::connect(&with_path(&url, "two")).await;
     let wheel = TimerWheel::new();

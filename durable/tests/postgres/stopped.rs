@@ -84,7 +84,7 @@ async fn stop_in(
     let through = url.replace(&format!(":{port}/"), &format!(":{}/", proxy.port));
     let store = Postgres::connect(&through).await.expect("it connects");
     let space = Namespace::new("orders").expect("it is a name");
-    store.open(&space, "json").await.expect("it opens");
+    store.open(&space, &"json".into()).await.expect("it opens");
     let moved = |key| write(key, Action::move_to(Due::In(HOUR)));
     // All statements are prepared, and the keys are there.
     let writes = ["a", "b"].map(|key| set(key, HOUR)).to_vec();

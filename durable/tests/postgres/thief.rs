@@ -140,7 +140,7 @@ async fn planted(name: &str) -> Option<(String, String)> {
     let url = database(name).await?;
     let store = Postgres::connect(&url).await.expect("it connects");
     let space = Namespace::new("orders").expect("it is a name");
-    store.open(&space, "json").await.expect("it opens");
+    store.open(&space, &"json".into()).await.expect("it opens");
     drop(store);
     let admin = client(&url).await;
     let thief = format!("thief_{}", url.rsplit_once('/').expect("it has a name").1);
@@ -183,7 +183,7 @@ async fn make_calls(url: &str) {
     let store = Postgres::connect(url).await;
     let store = store.unwrap_or_else(|error| panic!("{error:#}"));
     let space = Namespace::new("calls").expect("it is a name");
-    let opened = store.open(&space, "json").await.expect("it opens");
+    let opened = store.open(&space, &"json".into()).await.expect("it opens");
     make_all_calls(&store, &space, opened.instance).await;
     store.count(&space).await.expect("it counts");
     let inspect = store.inspect();

@@ -32,7 +32,7 @@ async fn stores(url: &str, count: usize) -> (Namespace, Vec<(Postgres, InstanceI
     let mut stores = Vec::new();
     for _ in 0..count {
         let store = Postgres::connect(url).await.expect("it connects");
-        let opened = store.open(&space, "json").await.expect("it opens");
+        let opened = store.open(&space, &"json".into()).await.expect("it opens");
         stores.push((store, opened.instance));
     }
     (space, stores)
@@ -218,7 +218,11 @@ async fn fires_by_deadline_while_other_instances_load_nothing() {
         return missing();
     };
     let (space, stores) = stores(&url, 3).await;
-    let start = stores[0].0.open(&space, "json").await.expect("it opens");
+    let start = stores[0]
+        .0
+        .open(&space, &"json".into())
+        .await
+        .expect("it opens");
     let writes = (0..ROWS).map(|n| {
         let due = Due::At(start.now.after(Duration::from_millis(n)));
         let action = Action::set(n.to_be_bytes().to_vec(), due, None, false);

@@ -33,7 +33,7 @@ fn certify(folder: &Path) -> bool {
 async fn opens(url: &str) {
     let store = Redis::connect(url).await.expect("the certificate is good");
     let space = Namespace::new("encrypted").expect("it is a name");
-    store.open(&space, "json").await.expect("it opens");
+    store.open(&space, &"json".into()).await.expect("it opens");
 }
 
 #[tokio::test]

@@ -142,7 +142,7 @@ async fn hears_hints_again_when_its_connections_are_cut() {
         .await
         .expect("it subscribes again");
     let other = server.connect().await;
-    other.open(&space, "json").await.expect("it opens");
+    other.open(&space, &"json".into()).await.expect("it opens");
     let near = LoadWindow::new(SECOND, None);
     let written = other.write(&space, vec![set("near", 1, SECOND / 2)], near);
     written.await.expect("it is set");
@@ -174,7 +174,7 @@ async fn keeps_the_order_of_calls_that_were_given_up() {
     };
     let store = server.connect().await;
     let space = Namespace::new("faults").expect("it is a name");
-    store.open(&space, "json").await.expect("it opens");
+    store.open(&space, &"json".into()).await.expect("it opens");
     let near = LoadWindow::new(Duration::ZERO, None);
     let set = |value| store.write(&space, vec![set("timer", value, FAR)], near);
     set(0).await.expect("it is set");
@@ -240,14 +240,14 @@ async fn says_that_the_server_has_lost_its_data() {
     };
     let store = server.connect().await;
     let space = Namespace::new("faults").expect("it is a name");
-    let before = store.open(&space, "json").await.expect("it opens");
+    let before = store.open(&space, &"json".into()).await.expect("it opens");
     let (timers, mut claims) = start(server.connect().await).await;
     server.command(&["FLUSHALL"]).await;
     let lost = timers.set_timer("timer", &1, SECOND).await;
     let text = lost.expect_err("it is not there").to_string();
     assert!(text.contains("the server has lost its data"), "{text}");
     // The next instance to start makes the namespace again, and versions go on growing.
-    let after = store.open(&space, "json").await.expect("it opens");
+    let after = store.open(&space, &"json".into()).await.expect("it opens");
     assert!(after.instance > before.instance);
     set_at_last(&timers, "timer", 2).await;
     delivered(&mut claims, &BTreeSet::from([2])).await;
@@ -261,7 +261,7 @@ async fn versions_grow_after_the_server_has_lost_its_last_writes() {
     };
     let store = server.connect().await;
     let space = Namespace::new("faults").expect("it is a name");
-    store.open(&space, "json").await.expect("it opens");
+    store.open(&space, &"json".into()).await.expect("it opens");
     let near = LoadWindow::new(Duration::ZERO, None);
     let version = async || {
         let written = store.write(&space, vec![set("timer", 1, SECOND)], near);

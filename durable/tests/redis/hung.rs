@@ -95,7 +95,7 @@ async fn late_call_of_a_given_up_connection_changes_nothing() {
     let proxy = Proxy::start(server.port()).await;
     let store = connect(&proxy.url()).await;
     let space = Namespace::new("hung").expect("it is a name");
-    store.open(&space, "json").await.expect("it opens");
+    store.open(&space, &"json".into()).await.expect("it opens");
     let set = |value| store.write(&space, vec![set("timer", value, FAR)], NEAR);
     let value = async || {
         let row = store.get(&space, b"timer".to_vec()).await;
@@ -120,4 +120,34 @@ async fn late_call_of_a_given_up_connection_changes_nothing() {
     }
     set(7).await.expect("the connection is good");
     assert_eq!(value().await, b"7");
+}
+
+/// A call that had timed out overwrote a later one of another instance, whenever its bytes arrived.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn late_write_does_not_replace_one_of_another_instance() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let proxy = Proxy::start(server.port()).await;
+    let (store, other) = (connect(&proxy.url()).await, server.connect().await);
+    let space = Namespace::new("late").expect("it is a name");
+    for store in [&store, &other] {
+        store.open(&space, &"json".into()).await.expect("it opens");
+    }
+    let now = store.count(&space).await.expect("it counts").now;
+    let limit = NEAR.until(now.after(SECOND / 2));
+    let held = proxy.hold();
+    let late = store.write(&space, vec![set("timer", 1, FAR)], limit);
+    assert!(timeout(SECOND / 2, late).await.is_err(), "it is held back");
+    let later = other.write(&space, vec![set("timer", 2, FAR)], NEAR).await;
+    later.expect("it is set");
+    let answers = proxy.late_answers();
+    held.send_replace(false);
+    let began = Instant::now();
+    while proxy.late_answers() == answers {
+        assert!(began.elapsed() < 20 * SECOND, "the late call has no answer");
+        sleep(SECOND / 100).await;
+    }
+    let row = other.get(&space, b"timer".to_vec()).await;
+    assert_eq!(row.expect("it reads").expect("it is there").value, b"2");
 }

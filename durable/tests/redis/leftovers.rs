@@ -17,7 +17,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 async fn open(server: &Server) -> (Redis, Namespace) {
     let (store, space) = (server.connect().await, Namespace::new("leftovers"));
     let space = space.expect("it is a name");
-    store.open(&space, "json").await.expect("it opens");
+    store.open(&space, &"json".into()).await.expect("it opens");
     (store, space)
 }
 
@@ -70,10 +70,18 @@ async fn dead_instances_leave_nothing() {
         return;
     };
     let (store, space) = open(&server).await;
-    let living = store.open(&space, "json").await.expect("it opens").instance;
+    let living = store
+        .open(&space, &"json".into())
+        .await
+        .expect("it opens")
+        .instance;
     let alive = Duration::from_millis(20);
     for _ in 0..3 {
-        let dead = store.open(&space, "json").await.expect("it opens").instance;
+        let dead = store
+            .open(&space, &"json".into())
+            .await
+            .expect("it opens")
+            .instance;
         let mut load = Load::new(dead, HOUR, 5, alive);
         load.wanted = 5;
         store.load(&space, load).await.expect("it loads");

@@ -18,7 +18,7 @@ const LARGE: usize = 400 * 1024;
 async fn open(server: &Server) -> (Redis, Namespace) {
     let (store, space) = (server.connect().await, Namespace::new("looks"));
     let space = space.expect("it is a name");
-    store.open(&space, "json").await.expect("it opens");
+    store.open(&space, &"json".into()).await.expect("it opens");
     (store, space)
 }
 
@@ -72,7 +72,11 @@ async fn loads_come_in_short_pages() {
         return;
     };
     let (store, space) = open(&server).await;
-    let instance = store.open(&space, "json").await.expect("it opens").instance;
+    let instance = store
+        .open(&space, &"json".into())
+        .await
+        .expect("it opens")
+        .instance;
     let writes = (0..1_500).map(|key| set(key, 1)).collect();
     let written = store.write(&space, writes, UNLOADED).await;
     written.expect("it writes");

@@ -76,13 +76,16 @@ async fn says_that_the_server_is_a_replica() {
         return;
     };
     let store = master.connect().await;
-    store.open(&space(), "json").await.expect("it opens");
+    store
+        .open(&space(), &"json".into())
+        .await
+        .expect("it opens");
     let port = master.port().to_string();
     let replica = Server::start(&["--replicaof", "127.0.0.1", &port]).expect("there is a program");
     let store = replica.connect().await;
     let mut said = String::new();
     for _ in 0..200 {
-        said = match store.open(&space(), "json").await {
+        said = match store.open(&space(), &"json".into()).await {
             Err(error @ StoreError::Refused { .. }) => format!("{error:#}"),
             other => format!("{other:?}"),
         };
@@ -97,7 +100,7 @@ async fn says_that_the_server_is_a_replica() {
     );
     replica.command(&["REPLICAOF", "NO", "ONE"]).await;
     store
-        .open(&space(), "json")
+        .open(&space(), &"json".into())
         .await
         .expect("it is a master now");
 }
@@ -108,12 +111,18 @@ async fn refuses_a_later_schema() {
         return;
     };
     let store = server.connect().await;
-    let opened = store.open(&space(), "json").await.expect("it opens");
+    let opened = store
+        .open(&space(), &"json".into())
+        .await
+        .expect("it opens");
     server
-        .command(&["HSET", "tickwheel:{refusals}", "schema", "3"])
+        .command(&["HSET", "tickwheel:{refusals}", "schema", "9"])
         .await;
-    let later = StoreError::schema(3, 2);
-    assert_eq!(store.open(&space(), "json").await, Err(later.clone()));
+    let later = StoreError::schema(9, 3);
+    assert_eq!(
+        store.open(&space(), &"json".into()).await,
+        Err(later.clone())
+    );
     // Those that run already stop too.
     let load = Load::new(opened.instance, Duration::ZERO, 1, Duration::from_secs(1));
     assert_eq!(store.load(&space(), load).await, Err(later));
@@ -125,7 +134,10 @@ async fn namespace_of_the_first_schema_is_upgraded() {
         return;
     };
     let store = server.connect().await;
-    store.open(&space(), "json").await.expect("it opens");
+    store
+        .open(&space(), &"json".into())
+        .await
+        .expect("it opens");
     let near = LoadWindow::new(Duration::ZERO, None);
     let set = Action::set(b"v".to_vec(), Due::In(Duration::ZERO), None, false);
     let set = vec![Write::new(b"a".to_vec(), set)];
@@ -136,8 +148,11 @@ async fn namespace_of_the_first_schema_is_upgraded() {
         .command(&["HSET", "tickwheel:{refusals}", "schema", "1"])
         .await;
     let get = store.get(&space(), b"a".to_vec()).await;
-    assert_eq!(get, Err(StoreError::schema(1, 2)), "it is not open");
-    store.open(&space(), "json").await.expect("it is upgraded");
+    assert_eq!(get, Err(StoreError::schema(1, 3)), "it is not open");
+    store
+        .open(&space(), &"json".into())
+        .await
+        .expect("it is upgraded");
     let mut fire = Fire::new(Vec::new(), Some(Duration::ZERO), near);
     fire.unloaded = 1;
     let fired = store.fire(&space(), fire).await.expect("it fires").fired;
@@ -241,7 +256,7 @@ async fn runs_on_a_node_of_a_cluster() {
     };
     let store = server.connect().await;
     let error = store
-        .open(&space(), "json")
+        .open(&space(), &"json".into())
         .await
         .expect_err("no node has the slot");
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error:?}");

@@ -4,8 +4,15 @@
 /// invokes it imports the types of the calls.
 macro_rules! pass_on {
     ($field:tt) => {
-        fn open<'a>(&'a self, namespace: &'a Namespace, codec: &'a str) -> Answer<'a, Opened> {
-            self.$field.open(namespace, codec)
+        fn open<'a>(
+            &'a self,
+            namespace: &'a Namespace,
+            charter: &'a Charter,
+        ) -> Answer<'a, Opened> {
+            self.$field.open(namespace, charter)
+        }
+        fn amend<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, ()> {
+            self.$field.amend(namespace, charter)
         }
         fn write<'a>(
             &'a self,

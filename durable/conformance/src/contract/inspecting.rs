@@ -45,7 +45,10 @@ pub async fn names_the_namespaces_that_were_opened<T: Stores>(world: &World<T>) 
         .expect_err("no instance has opened it");
     let namespaces = inspect.namespaces().await.expect("it lists");
     let found = namespaces.iter().find(|found| found.name == case.space);
-    assert_eq!(found.map(|found| found.codec.as_str()), Some("test"));
+    assert_eq!(
+        found.map(|found| found.charter.codec.as_str()),
+        Some("test")
+    );
     assert!(namespaces.iter().all(|found| found.name != other));
 }
 

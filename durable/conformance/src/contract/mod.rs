@@ -1,5 +1,6 @@
 //! Each call of a store alone, rule by rule.
 
+mod charters;
 mod dying;
 mod firing;
 mod hinting;
@@ -18,6 +19,7 @@ use tickwheel_durable::store::{
 };
 
 use super::world::{Stores, World};
+pub use charters::*;
 pub use dying::*;
 pub use firing::*;
 pub use hinting::*;
@@ -59,7 +61,7 @@ impl<S: Store> Case<S> {
     }
 
     async fn instance(&self) -> InstanceId {
-        let opened = self.store.open(&self.space, "test").await;
+        let opened = self.store.open(&self.space, &"test".into()).await;
         opened.expect("it opens").instance
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tickwheel_durable::store::{
     ANSWER_BYTES, Action, Due, Fired, List, Namespace, Settle, Settled, Settlement, State, Store,
-    StoreError, StoreTime, WriteOutcome,
+    StoreTime, WriteOutcome,
 };
 
 use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, set, versions, write};
@@ -31,14 +31,6 @@ pub async fn keeps_namespaces_apart<T: Stores>(world: &World<T>) {
     assert_eq!(removed, [WriteOutcome::Absent]);
     assert_eq!(other.purge().await, 0);
     assert_eq!(case.settle(token, Settlement::Ack).await, Settled::Done);
-}
-
-/// A namespace is not opened with another codec, and the error names both.
-pub async fn refuses_another_codec<T: Stores>(world: &World<T>) {
-    let case = Case::open(world).await;
-    let error = case.store.open(&case.space, "other").await;
-    let expected = StoreError::codec(&case.space, "test".into(), "other");
-    assert_eq!(error, Err(expected));
 }
 
 /// Lists go on where they ended; counts and purges are of everything.

@@ -1,7 +1,8 @@
-//! D1 to D12, through whole instances.
+//! D1 to D12 and D16, through whole instances.
 
 mod cadence;
 mod calls;
+mod charter;
 mod claims;
 mod sharing;
 mod undecodable;
@@ -13,6 +14,7 @@ use tickwheel_durable::Builder;
 
 pub use cadence::*;
 pub use calls::*;
+pub use charter::*;
 pub use claims::*;
 pub use sharing::*;
 pub use undecodable::*;

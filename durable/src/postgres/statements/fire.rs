@@ -16,9 +16,10 @@
 ///
 /// A row with a schedule repeats by the plan that comes with its version, in the arrays `$11` to `$14`: from when it holds, and
 /// until when, the next deadline, and how many it has missed, which is less than zero if it does not fire. If no plan holds,
-/// the row stays as it is, and is loaded. `$15` are the schedules that the instance does not know. `$16` is the instance.
+/// the row stays as it is, and is loaded. `$15` are the schedules that the instance does not know. `$16` is the instance, `$17` the
+/// edition of the charter, and `$18` until when its caller waits.
 pub(in crate::postgres) const FIRE: &str = concat!(
-    "WITH ", clock!(), ", ", items!(
+    "WITH ", clock!(terms!("$17", "$18")), ", ", items!(
         "$5::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[]",
         "version, plan_from, plan_until, plan_due, plan_missed"
     ), ", named AS MATERIALIZED (

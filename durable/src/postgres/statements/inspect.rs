@@ -1,9 +1,5 @@
 //! The SQL of what an operator reads. `$1` is the id of the namespace.
 
-/// All namespaces.
-pub(in crate::postgres) const NAMESPACES: &str =
-    "SELECT name, codec FROM @.tickwheel_namespaces ORDER BY name COLLATE \"C\"";
-
 /// The instances of a namespace, and how many rows each has loaded.
 pub(in crate::postgres) const INSTANCES: &str = "
     SELECT i.id, i.alive_until, i.lacks, (

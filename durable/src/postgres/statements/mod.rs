@@ -93,12 +93,56 @@ macro_rules! never {
 #[cfg(test)]
 pub(super) const NEVER: &str = never!();
 
+/// The version of the schema that these statements are for.
+macro_rules! schema_version {
+    () => {
+        "3"
+    };
+}
+
+/// The same, for what is not a statement of its own.
+#[cfg(test)]
+pub(super) const SCHEMA_VERSION: &str = schema_version!();
+
+/// The id of the namespace, if the tables have the [version](schema_version) that these statements are for, the charter still
+/// has the edition, and it is not too late. Without an edition or a time these do not matter. Otherwise the statement fails as a
+/// whole: a text that says why is no number. [`Target::describe`](super::target::Target::describe) reads it.
+macro_rules! terms {
+    ($edition:literal, $until:literal) => {
+        concat!(
+            "CASE
+                WHEN (SELECT s.version FROM @.tickwheel_schema s WHERE s.version = ",
+            schema_version!(),
+            ") IS NULL
+                    THEN ('tickwheel schema ' || (SELECT max(s.version) FROM @.tickwheel_schema s))::int
+                WHEN (SELECT n.edition FROM @.tickwheel_namespaces n WHERE n.id = $1::int) <> ",
+            $edition,
+            "::bigint
+                    THEN ('tickwheel amended ' || (SELECT n.name FROM @.tickwheel_namespaces n WHERE n.id = $1::int))::int
+                WHEN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint > ",
+            $until,
+            "::bigint
+                    THEN ('tickwheel late ' || (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)::int
+                ELSE $1::int
+            END"
+        )
+    };
+}
+
+/// Checks the edition `$2` and the time `$3`, in a transaction of several statements.
+pub(super) const TERMS: &str = concat!("SELECT ", terms!("$2", "$3"));
+
 /// Until when rows are near, and which live instance loads them.
 macro_rules! clock {
     () => {
+        clock!("$1::int")
+    };
+    ($namespace:expr) => {
         concat!(
             "clock AS MATERIALIZED (
-                SELECT $1::int AS namespace, t.now, t.now + $2::bigint AS soon, (
+                SELECT ",
+            $namespace,
+            " AS namespace, t.now, t.now + $2::bigint AS soon, (
                     SELECT i.id FROM @.tickwheel_instances i
                     WHERE i.id = $3::bigint AND i.namespace = $1 AND i.alive_until >= t.now
                 ) AS loader
@@ -113,11 +157,18 @@ macro_rules! clock {
 /// Gives a hint if `armed` has left a near row that no instance has loaded, and returns what is armed.
 macro_rules! armed {
     () => {
-        ", hint AS MATERIALIZED (
+        armed!("")
+    };
+    ($also:expr) => {
+        concat!(
+            ", hint AS MATERIALIZED (
             SELECT pg_notify($4::text, '') FROM armed, clock
             WHERE armed.due <= clock.soon AND NOT armed.loaded LIMIT 1
         )
-        SELECT armed.*, (SELECT count(*) FROM hint) FROM armed"
+        SELECT armed.*, (SELECT count(*) FROM hint)",
+            $also,
+            " FROM armed"
+        )
     };
 }
 
@@ -195,8 +246,13 @@ macro_rules! damage {
 /// The items of a batch, from arrays.
 macro_rules! items {
     ($arrays:literal, $columns:literal) => {
+        items!($arrays, $columns, "$1::int")
+    };
+    ($arrays:literal, $columns:literal, $namespace:expr) => {
         concat!(
-            "i AS MATERIALIZED (SELECT $1::int AS namespace, u.* FROM unnest(",
+            "i AS MATERIALIZED (SELECT ",
+            $namespace,
+            " AS namespace, u.* FROM unnest(",
             $arrays,
             ") WITH ORDINALITY AS u(",
             $columns,
@@ -218,9 +274,11 @@ macro_rules! unless_locked {
 
 /// The items of a batch, from arrays, but for those that a transaction of a user has locked.
 macro_rules! free_items {
-    ($arrays:literal, $columns:literal, $name:literal) => {
+    ($arrays:literal, $columns:literal, $name:literal, $namespace:expr) => {
         concat!(
-            "i AS MATERIALIZED (SELECT $1::int AS namespace, u.* FROM unnest(",
+            "i AS MATERIALIZED (SELECT ",
+            $namespace,
+            " AS namespace, u.* FROM unnest(",
             $arrays,
             ") WITH ORDINALITY AS u(",
             $columns,
@@ -234,14 +292,17 @@ macro_rules! free_items {
 /// The items with a token.
 macro_rules! free_tokens {
     ($arrays:literal, $columns:literal) => {
-        free_items!($arrays, $columns, "u.version::text")
+        free_tokens!($arrays, $columns, "$1::int")
+    };
+    ($arrays:literal, $columns:literal, $namespace:expr) => {
+        free_items!($arrays, $columns, "u.version::text", $namespace)
     };
 }
 
 /// The items with a key.
 macro_rules! free_keys {
     ($arrays:literal, $columns:literal) => {
-        free_items!($arrays, $columns, "encode(u.key, 'hex')")
+        free_items!($arrays, $columns, "encode(u.key, 'hex')", "$1::int")
     };
 }
 
@@ -300,14 +361,14 @@ mod writes;
 pub(super) use dead::{DEAD_BEFORE, DEAD_OF_KEY, DISCARD, RETRY};
 pub(super) use fire::{FIRE, LEFT};
 pub(super) use inspect::{
-    COUNT_DUE, INSTANCES, NAMESPACES, PREFIX_DEAD, PREFIX_IN_FLIGHT, PREFIX_WAITING, ROWS_OF,
+    COUNT_DUE, INSTANCES, PREFIX_DEAD, PREFIX_IN_FLIGHT, PREFIX_WAITING, ROWS_OF,
 };
 pub(super) use loads::{ALIVE, LOAD, STILL_MARKED, UNLOAD, UNMARK};
 pub(super) use locks::{HOLD, HOLD_CLAIMED, HOLD_DEAD, LOCK, LOCK_CLAIMS};
 #[cfg(test)]
 pub(super) use locks::{LOCK_ALL, SHARE, TAKE};
 pub(super) use looks::{COUNT, GET, LIST, LIST_DEAD, SAMPLE, SAMPLE_DEAD};
-pub(super) use namespaces::{FIND, NAME, OPEN};
+pub(super) use namespaces::{AMEND, CHARTER, FIND, NAME, NAMESPACES, OPEN};
 pub(super) use purge::{PURGE, PURGE_LOCKED};
 pub(super) use settles::{ACK, DIE, EXTEND, LEAVERS, PUT_BACK, unfire};
 pub(super) use writes::{MOVE, REMOVE, SET, SET_ALONE, SET_IF_ABSENT, STANDING};

@@ -1,7 +1,54 @@
-//! Namespaces, and how they are opened.
+//! Namespaces, their charters, and how they are opened.
 
-/// Makes a namespace, if it is new.
-pub(in crate::postgres) const NAME: &str = "INSERT INTO @.tickwheel_namespaces (name, codec) VALUES ($1::text, $2::text) ON CONFLICT (name) DO NOTHING";
+/// Makes a namespace with a charter, if it is new. One of an earlier version of the schema has a codec alone.
+pub(in crate::postgres) const NAME: &str = "
+    INSERT INTO @.tickwheel_namespaces AS n (name, codec, no_overlap, at_most_once, parts, edition)
+    VALUES ($1::text, $2::text, $3::bool, $4::bool, $5::int, nextval('@.tickwheel_versions'))
+    ON CONFLICT (name) DO UPDATE SET no_overlap = excluded.no_overlap, at_most_once = excluded.at_most_once,
+        parts = excluded.parts, edition = excluded.edition
+    WHERE n.edition = 0 AND n.codec = excluded.codec";
+
+/// The charter of a namespace, and its edition. What no instance has written yet is as in a new one.
+macro_rules! charter {
+    () => {
+        "n.codec, coalesce(n.no_overlap, false), coalesce(n.at_most_once, false), coalesce(n.parts, 1)"
+    };
+}
+
+/// The charter of a namespace, and its edition.
+pub(in crate::postgres) const CHARTER: &str = concat!(
+    "SELECT ",
+    charter!(),
+    ", n.edition FROM @.tickwheel_namespaces n WHERE n.name = $1::text"
+);
+
+/// Gives the namespace another charter and another edition, if it has the same parts, and the same codec or no rows. Returns the
+/// charter as it was, and whether there are rows.
+pub(in crate::postgres) const AMEND: &str = concat!(
+    "WITH held AS MATERIALIZED (
+        SELECT n.* FROM @.tickwheel_namespaces n WHERE n.id = $1::int FOR UPDATE
+    ), rows AS MATERIALIZED (
+        SELECT (SELECT true FROM @.tickwheel_timers WHERE namespace = $1 AND NOT in_flight LIMIT 1) IS NOT NULL
+            OR (SELECT true FROM @.tickwheel_timers WHERE namespace = $1 AND in_flight LIMIT 1) IS NOT NULL
+            OR (SELECT true FROM @.tickwheel_dead WHERE namespace = $1 LIMIT 1) IS NOT NULL AS has_rows
+    ), amended AS (
+        UPDATE @.tickwheel_namespaces n SET codec = $2::text, no_overlap = $3::bool, at_most_once = $4::bool, parts = $5::int,
+            edition = nextval('@.tickwheel_versions')
+        FROM held, rows
+        WHERE n.id = held.id AND coalesce(held.parts, $5) = $5 AND (held.codec = $2 OR NOT rows.has_rows)
+            AND (held.codec, held.no_overlap, held.at_most_once, held.parts) IS DISTINCT FROM ($2, $3, $4, $5)
+    )
+    SELECT ",
+    charter!(),
+    ", rows.has_rows FROM held n, rows"
+);
+
+/// The namespaces, by name.
+pub(in crate::postgres) const NAMESPACES: &str = concat!(
+    "SELECT n.name, ",
+    charter!(),
+    " FROM @.tickwheel_namespaces n ORDER BY n.name COLLATE \"C\""
+);
 
 /// The id, the codec and the channel of a namespace.
 pub(in crate::postgres) const FIND: &str = "

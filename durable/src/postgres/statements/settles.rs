@@ -7,7 +7,7 @@ use crate::postgres::read::micros;
 /// From an array of tokens.
 pub(in crate::postgres) const ACK: &str = concat!(
     "WITH ",
-    free_tokens!("$2::bigint[]", "version"),
+    free_tokens!("$2::bigint[]", "version", terms!("NULL", "NULL")),
     " DELETE FROM @.tickwheel_timers t USING i
     WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.in_flight::int = 1
     RETURNING t.version"
@@ -16,7 +16,11 @@ pub(in crate::postgres) const ACK: &str = concat!(
 /// From arrays of tokens and errors.
 pub(in crate::postgres) const DIE: &str = concat!(
     "WITH ",
-    free_tokens!("$2::bigint[], $3::text[]", "version, error"),
+    free_tokens!(
+        "$2::bigint[], $3::text[]",
+        "version, error",
+        terms!("NULL", "NULL")
+    ),
     ", gone AS (
         DELETE FROM @.tickwheel_timers t USING i
         WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.in_flight::int = 1
@@ -35,7 +39,8 @@ pub(in crate::postgres) const EXTEND: &str = concat!(
     "WITH ",
     free_tokens!(
         "$2::bigint[], $3::bigint[], $4::text[]",
-        "version, lease, error"
+        "version, lease, error",
+        terms!("NULL", "NULL")
     ),
     " UPDATE @.tickwheel_timers t SET due = least(",
     now!(),
@@ -71,7 +76,8 @@ pub(in crate::postgres) const LEAVERS: &str = concat!(
 /// The first row of a key becomes its waiting row, if it has none.
 pub(in crate::postgres) const PUT_BACK: &str = concat!(
     "WITH ", clock!(), ", ", free_tokens!(
-        "$5::bigint[], $6::bigint[], $7::text[], $8::bigint[]", "version, delay, error, left_by"
+        "$5::bigint[], $6::bigint[], $7::text[], $8::bigint[]", "version, delay, error, left_by",
+        terms!("NULL", "NULL")
     ), ", claim AS MATERIALIZED (
         SELECT i.number, i.delay, i.error, i.left_by, t.version, t.key
         FROM i, @.tickwheel_timers t

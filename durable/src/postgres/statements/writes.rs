@@ -58,7 +58,7 @@ macro_rules! outdated {
 
 /// Sets the items that fulfil a condition. A row that is set to the schedule that it has keeps its time.
 macro_rules! set {
-    ($items:expr, $condition:expr) => {
+    ($items:expr, $condition:expr, $also:expr) => {
         concat!(
             "WITH ", clock!(), ", ", $items, ", armed AS (", insert_waiting!(), $condition,
             " ON CONFLICT (namespace, key) WHERE NOT in_flight DO UPDATE SET
@@ -68,7 +68,7 @@ macro_rules! set {
                 deadline = CASE WHEN t.schedule = excluded.schedule AND t.due < 9007199254740991 THEN t.deadline ELSE excluded.deadline END,
                 loaded_by = CASE WHEN t.schedule = excluded.schedule AND t.due < 9007199254740991
                     THEN (SELECT loader FROM clock WHERE t.due <= soon) ELSE excluded.loaded_by END",
-            armed_row!(), ")", outdated!(), armed!()
+            armed_row!(), ")", outdated!(), armed!($also)
         )
     };
 }
@@ -78,12 +78,13 @@ pub(in crate::postgres) const SET: &str = set!(
         "$5::bytea[], $6::bytea[], $7::bigint[], $8::bool[], $9::bigint[], $10::text[]",
         "key, value, at, relative, period, schedule"
     ),
+    "",
     ""
 );
 
 /// Takes the locks of the keys itself, before the first row: a batch of sets alone is one statement. It may have begun before
 /// it has the locks, since what it replaces is decided by the index, not by what it saw. It returns nothing for keys that a
-/// transaction has locked.
+/// transaction has locked. It compares the edition `$11` and the time `$12` when it has whatever it has waited for.
 pub(in crate::postgres) const SET_ALONE: &str = set!(
     concat!(
         "i AS MATERIALIZED (SELECT $1::int AS namespace, u.*, ",
@@ -94,7 +95,8 @@ pub(in crate::postgres) const SET_ALONE: &str = set!(
         ), ",
         hold!()
     ),
-    concat!(" WHERE ", is_free!())
+    concat!(" WHERE ", is_free!()),
+    concat!(", ", terms!("$11", "$12"))
 );
 
 pub(in crate::postgres) const SET_IF_ABSENT: &str = concat!(

@@ -1,13 +1,19 @@
--- open: codec -> now, instance, the codec of the namespace. If that is another one, nothing happens. O(1).
+-- open: codec, no_overlap, at_most_once, parts -> now, instance, edition, and the charter of the namespace in these four. If
+-- that is another one, nothing happens. O(1).
 
-local SCHEMA = '2'
+local SCHEMA = '3'
 local space = KEYS[1]
-local schema, codec, last = unpack(redis.call('HMGET', space, 'schema', 'codec', 'sequence'))
--- What the first schema has is part of the second, which adds errors, dead rows and schedules.
-if schema and schema ~= SCHEMA and schema ~= '1' then
+local schema, last, edition = unpack(redis.call('HMGET', space, 'schema', 'sequence', 'edition'))
+-- What an earlier schema has is part of the next. The second added errors, dead rows and schedules, the third the charter.
+if schema and schema ~= SCHEMA and schema ~= '2' and schema ~= '1' then
     return redis.error_reply('TICKWHEELSCHEMA ' .. schema .. ' ' .. SCHEMA)
-elseif codec and codec ~= ARGV[1] then
-    return { 0, 0, codec }
+end
+local charter = redis.call('HMGET', space, 'codec', 'no_overlap', 'at_most_once', 'parts')
+for field = 1, 4 do
+    charter[field] = charter[field] or ARGV[field]
+    if charter[field] ~= ARGV[field] then
+        return { 0, 0, 0, unpack(charter, 1, 4) }
+    end
 end
 if schema then
     -- A full server lets writes through after a removal: the caller may be about to make room.
@@ -15,6 +21,8 @@ if schema then
 end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local instance = math.max(last or 0, now) + 1
-redis.call('HSET', space, 'schema', SCHEMA, 'codec', ARGV[1], 'sequence', string.format('%.0f', instance))
-return { now, instance, ARGV[1] }
+local instance = string.format('%.0f', math.max(last or 0, now) + 1)
+edition = edition or instance
+redis.call('HSET', space, 'schema', SCHEMA, 'sequence', instance, 'edition', edition, 'codec', ARGV[1],
+    'no_overlap', ARGV[2], 'at_most_once', ARGV[3], 'parts', ARGV[4])
+return { now, tonumber(instance), tonumber(edition), unpack(charter) }

@@ -6,7 +6,7 @@
 -- Rows come and go by the thousand. So commands take many members, loops do little for each row, and
 -- numbers are returned as one text of digits between spaces.
 
-local SCHEMA = '2'
+local SCHEMA = '3'
 local NEVER = 9007199254740991
 local WAITING, IN_FLIGHT, DEAD = 'w', 'f', 'd'
 
@@ -25,7 +25,7 @@ local dead, dead_rows, dead_keys = space .. ':dead', space .. ':dead:rows', spac
 local schedules = space .. ':schedules'
 local loaded, instances, lacks = space .. ':loaded', space .. ':instances', space .. ':lacks'
 
-local schema, last = unpack(call('HMGET', space, 'schema', 'sequence'))
+local schema, last, edition = unpack(call('HMGET', space, 'schema', 'sequence', 'edition'))
 if not schema then
     return redis.error_reply('TICKWHEELCLOSED not open')
 elseif schema ~= SCHEMA then
@@ -87,6 +87,14 @@ elseif epoch > latest_epoch then
     call('HDEL', loaded, '')
     call('ZREMRANGEBYSCORE', epochs, '-inf', string.format('%.0f', now - EPOCHS_KEPT))
     call('ZADD', epochs, string.format('%.0f', epoch), sender)
+end
+
+-- Before these two: the edition of the charter that the sender agrees with, or '', and until when its caller waits.
+local deadline_of_call, asked_edition = tonumber(table.remove(ARGV)), table.remove(ARGV)
+if asked_edition ~= '' and asked_edition ~= edition then
+    return redis.error_reply('TICKWHEELAMENDED it was amended')
+elseif now > deadline_of_call then
+    return redis.error_reply('TICKWHEELOVERDUE ' .. string.format('%.0f', now))
 end
 
 -- Whole numbers as digits: '%d' takes a third of the time of '%.0f', where it has room for them.

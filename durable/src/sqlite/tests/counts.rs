@@ -127,7 +127,7 @@ async fn counts_stay_those_of_the_rows() {
             }
             _ if number % 3 == 0 => drop(store.purge(&space).await.expect("it purges")),
             _ => {
-                let opened = Store::open(&store, &space, "json").await;
+                let opened = Store::open(&store, &space, &"json".into()).await;
                 let unloaded = store.unload(&space, opened.expect("it opens").instance);
                 unloaded.await.expect("it unloads");
             }

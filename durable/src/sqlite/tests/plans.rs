@@ -67,10 +67,7 @@ async fn run(store: &Sqlite, sql: String) {
 /// Makes every call that an instance makes while it runs.
 async fn make_all_calls(store: &Sqlite, instance: InstanceId) -> InstanceId {
     let space = space();
-    let near = LoadWindow {
-        window: Duration::ZERO,
-        loader: Some(instance),
-    };
+    let near = LoadWindow::new(Duration::ZERO, Some(instance));
     let due = Due::In(Duration::ZERO);
     let of = |key: &str, action| Write {
         key: key.into(),
@@ -103,6 +100,7 @@ async fn make_all_calls(store: &Sqlite, instance: InstanceId) -> InstanceId {
         wanted: 0,
         alive: Duration::from_secs(60),
         schedules: Schedules::ALL,
+        charter: None,
     };
     store.load(&space, load).await.expect("it loads");
     let fire = Fire {
@@ -178,7 +176,7 @@ async fn looks_at_few_rows_among_very_many() {
     const ROWS: u32 = 50_000;
     let folder = Folder::new();
     let store = Sqlite::open(folder.file()).expect("it opens");
-    let opened = Store::open(&store, &space(), "json").await;
+    let opened = Store::open(&store, &space(), &"json".into()).await;
     let mut instance = opened.expect("it opens").instance;
     note_looks(&store).await;
     // The statistics of an earlier `ANALYZE` may be long out of date: nothing, nothing in flight,

@@ -114,7 +114,7 @@ pub(in crate::serve) fn overview(frame: &Frame<'_>, shown: &Overview) -> Markup 
                 }
                 div { dt { "earliest" } dd { (earliest(counts)) } }
             }
-            p.note { "by the store's clock, " (now) ", codec " bdi { (text_line(&namespace.codec, CELL)) } }
+            p.note { "by the store's clock, " (now) ", codec " bdi { (text_line(&namespace.charter.codec, CELL)) } }
         }
         form.line.find method="get" action={ "/n/" (name) "/find" } {
             input #find name="key" aria-label="key" placeholder="key" required;

@@ -1,0 +1,75 @@
+//! D16: instances that do not agree with the charter of their namespace.
+
+use tickwheel::TimerWheel;
+use tickwheel_durable::store::StoreError;
+use tickwheel_durable::{BuildError, Error, builder};
+
+use super::{FAR, Settings};
+use crate::world::{Stores, World};
+
+/// D16: an instance with another setting than the charter of the namespace does not start, and the error names the setting.
+pub async fn d16_refuses_to_start_with_another_setting<T: Stores>(world: &World<T>) {
+    let _first = world.instance().await;
+    let space = world.namespace();
+    let settings: [(&str, fn(Settings) -> Settings); 2] = [
+        ("no_overlap = true", |b| b.no_overlap()),
+        ("at_most_once = true", |b| b.at_most_once()),
+    ];
+    for (asked, set) in settings {
+        let other = set(builder(space.as_str()));
+        let started = other.start(&TimerWheel::new(), world.store().await).await;
+        let error = started.expect_err("it differs");
+        assert!(
+            matches!(
+                &error,
+                BuildError::Open(Error::Store(StoreError::Charter { .. }))
+            ),
+            "{error:?}"
+        );
+        let text = format!("{error:#}");
+        assert!(text.contains(asked), "{text}");
+    }
+}
+
+/// D16: when the charter is amended, an instance that differs stops loading, firing and writing within a poll and says why. It
+/// goes on by itself when it agrees again.
+pub async fn d16_stops_an_instance_that_differs<T: Stores>(world: &World<T>) {
+    let mut instance = world.instance().await;
+    instance.set("soon", 1, 4).await;
+    let admin = instance.timers.admin();
+    let charter = admin.charter().await.expect("it is read");
+    let mut other = charter.clone();
+    other.no_overlap = true;
+    admin.amend(&other).await.expect("it is amended");
+    world.wait(3).await;
+    assert!(instance.timers.metrics().differs);
+    let calls = instance.faults.calls();
+    instance.sees_nothing(10).await;
+    let calls = instance.faults.calls() - calls;
+    assert!(calls <= 2 * 10, "{calls} calls in 10 polls");
+    for _ in 0..2 {
+        let written = instance.timers.set_timer("later", &2, FAR).await;
+        let Err(Error::Store(error @ StoreError::Charter { .. })) = written else {
+            panic!("{written:?}");
+        };
+        let text = error.to_string();
+        assert!(text.contains("no_overlap = true"), "{text}");
+    }
+    // One that agrees takes what this one has left.
+    let mut agrees = world.instance_with(|b| b.no_overlap()).await;
+    let claim = agrees.next().await;
+    assert_eq!(claim.value, 1);
+    claim.ack().await.expect("it is settled");
+    agrees
+        .timers
+        .admin()
+        .amend(&charter)
+        .await
+        .expect("it is amended");
+    world.wait(3).await;
+    assert!(agrees.timers.metrics().differs && !instance.timers.metrics().differs);
+    instance.set("again", 3, 1).await;
+    let claim = instance.next().await;
+    assert_eq!(claim.value, 3);
+    claim.ack().await.expect("it is settled");
+}
