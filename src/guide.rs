@@ -224,6 +224,10 @@
 //! threads, or more work than it can do. It logs panics in wakers, handlers, keys and values as
 //! errors.
 //!
+//! A waker that panics runs the panic hook of the program within the turn of the actor, which
+//! delays the other timers for as long. With `RUST_BACKTRACE=1` the first backtrace of a process
+//! reads its symbols: 0.7 to 1.1 s on a busy machine, where the panic without one took no time.
+//!
 //! With the feature `console`, [tokio-console](https://docs.rs/tokio-console) shows timers among
 //! its resources, as it does Tokio's: their types, the lines that made them, their durations, the
 //! polls of the tasks that wait for them. A set of keyed timers is one resource; its state `len`

@@ -421,5 +421,8 @@ async fn get_with_reads_a_value_that_is_not_clone() {
     let read = || timers.get_with("k", |_| panic!("a reader's own affair"));
     let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(read));
     assert!(panic.is_err());
-    assert!(timers.move_timer("k", ms(2)).unwrap(), "the set is as it was");
+    assert!(
+        timers.move_timer("k", ms(2)).unwrap(),
+        "the set is as it was"
+    );
 }
