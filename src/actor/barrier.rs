@@ -30,7 +30,8 @@ impl Barrier {
     /// Wakes some of the tasks whose barriers are met: every timer due before tick `before` has fired.
     pub(super) fn fired(&mut self, before: u64) {
         for _ in 0..WAKES_PER_TURN {
-            if !self.waiting.front().is_some_and(|&(tick, _)| tick < before) {
+            let first = self.waiting.front();
+            if first.is_none_or(|&(tick, _)| tick >= before) {
                 return;
             }
             let Some((_, done)) = self.waiting.pop_front() else {

@@ -253,7 +253,7 @@ impl KeyedWheel {
         (self.emptied).extend(known.places.emptied().map(|chunk| (set, chunk)));
         // It may be the last reference, whose drop drops keys and values.
         catch_panic("a key or a value panicked as its set was dropped", || {
-            drop(visited)
+            drop(visited);
         });
         result
     }

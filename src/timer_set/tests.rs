@@ -149,7 +149,9 @@ fn notes(shared: &Shared) -> Vec<Note> {
 /// Applies all notes, as the actor does; returns how many.
 fn process(shared: &Shared, nodes: &mut Nodes) -> usize {
     let notes = notes(shared);
-    notes.iter().for_each(|note| nodes.apply(note));
+    for note in &notes {
+        nodes.apply(note);
+    }
     notes.len()
 }
 
@@ -390,7 +392,7 @@ fn no_node_is_left_when_no_timer_can_be_set() {
 fn draining_takes_a_repeating_timer_that_is_armed_again() {
     let (shared, set) = set();
     let mut nodes = Nodes::default();
-    assert!(set.set(0, (), tick(1), repeat()).is_ok());
+    assert!(set.set(0, (), tick(1), Some(repeat())).is_ok());
     let by = set.lock().order;
     fire(&shared, &set, &mut nodes, 1);
     assert!(
@@ -399,16 +401,16 @@ fn draining_takes_a_repeating_timer_that_is_armed_again() {
             .timer(0)
             .is_some_and(|timer| timer.order.get() > by)
     );
-    assert!(set.set(1, (), tick(1), repeat()).is_ok());
+    assert!(set.set(1, (), tick(1), Some(repeat())).is_ok());
     let keys: Vec<_> = set.take_all(by).iter().map(|taken| taken.key).collect();
     assert_eq!(keys, [0]);
 }
 
-fn repeat() -> Option<Repeat<u64, Plain<()>>> {
-    Some(Repeat {
+fn repeat() -> Repeat<u64, Plain<()>> {
+    Repeat {
         period: 1,
         clone: |&key: &u64, _: &Plain<()>| (key, ()),
-    })
+    }
 }
 
 #[test]
@@ -442,11 +444,11 @@ fn nothing_can_be_set_after_the_end() {
 #[test]
 fn stops_repeating_when_set_again() {
     let (_shared, set) = set();
-    assert!(set.set(0, (), tick(9), repeat()).is_ok());
+    assert!(set.set(0, (), tick(9), Some(repeat())).is_ok());
     assert_eq!(set.lock().repeats.len(), 1);
     assert!(matches!(set.set(0, (), tick(9), None), Ok(Some(()))));
     assert!(set.lock().repeats.is_empty());
-    assert!(set.set(0, (), tick(9), repeat()).is_ok());
+    assert!(set.set(0, (), tick(9), Some(repeat())).is_ok());
     assert!(matches!(set.remove(&0), Ok(Some(()))));
     assert!(set.lock().repeats.is_empty());
 }

@@ -236,3 +236,18 @@ fn uses_the_memory_of_removed_timers_again() {
     assert!(info.bytes_current < 50_000, "{info:?}");
     drop((timers, stream));
 }
+
+#[test]
+fn pending_keyed_timer_takes_84_bytes_at_most() {
+    let runtime = paused_runtime();
+    let wheel = used_wheel(&runtime);
+    let (timers, stream) = wheel.keyed::<u64, u64>();
+    let many = MILLION as u64;
+    let info = measured(&runtime, async {
+        set_many(&timers, many, |_| HOUR);
+        settle_and_free(&wheel).await;
+    });
+    let bytes = info.bytes_current / i64::try_from(many).unwrap();
+    assert!(bytes <= 84, "{bytes} bytes");
+    drop((timers, stream));
+}
