@@ -168,10 +168,12 @@ impl Shared {
         match action {
             ActorAction::None => {}
             // It may lie in the lane of commands that are needed later, behind many.
-            ActorAction::Wake(tick) if !self.mailbox.is_soon(tick) => {
-                self.mailbox.announce(thread_number(), tick);
+            ActorAction::Wake(tick) if self.mailbox.is_soon(tick) => {
+                // An error means that the actor ends, and closes the entry that is queued.
+                let _ = self.send(tick, Request::Sleep(Arc::clone(entry)));
             }
-            ActorAction::Wake(tick) | ActorAction::Enqueue(tick) => {
+            ActorAction::Wake(tick) => self.mailbox.announce(thread_number(), tick),
+            ActorAction::Enqueue(tick) => {
                 let request = Request::Sleep(Arc::clone(entry));
                 return self.send(tick, request).is_ok();
             }
