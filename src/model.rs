@@ -1,10 +1,11 @@
 //! The stand-ins that the loom models of the protocols between threads share.
 //!
-//! `RUSTFLAGS="--cfg tickwheel_loom" cargo test --profile models --lib model` runs them. [loom] takes each through every
-//! interleaving of its threads, and through every value that a load of an atomic may return. It treats sequentially
-//! consistent accesses as acquire and release, so the models hold by the mutexes of queues and entries. The entry, the
-//! mailbox and the wheel are the real ones. Actor, handle and task are small stand-ins, because the real ones are Tokio's or
-//! rest on it:
+//! `RUSTFLAGS="--cfg tickwheel_loom" cargo test --profile models --lib model` runs them. [loom]
+//! takes each through every interleaving of its threads, and through every value that a load of an
+//! atomic may return. It treats sequentially consistent accesses as acquire and release, so the
+//! models hold by the mutexes of queues and entries. The entry, the mailbox and the wheel are the
+//! real ones. Actor, handle and task are small stand-ins, because the real ones are Tokio's or rest
+//! on it:
 //!
 //! | here | stands for |
 //! |---|---|
@@ -13,12 +14,13 @@
 //! | [`ActorNotifier`] | Tokio's `Notify`, which keeps one permit |
 //! | [`Wakes`] | a task: it counts how often it is woken |
 //!
-//! A model *steps* the actor: it takes one turn while another thread does something, and the model then inspects the
-//! result. The explorer (`src/model/explore`) drives the real actor with all parts together. It knows sequentially consistent accesses only, so
-//! what the parts tell each other is sequentially consistent, or under a lock.
+//! A model *steps* the actor: it takes one turn while another thread does something, and the model
+//! then inspects the result. The explorer (`src/model/explore`) drives the real actor with all
+//! parts together. It knows sequentially consistent accesses only, so what the parts tell each
+//! other is sequentially consistent, or under a lock.
 //!
-//! A model that would take more than some seconds bounds the number of preemptions, and says so. `LOOM_MAX_PREEMPTIONS`
-//! in the environment bounds all.
+//! A model that would take more than some seconds bounds the number of preemptions, and says so.
+//! `LOOM_MAX_PREEMPTIONS` in the environment bounds all.
 //!
 //! [loom]: https://docs.rs/loom
 

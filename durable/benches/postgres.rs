@@ -1,12 +1,14 @@
-//! The cost of durable timers on PostgreSQL, beside the plain ways on the same server in the same run.
+//! The cost of durable timers on PostgreSQL, beside the plain ways on the same server in the same
+//! run.
 //!
 //! ```sh
 //! cargo bench -p tickwheel-durable --features postgres --bench postgres            # all
 //! cargo bench -p tickwheel-durable --features postgres --bench postgres -- sets    # one: sets, storm, lateness, near, start
 //! ```
 //!
-//! The server is that of `TICKWHEEL_POSTGRES_URL`, in which timers of namespaces `bench-*` go, or one that is started with its
-//! usual settings in the folder for temporary files: every commit waits for the disk. Set `TMPDIR` to the disk that counts.
+//! The server is that of `TICKWHEEL_POSTGRES_URL`, in which timers of namespaces `bench-*` go, or
+//! one that is started with its usual settings in the folder for temporary files: every commit
+//! waits for the disk. Set `TMPDIR` to the disk that counts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -131,7 +133,8 @@ async fn lateness_of_a_poll(url: &str) {
     report_delays("lateness of a plain poll each second", late);
 }
 
-/// A timer every 10 ms, each set so long before it is due, by the instance that claims or by one that claims nothing.
+/// A timer every 10 ms, each set so long before it is due, by the instance that claims or by one
+/// that claims nothing.
 async fn lateness(local: &Local, space: &str, by_itself: bool, ahead: Duration) {
     let (timers, mut claims) = numbers::start(local, space).await;
     let (writer, writers_claims) = numbers::start(local, space).await;

@@ -1,4 +1,5 @@
-//! The store in Redis, next to Redis used plainly: a command for each set, and a sorted set that is polled each second.
+//! The store in Redis, next to Redis used plainly: a command for each set, and a sorted set that is
+//! polled each second.
 //!
 //! ```sh
 //! cargo bench -p tickwheel-durable --bench redis --features redis

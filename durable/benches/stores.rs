@@ -5,7 +5,8 @@
 //! cargo bench -p tickwheel-durable -- sets      # one: sets, lateness, storm, start
 //! ```
 //!
-//! The file lies in the folder `TICKWHEEL_BENCH_DIR`, or in that for temporary files: put it on the disk that counts.
+//! The file lies in the folder `TICKWHEEL_BENCH_DIR`, or in that for temporary files: put it on the
+//! disk that counts.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};

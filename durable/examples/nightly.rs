@@ -1,8 +1,8 @@
 //! A nightly job in Berlin, through the two nights of a year in which clocks change.
 //!
-//! Days pass at once: the store and the runtime have a clock that is moved on while nothing is to do. The job is due at 2:30.
-//! In March clocks go from 2:00 to 3:00 on the 29th, and in October from 3:00 back to 2:00 on the 25th. Exits with code 1
-//! unless the job ran once in each night.
+//! Days pass at once: the store and the runtime have a clock that is moved on while nothing is to
+//! do. The job is due at 2:30. In March clocks go from 2:00 to 3:00 on the 29th, and in October
+//! from 3:00 back to 2:00 on the 25th. Exits with code 1 unless the job ran once in each night.
 //!
 //! ```sh
 //! cargo run -p tickwheel-durable --features cron --example nightly

@@ -1,7 +1,7 @@
 //! A shop that writes an order and its reminder in one transaction.
 //!
-//! Half of the orders are rolled back, as if the payment had failed. Each order that was committed is reminded of, and no
-//! other. Exits with code 1 if that is not so.
+//! Half of the orders are rolled back, as if the payment had failed. Each order that was committed
+//! is reminded of, and no other. Exits with code 1 if that is not so.
 //!
 //! ```sh
 //! cargo run -p tickwheel-durable --example outbox

@@ -4,8 +4,8 @@
 //! every second, starts another, and moves and removes some reminders meanwhile. Exits with code 1
 //! if a reminder is lost, early, delivered again although its worker is alive and has acknowledged
 //! it, or delivered again before its lease had ended or later than a poll after that. The store's
-//! server may be killed too, and started again within 20 s, or replaced by its standby; with Redis Sentinel, or in a
-//! cluster, also without.
+//! server may be killed too, and started again within 20 s, or replaced by its standby; with Redis
+//! Sentinel, or in a cluster, also without.
 //!
 //! ```sh
 //! cargo run --release -p tickwheel-durable --example reminders

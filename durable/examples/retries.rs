@@ -1,4 +1,5 @@
-//! Reminders to customers, of which some fail: attempts, backoff, and what an operator does about dead timers.
+//! Reminders to customers, of which some fail: attempts, backoff, and what an operator does about
+//! dead timers.
 //!
 //! ```sh
 //! cargo run -p tickwheel-durable --example retries

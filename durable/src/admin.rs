@@ -24,26 +24,30 @@ use crate::store::{
 };
 use crate::token::Token;
 
-/// The shortest pause between two batches of a call that changes many rows: long enough for another process to lock the SQLite file.
+/// The shortest pause between two batches of a call that changes many rows: long enough for another
+/// process to lock the SQLite file.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// A view of all timers of a namespace, whichever instance has set or claimed them. Made by
 /// [`DurableTimers::admin`](crate::DurableTimers::admin).
 ///
-/// Each call but [`purge`](Self::purge), those about many dead timers, and long lists is one call of the store. Errors are
-/// those of [`DurableTimers`](crate::DurableTimers#errors). Queries delay no other call and no delivery.
+/// Each call but [`purge`](Self::purge), those about many dead timers, and long lists is one call
+/// of the store. Errors are those of [`DurableTimers`](crate::DurableTimers#errors). Queries delay
+/// no other call and no delivery.
 ///
 /// # Dead timers
 ///
-/// A timer that has [failed for good](crate::operating#timers-that-fail) is dead: listed by [`dead`](Self::dead), and
-/// retried or discarded by its token, by its key, or with all others. Either a retry or a discard of the same timer takes
-/// effect, and the other one returns that it has found nothing.
+/// A timer that has [failed for good](crate::operating#timers-that-fail) is dead: listed by
+/// [`dead`](Self::dead), and retried or discarded by its token, by its key, or with all others.
+/// Either a retry or a discard of the same timer takes effect, and the other one returns that it
+/// has found nothing.
 ///
-/// A retried timer is due at once, and its attempts begin again. If its key has a newer timer, it is delivered beside it.
+/// A retried timer is due at once, and its attempts begin again. If its key has a newer timer, it
+/// is delivered beside it.
 ///
-/// A timer whose key an [open transaction of yours](crate::Postgres#in-your-own-transaction) has changed in PostgreSQL is
-/// neither retried nor discarded. The others are, and then the call fails with
-/// [`StoreError::Unavailable`].
+/// A timer whose key an [open transaction of yours](crate::Postgres#in-your-own-transaction) has
+/// changed in PostgreSQL is neither retried nor discarded. The others are, and then the call fails
+/// with [`StoreError::Unavailable`].
 ///
 /// ```
 /// # async fn example(timers: tickwheel_durable::DurableTimers<String, u32>) -> Result<(), tickwheel_durable::Error> {
@@ -92,16 +96,18 @@ impl<K, V> Admin<K, V> {
         charter.ok_or_else(|| Error::Store(StoreError::refused("the namespace is not there")))
     }
 
-    /// Amends the charter of the namespace. Instances that differ from it, this one too, stop loading, firing and writing with
-    /// their next call, and others start. Claims can still be settled.
+    /// Amends the charter of the namespace. Instances that differ from it, this one too, stop
+    /// loading, firing and writing with their next call, and others start. Claims can still be
+    /// settled.
     ///
-    /// To change a setting such as [`no_overlap`](crate::Builder::no_overlap) while instances run: amend the charter, and
-    /// replace the instances. Timers are late by as long as that takes.
+    /// To change a setting such as [`no_overlap`](crate::Builder::no_overlap) while instances run:
+    /// amend the charter, and replace the instances. Timers are late by as long as that takes.
     ///
     /// # Errors
     ///
-    /// See [above](Self). [`StoreError::Refused`] when the codec is to change while there are timers: [purge](Self::purge) the
-    /// namespace first, or use another one. The number of parts never changes.
+    /// See [above](Self). [`StoreError::Refused`] when the codec is to change while there are
+    /// timers: [purge](Self::purge) the namespace first, or use another one. The number of parts
+    /// never changes.
     ///
     /// # Examples
     ///
@@ -172,8 +178,8 @@ impl<K, V> Admin<K, V> {
         Ok(retry(core, || DeadRows::Token(token.version)).await? > 0)
     }
 
-    /// Retries the dead timers with this key. Returns how many there were: of a repeating timer each occurrence dies for
-    /// itself.
+    /// Retries the dead timers with this key. Returns how many there were: of a repeating timer
+    /// each occurrence dies for itself.
     ///
     /// # Errors
     ///
@@ -187,7 +193,8 @@ impl<K, V> Admin<K, V> {
         retry(self.cores.of_key(&key), || DeadRows::Key(key.clone())).await
     }
 
-    /// Retries all timers that are dead now, those that died first before others. Returns how many there were.
+    /// Retries all timers that are dead now, those that died first before others. Returns how many
+    /// there were.
     ///
     /// After an error, or when the future is dropped, some may have been retried.
     ///
@@ -246,8 +253,8 @@ impl<K, V> Admin<K, V> {
         Ok(discarded)
     }
 
-    /// The timer with this key: the waiting one, else the one that was delivered last and is not settled, else the one that
-    /// died last.
+    /// The timer with this key: the waiting one, else the one that was delivered last and is not
+    /// settled, else the one that died last.
     ///
     /// # Errors
     ///
@@ -263,8 +270,8 @@ impl<K, V> Admin<K, V> {
         Ok(stored.map(|stored| self.entry(part, &stored)))
     }
 
-    /// All timers with this key: the waiting one, then those in flight, then the dead ones, each from the latest on. At most
-    /// [`MAX_KEY_ROWS`](crate::store::MAX_KEY_ROWS) of each.
+    /// All timers with this key: the waiting one, then those in flight, then the dead ones, each
+    /// from the latest on. At most [`MAX_KEY_ROWS`](crate::store::MAX_KEY_ROWS) of each.
     ///
     /// # Errors
     ///
@@ -282,8 +289,8 @@ impl<K, V> Admin<K, V> {
         Ok(rows.iter().map(|stored| self.entry(part, stored)).collect())
     }
 
-    /// A page of the timers in one state whose encoded keys begin with some bytes, and where the next page begins. `None` after
-    /// the last one. A page may be empty although others follow.
+    /// A page of the timers in one state whose encoded keys begin with some bytes, and where the
+    /// next page begins. `None` after the last one. A page may be empty although others follow.
     ///
     /// # Errors
     ///
@@ -333,8 +340,9 @@ impl<K, V> Admin<K, V> {
         Ok(try_join_all(asking).await?.into_iter().flatten().collect())
     }
 
-    /// How many timers wait whose deadlines lie between each of these ascending times and the next, the first of both
-    /// included. Counting stops at [some thousands](crate::store::MAX_DUE_COUNT) for each.
+    /// How many timers wait whose deadlines lie between each of these ascending times and the next,
+    /// the first of both included. Counting stops at [some thousands](crate::store::MAX_DUE_COUNT)
+    /// for each.
     ///
     /// # Errors
     ///
@@ -373,11 +381,12 @@ impl<K, V> Admin<K, V> {
         self.settle(token, Settlement::Ack).await
     }
 
-    /// Deletes every timer of the namespace, those in flight and dead ones included, and returns how many it deleted. It deletes in
-    /// [batches](Self::purge_batch), with pauses for other calls.
+    /// Deletes every timer of the namespace, those in flight and dead ones included, and returns
+    /// how many it deleted. It deletes in [batches](Self::purge_batch), with pauses for other
+    /// calls.
     ///
-    /// It ends when it finds the namespace empty, so it also deletes timers that are set meanwhile. After an error, or
-    /// when the future is dropped, deleted timers stay deleted.
+    /// It ends when it finds the namespace empty, so it also deletes timers that are set meanwhile.
+    /// After an error, or when the future is dropped, deleted timers stay deleted.
     ///
     /// # Errors
     ///
@@ -387,8 +396,8 @@ impl<K, V> Admin<K, V> {
         in_steps(|| step().map_ok(|purged| (purged.rows, purged.more))).await
     }
 
-    /// Deletes as many timers of the namespace as the store can delete without delaying other calls. Use it to show the
-    /// progress of a long purge, or to end it early:
+    /// Deletes as many timers of the namespace as the store can delete without delaying other
+    /// calls. Use it to show the progress of a long purge, or to end it early:
     ///
     /// ```
     /// # async fn purge(admin: tickwheel_durable::Admin<String, u32>) -> Result<(), tickwheel_durable::Error> {
@@ -524,7 +533,8 @@ async fn discard_rows(core: &Core, which: impl Fn() -> DeadRows) -> Result<u64, 
     in_steps(|| step().map_ok(|discarded| (discarded.rows, discarded.more))).await
 }
 
-/// Repeats a call that returns how many rows it has changed, and whether there are more. Returns the sum.
+/// Repeats a call that returns how many rows it has changed, and whether there are more. Returns
+/// the sum.
 ///
 /// Not an `AsyncFn`: callers could not spawn the future.
 async fn in_steps<F>(step: impl Fn() -> F) -> Result<u64, Error>

@@ -13,7 +13,8 @@ const LONGEST: Duration = Duration::from_secs(3_600);
 /// No delay is longer: a hundred years.
 const MAX_DELAY: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// How long a timer that has failed waits for its next attempt. For [`Builder::backoff`](crate::Builder::backoff).
+/// How long a timer that has failed waits for its next attempt. For
+/// [`Builder::backoff`](crate::Builder::backoff).
 ///
 /// # Examples
 ///
@@ -48,8 +49,9 @@ enum Kind {
 }
 
 impl Backoff {
-    /// A second after the first attempt, and twice as long after each further one, up to an hour. Each delay is up to a
-    /// tenth longer, at random, so that timers which fail together do not come back together.
+    /// A second after the first attempt, and twice as long after each further one, up to an hour.
+    /// Each delay is up to a tenth longer, at random, so that timers which fail together do not
+    /// come back together.
     pub fn exponential() -> Self {
         Backoff(Kind::Exponential {
             first: FIRST,
@@ -57,19 +59,22 @@ impl Backoff {
         })
     }
 
-    /// The same delay after each attempt, exactly. With zero a timer that fails comes again at once.
+    /// The same delay after each attempt, exactly. With zero a timer that fails comes again at
+    /// once.
     pub fn fixed(delay: Duration) -> Self {
         Backoff(Kind::Fixed(delay))
     }
 
-    /// The delay that `delay` returns for the number of the attempt that has failed, counted from 1.
+    /// The delay that `delay` returns for the number of the attempt that has failed, counted
+    /// from 1.
     ///
     /// If it panics, the timer waits as with [`exponential`](Self::exponential).
     pub fn from_fn(delay: impl Fn(u32) -> Duration + Send + Sync + 'static) -> Self {
         Backoff(Kind::Function(Arc::new(delay)))
     }
 
-    /// Sets the delay after the first attempt of [`exponential`](Self::exponential). Other kinds ignore it.
+    /// Sets the delay after the first attempt of [`exponential`](Self::exponential). Other kinds
+    /// ignore it.
     #[must_use]
     pub fn first(mut self, delay: Duration) -> Self {
         if let Kind::Exponential { first, .. } = &mut self.0 {
@@ -78,7 +83,8 @@ impl Backoff {
         self
     }
 
-    /// Sets the longest delay of [`exponential`](Self::exponential), before its random part. Other kinds ignore it.
+    /// Sets the longest delay of [`exponential`](Self::exponential), before its random part. Other
+    /// kinds ignore it.
     #[must_use]
     pub fn longest(mut self, delay: Duration) -> Self {
         if let Kind::Exponential { longest, .. } = &mut self.0 {
@@ -87,7 +93,8 @@ impl Backoff {
         self
     }
 
-    /// The delay after the attempt with this number, counted from 1: at most a hundred years and a tenth.
+    /// The delay after the attempt with this number, counted from 1: at most a hundred years and a
+    /// tenth.
     pub fn delay(&self, attempt: u32) -> Duration {
         match &self.0 {
             Kind::Exponential { first, longest } => {

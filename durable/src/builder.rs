@@ -20,8 +20,9 @@ use crate::timers::DurableTimers;
 
 /// Configures an instance on the timers of a namespace, with keys `K` and values `V`.
 ///
-/// The namespace separates timers in the same store: 1 to 64 ASCII letters, digits, `_`, `-` and `.`. All instances
-/// that share timers use the same namespace, types and [charter](crate::Charter).
+/// The namespace separates timers in the same store: 1 to 64 ASCII letters, digits, `_`, `-` and
+/// `.`. All instances that share timers use the same namespace, types and
+/// [charter](crate::Charter).
 ///
 /// # Examples
 ///
@@ -56,7 +57,8 @@ pub fn builder<K, V>(namespace: impl Into<String>) -> Builder<K, V> {
 
 /// Configures and starts an instance. Made by [`builder`].
 ///
-/// Every setting has a default; [`start`](Self::start) checks them all. [`operating`](crate::operating) says how to size them.
+/// Every setting has a default; [`start`](Self::start) checks them all.
+/// [`operating`](crate::operating) says how to size them.
 #[must_use = "a builder does nothing until it is started"]
 pub struct Builder<K, V, C = Json> {
     namespace: String,
@@ -66,29 +68,29 @@ pub struct Builder<K, V, C = Json> {
 }
 
 impl<K, V, C: Codec> Builder<K, V, C> {
-    /// Sets how long before its deadline a timer is loaded onto the wheel: at least two polls, at most 30 days. The default is
-    /// 30 s.
+    /// Sets how long before its deadline a timer is loaded onto the wheel: at least two polls, at
+    /// most 30 days. The default is 30 s.
     pub fn window(mut self, window: Duration) -> Self {
         self.settings.window = window;
         self
     }
 
-    /// Sets how long this instance holds a claim, counted from when it fired: from 10 ms to 30 days. The default is 60
-    /// s.
+    /// Sets how long this instance holds a claim, counted from when it fired: from 10 ms to 30
+    /// days. The default is 60 s.
     ///
-    /// The lease limits how soon the claims of a crashed process are delivered again, not how long handlers may take:
-    /// [`dispatch`](crate::Claims::dispatch) renews it while they run.
+    /// The lease limits how soon the claims of a crashed process are delivered again, not how long
+    /// handlers may take: [`dispatch`](crate::Claims::dispatch) renews it while they run.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;
         self
     }
 
-    /// Sets how many claims may be unsettled at once, those not received yet included: from 1 to a million. The default is
-    /// 1024.
+    /// Sets how many claims may be unsettled at once, those not received yet included: from 1 to a
+    /// million. The default is 1024.
     ///
-    /// The capacity bounds programs that receive claims and do not wait for their handlers. Otherwise
-    /// [demand](crate::Claims#demand) decides how many timers are claimed: `dispatch(16, ..)` has few more than 16 at
-    /// once, or 32 while its handlers are quick.
+    /// The capacity bounds programs that receive claims and do not wait for their handlers.
+    /// Otherwise [demand](crate::Claims#demand) decides how many timers are claimed:
+    /// `dispatch(16, ..)` has few more than 16 at once, or 32 while its handlers are quick.
     pub fn capacity(mut self, capacity: usize) -> Self {
         self.settings.capacity = capacity;
         self
@@ -100,22 +102,24 @@ impl<K, V, C: Codec> Builder<K, V, C> {
         self
     }
 
-    /// Does not deliver an occurrence of a repeating timer while an earlier one is in flight: while its handler runs on any
-    /// instance, while it waits for its next attempt, and after a crash until its lease has ended and it is handled.
+    /// Does not deliver an occurrence of a repeating timer while an earlier one is in flight: while
+    /// its handler runs on any instance, while it waits for its next attempt, and after a crash
+    /// until its lease has ended and it is handled.
     ///
-    /// The occurrence waits until the next time of its schedule, again and again. Those that it stands in the way of are
-    /// missed, and [`missed`](Self::missed) decides about them: `FireOnce` delivers one of them, at the first scheduled time
-    /// at which none is in flight; `FireAll` each, one at each such time; `Skip` none, but the one that is on time then.
+    /// The occurrence waits until the next time of its schedule, again and again. Those that it
+    /// stands in the way of are missed, and [`missed`](Self::missed) decides about them: `FireOnce`
+    /// delivers one of them, at the first scheduled time at which none is in flight; `FireAll`
+    /// each, one at each such time; `Skip` none, but the one that is on time then.
     ///
-    /// Dead occurrences that are retried are not held back. All instances of a namespace have the same setting: it is part of
-    /// the [charter](crate::Charter).
+    /// Dead occurrences that are retried are not held back. All instances of a namespace have the
+    /// same setting: it is part of the [charter](crate::Charter).
     pub fn no_overlap(mut self) -> Self {
         self.settings.no_overlap = true;
         self
     }
 
-    /// Sets how often the instance asks the store for timers, from 10 ms to a day. The default is 1 s. Each wait is up
-    /// to a tenth longer, so that instances spread.
+    /// Sets how often the instance asks the store for timers, from 10 ms to a day. The default is 1
+    /// s. Each wait is up to a tenth longer, so that instances spread.
     ///
     /// Timers are loaded long before they are due, so polling does not bound their accuracy. But
     /// where the store has no hints, a timer that another process has set to be due soon may be
@@ -132,36 +136,39 @@ impl<K, V, C: Codec> Builder<K, V, C> {
         self
     }
 
-    /// Sets how long a handler of [`dispatch`](crate::Claims::dispatch) may take, from 1 ms to 30 days. The default is no limit.
+    /// Sets how long a handler of [`dispatch`](crate::Claims::dispatch) may take, from 1 ms to 30
+    /// days. The default is no limit.
     ///
-    /// A handler that takes longer is dropped, counted and logged with its key. Its timer is delivered again after the
-    /// [backoff](Self::backoff). Without a limit, a handler that never returns takes up a place of its
-    /// `dispatch` forever.
+    /// A handler that takes longer is dropped, counted and logged with its key. Its timer is
+    /// delivered again after the [backoff](Self::backoff). Without a limit, a handler that never
+    /// returns takes up a place of its `dispatch` forever.
     pub fn handler_timeout(mut self, handler_timeout: Duration) -> Self {
         self.settings.handler_timeout = Some(handler_timeout);
         self
     }
 
-    /// Sets how often a timer is delivered before it is dead, from 1 to a million. The default is 25, which takes some 13 hours
-    /// with the default [backoff](Self::backoff). With `None` a timer that fails comes again forever, also one that kills its
-    /// process each time.
+    /// Sets how often a timer is delivered before it is dead, from 1 to a million. The default is
+    /// 25, which takes some 13 hours with the default [backoff](Self::backoff). With `None` a timer
+    /// that fails comes again forever, also one that kills its process each time.
     ///
-    /// A [dead](crate::operating#timers-that-fail) timer is not delivered any more. It is kept with its error for
-    /// [some time](Self::keep_dead), to be [retried or discarded](crate::Admin#dead-timers).
+    /// A [dead](crate::operating#timers-that-fail) timer is not delivered any more. It is kept with
+    /// its error for [some time](Self::keep_dead), to be [retried or
+    /// discarded](crate::Admin#dead-timers).
     ///
-    /// Each [attempt](crate::Claim::attempt) counts that did not end with an acknowledgement: an error, a panic, a claim
-    /// that was put back or dropped, and one whose process crashed. So a timer that crashes its process each time is dead
-    /// in the end, too.
+    /// Each [attempt](crate::Claim::attempt) counts that did not end with an acknowledgement: an
+    /// error, a panic, a claim that was put back or dropped, and one whose process crashed. So a
+    /// timer that crashes its process each time is dead in the end, too.
     ///
-    /// Has no effect with [`at_most_once`](Self::at_most_once). Give all instances of a namespace the same limit: each
-    /// applies its own.
+    /// Has no effect with [`at_most_once`](Self::at_most_once). Give all instances of a namespace
+    /// the same limit: each applies its own.
     pub fn max_attempts(mut self, attempts: impl Into<Option<u32>>) -> Self {
         self.settings.max_attempts = attempts.into();
         self
     }
 
-    /// Sets how long a timer that has failed waits for its next attempt, unless its handler
-    /// [says so](crate::Retry::after). The default is [`Backoff::exponential`]: a second, two, four, up to an hour.
+    /// Sets how long a timer that has failed waits for its next attempt, unless its handler [says
+    /// so](crate::Retry::after). The default is [`Backoff::exponential`]: a second, two, four, up
+    /// to an hour.
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.settings.backoff = backoff;
         self
@@ -169,8 +176,9 @@ impl<K, V, C: Codec> Builder<K, V, C> {
 
     /// Sets how long dead timers are kept, from a second to ten years. The default is 7 days.
     ///
-    /// Each instance discards those of its namespace that have been dead for longer: a minute after its start, and then
-    /// every eighth of this time, at most an hour later. So the shortest setting of all instances counts.
+    /// Each instance discards those of its namespace that have been dead for longer: a minute after
+    /// its start, and then every eighth of this time, at most an hour later. So the shortest
+    /// setting of all instances counts.
     pub fn keep_dead(mut self, time: Duration) -> Self {
         self.settings.keep_dead = time;
         self
@@ -178,17 +186,20 @@ impl<K, V, C: Codec> Builder<K, V, C> {
 
     /// Delivers each timer at most once instead of at least once.
     ///
-    /// The timer is deleted in the step that fires it. Claims that this instance has not handled when it crashes are
-    /// lost, and so are those of a fire whose answer the store could not give. Acknowledging does nothing; [`extend`](crate::Claim::extend) and [`retry_after`](crate::Claim::retry_after) are
-    /// errors.
+    /// The timer is deleted in the step that fires it. Claims that this instance has not handled
+    /// when it crashes are lost, and so are those of a fire whose answer the store could not give.
+    /// Acknowledging does nothing; [`extend`](crate::Claim::extend) and
+    /// [`retry_after`](crate::Claim::retry_after) are errors.
     ///
-    /// All instances of a namespace have the same setting: it is part of the [charter](crate::Charter).
+    /// All instances of a namespace have the same setting: it is part of the
+    /// [charter](crate::Charter).
     pub fn at_most_once(mut self) -> Self {
         self.settings.at_most_once = true;
         self
     }
 
-    /// Sets how keys and values are encoded. The default is [`Json`]. Its name is part of the [charter](crate::Charter).
+    /// Sets how keys and values are encoded. The default is [`Json`]. Its name is part of the
+    /// [charter](crate::Charter).
     pub fn codec<D: Codec>(self, codec: D) -> Builder<K, V, D> {
         Builder {
             namespace: self.namespace,
@@ -200,12 +211,13 @@ impl<K, V, C: Codec> Builder<K, V, C> {
 
     /// Opens the store and starts the instance, whose tasks run on the current Tokio runtime.
     ///
-    /// Takes a store, or a `Box<dyn Store>` that was chosen at run time. Timers that came due while no instance ran are
-    /// delivered at once, earliest first.
+    /// Takes a store, or a `Box<dyn Store>` that was chosen at run time. Timers that came due while
+    /// no instance ran are delivered at once, earliest first.
     ///
     /// # Errors
     ///
-    /// [`BuildError`] names the setting, its value and its bounds; or says why the store could not be opened.
+    /// [`BuildError`] names the setting, its value and its bounds; or says why the store could not
+    /// be opened.
     ///
     /// # Panics
     ///

@@ -1,19 +1,20 @@
 //! Timers that repeat by the calendar: cron expressions in time zones. Documentation only.
 //!
-//! [`set_cron`](crate::DurableTimers::set_cron), with the feature `cron`, sets a timer that is due whenever clocks in a time
-//! zone show a time of an expression. [`set_interval_at`](crate::DurableTimers::set_interval_at) is enough for what repeats
-//! each so many seconds, whatever clocks on the wall show, and needs no feature.
+//! [`set_cron`](crate::DurableTimers::set_cron), with the feature `cron`, sets a timer that is due
+//! whenever clocks in a time zone show a time of an expression.
+//! [`set_interval_at`](crate::DurableTimers::set_interval_at) is enough for what repeats each so
+//! many seconds, whatever clocks on the wall show, and needs no feature.
 //!
 #![cfg_attr(feature = "cron", doc = "```")]
 #![cfg_attr(not(feature = "cron"), doc = "```ignore")]
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let wheel = tickwheel::TimerWheel::new();
-//! let store = tickwheel_durable::Memory::new();
-//! let (timers, _claims) = tickwheel_durable::builder::<String, u32>("reports").start(&wheel, store).await?;
-//! timers.set_cron("nightly", &1, "30 2 * * *", "Europe/Berlin").await?;
-//! timers.set_cron("office hours", &2, "*/15 9-17 * * MON-FRI", "America/New_York").await?;
-//! timers.set_cron("month's end", &3, "0 18 L * *", "UTC").await?;
+//! let store = tickwheel_durable::Memory::new(); let (timers, _claims) =
+//! tickwheel_durable::builder::<String, u32>("reports").start(&wheel, store).await?;
+//! timers.set_cron("nightly", &1, "30 2 * * *", "Europe/Berlin").await?; timers.set_cron("office
+//! hours", &2, "*/15 9-17 * * MON-FRI", "America/New_York").await?; timers.set_cron("month's end",
+//! &3, "0 18 L * *", "UTC").await?;
 //! # Ok(())
 //! # }
 //! ```

@@ -27,7 +27,8 @@ use crate::store::{Fired, Settlement};
 /// The most claims that wait for a program which quickly receives one after the other.
 const PREFETCH: usize = 512;
 
-/// The timers that this instance claims as they come due. Made by [`Builder::start`](crate::Builder::start).
+/// The timers that this instance claims as they come due. Made by
+/// [`Builder::start`](crate::Builder::start).
 ///
 /// One instance delivers by deadline; instances deliver side by side.
 ///
@@ -41,25 +42,29 @@ const PREFETCH: usize = 512;
 /// most [`capacity`](crate::Builder::capacity) claims are unsettled at once. The
 /// [protocol](crate::protocol#demand) says how instances share a backlog.
 ///
-/// The program receives every claim with at least half of its lease left, unless the whole process stood still while it
-/// was fired. A claim that has waited for longer is released, and does not count as an [attempt](Claim::attempt).
+/// The program receives every claim with at least half of its lease left, unless the whole process
+/// stood still while it was fired. A claim that has waited for longer is released, and does not
+/// count as an [attempt](Claim::attempt).
 ///
 /// # Timers that do not decode
 ///
-/// A timer whose key or value does not decode is not delivered here. The instance logs a warning, keeps the error of the codec
-/// with the timer, and leaves it to other instances, one of which may know the value in the middle of a roll-out. That does
-/// not count as an [attempt](Claim::attempt).
+/// A timer whose key or value does not decode is not delivered here. The instance logs a warning,
+/// keeps the error of the codec with the timer, and leaves it to other instances, one of which may
+/// know the value in the middle of a roll-out. That does not count as an [attempt](Claim::attempt).
 ///
-/// If no instance has decoded it for a [lease](crate::Builder::lease), or for three [polls](crate::Builder::poll) if these
-/// are longer, the timer is [dead](crate::operating#timers-that-fail): logged, counted, and kept until
-/// [`Admin`](crate::Admin#dead-timers) retries or discards it. A repeating timer goes on: each of its occurrences is left to
-/// others, and dies alone. A timer that was set again is another one, and is tried by every instance.
+/// If no instance has decoded it for a [lease](crate::Builder::lease), or for three
+/// [polls](crate::Builder::poll) if these are longer, the timer is
+/// [dead](crate::operating#timers-that-fail): logged, counted, and kept until
+/// [`Admin`](crate::Admin#dead-timers) retries or discards it. A repeating timer goes on: each of
+/// its occurrences is left to others, and dies alone. A timer that was set again is another one,
+/// and is tried by every instance.
 ///
-/// With [`at_most_once`](crate::Builder::at_most_once) a timer is gone once it has fired. One that does not decode is logged
-/// and counted, and lost.
+/// With [`at_most_once`](crate::Builder::at_most_once) a timer is gone once it has fired. One that
+/// does not decode is logged and counted, and lost.
 ///
-/// The stream ends after [`shutdown`](crate::DurableTimers::shutdown), or when the wheel is shut down. Dropping it
-/// unloads what the instance has loaded and ends its claiming; its handles go on writing.
+/// The stream ends after [`shutdown`](crate::DurableTimers::shutdown), or when the wheel is shut
+/// down. Dropping it unloads what the instance has loaded and ends its claiming; its handles go on
+/// writing.
 pub struct Claims<K, V> {
     cores: Arc<Cores>,
     coder: Arc<dyn Coder<K, V>>,
@@ -88,8 +93,8 @@ impl<K, V> Claims<K, V> {
         poll_fn(|cx| self.poll_recv(cx)).await
     }
 
-    /// Waits for claims and appends at most `limit` of them to `into`. Returns how many; zero when there will be no more, or
-    /// when `limit` is zero.
+    /// Waits for claims and appends at most `limit` of them to `into`. Returns how many; zero when
+    /// there will be no more, or when `limit` is zero.
     ///
     /// # Cancel safety
     ///
@@ -153,32 +158,39 @@ impl<K, V> Claims<K, V> {
         }
     }
 
-    /// Runs `handler` for each claim, at most `concurrency` of them at once, until there are no more, all handlers have
-    /// finished, and their claims are settled. A concurrency of zero counts as one.
+    /// Runs `handler` for each claim, at most `concurrency` of them at once, until there are no
+    /// more, all handlers have finished, and their claims are settled. A concurrency of zero counts
+    /// as one.
     ///
-    /// `Ok` acknowledges the claim. After an `Err` the timer is delivered again: after the delay that the handler [asks
-    /// for](Retry), or else after the [backoff](crate::Builder::backoff). A handler that panics is logged, and treated like
-    /// one that returns an error. After the last of [`max_attempts`](crate::Builder::max_attempts) the timer is
-    /// [dead](crate::operating#timers-that-fail). A claim that the handler settles itself is left as it is.
+    /// `Ok` acknowledges the claim. After an `Err` the timer is delivered again: after the delay
+    /// that the handler [asks for](Retry), or else after the [backoff](crate::Builder::backoff). A
+    /// handler that panics is logged, and treated like one that returns an error. After the last of
+    /// [`max_attempts`](crate::Builder::max_attempts) the timer is
+    /// [dead](crate::operating#timers-that-fail). A claim that the handler settles itself is left
+    /// as it is.
     ///
-    /// Each handler runs in a `tracing` span `handle`, of level `INFO`, with the fields `namespace`, `key`, `attempt` and
-    /// `lateness`: how late the timer fired, by the store's clock.
+    /// Each handler runs in a `tracing` span `handle`, of level `INFO`, with the fields
+    /// `namespace`, `key`, `attempt` and `lateness`: how late the timer fired, by the store's
+    /// clock.
     ///
-    /// A handler that has finished frees its place at once. While the store is unreachable, what it has returned is kept: the
-    /// lease is renewed, and the claim is settled [as soon as the store is back](Claim::ack_in_background). So an outage that
-    /// is shorter than what is left of the lease runs no handler again.
+    /// A handler that has finished frees its place at once. While the store is unreachable, what it
+    /// has returned is kept: the lease is renewed, and the claim is settled [as soon as the store
+    /// is back](Claim::ack_in_background). So an outage that is shorter than what is left of the
+    /// lease runs no handler again.
     ///
     /// The lease is renewed while the handler runs, so no other instance gets the timer meanwhile.
-    /// [`handler_timeout`](crate::Builder::handler_timeout) ends a handler that hangs; without it such a handler keeps
-    /// its place forever. A handler that takes longer than a lease is logged and counted.
+    /// [`handler_timeout`](crate::Builder::handler_timeout) ends a handler that hangs; without it
+    /// such a handler keeps its place forever. A handler that takes longer than a lease is logged
+    /// and counted.
     ///
-    /// The handlers run concurrently, but all on the task that awaits this future. A handler that blocks its thread
-    /// delays the others; [`dispatch_spawned`](Self::dispatch_spawned) gives each a task of its own.
+    /// The handlers run concurrently, but all on the task that awaits this future. A handler that
+    /// blocks its thread delays the others; [`dispatch_spawned`](Self::dispatch_spawned) gives each
+    /// a task of its own.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the handlers that have not finished, and releases their claims. What others have returned is
-    /// settled all the same.
+    /// Dropping the future drops the handlers that have not finished, and releases their claims.
+    /// What others have returned is settled all the same.
     ///
     /// # Examples
     ///
@@ -206,8 +218,8 @@ impl<K, V> Claims<K, V> {
         self.run(concurrency.max(1), start).await;
     }
 
-    /// Like [`dispatch`](Self::dispatch), but each handler runs on a task of its own, so they use all threads of the
-    /// runtime.
+    /// Like [`dispatch`](Self::dispatch), but each handler runs on a task of its own, so they use
+    /// all threads of the runtime.
     ///
     /// # Cancel safety
     ///
@@ -225,7 +237,8 @@ impl<K, V> Claims<K, V> {
         self.run(concurrency.max(1), start).await;
     }
 
-    /// Calls `start` for each claim, with at most `concurrency` running at once. Returns when their claims have ended, too.
+    /// Calls `start` for each claim, with at most `concurrency` running at once. Returns when their
+    /// claims have ended, too.
     async fn run<F: Future<Output = ()>>(
         &mut self,
         concurrency: usize,
@@ -261,7 +274,8 @@ impl<K, V> Claims<K, V> {
         let _: Option<Infallible> = settled.recv().await;
     }
 
-    /// Ends this instance's claiming, like [`DurableTimers::shutdown`](crate::DurableTimers::shutdown).
+    /// Ends this instance's claiming, like
+    /// [`DurableTimers::shutdown`](crate::DurableTimers::shutdown).
     pub async fn shutdown(&self) {
         self.shutdown.stop();
         self.shutdown.ended().await;

@@ -16,8 +16,8 @@ pub const MAX_VALUE_BYTES: usize = 1 << 20;
 
 /// Encodes keys and values, and decodes them.
 ///
-/// The same key must always give the same bytes: the store compares them. Maps without order and floating-point numbers are
-/// bad keys for that reason.
+/// The same key must always give the same bytes: the store compares them. Maps without order and
+/// floating-point numbers are bad keys for that reason.
 ///
 /// # Examples
 ///
@@ -80,7 +80,8 @@ impl Codec for Json {
     }
 }
 
-/// A codec together with the types, which handles need not name then. It encodes a key from whatever the program has of it.
+/// A codec together with the types, which handles need not name then. It encodes a key from
+/// whatever the program has of it.
 pub(crate) trait Coder<K, V>: fmt::Debug + Send + Sync {
     fn encode_key(&self, key: &dyn erased_serde::Serialize) -> Result<Vec<u8>, Error>;
     fn encode_value(&self, value: &V) -> Result<Vec<u8>, Error>;

@@ -9,8 +9,8 @@ use crate::token::Token;
 
 /// A call of a handle or a claim failed.
 ///
-/// The error of the store's engine or of the codec is the [source](std::error::Error::source). `{}` leaves it out;
-/// `{:#}` prints all causes, each once.
+/// The error of the store's engine or of the codec is the [source](std::error::Error::source). `{}`
+/// leaves it out; `{:#}` prints all causes, each once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
@@ -51,9 +51,10 @@ pub enum Error {
         /// The error of the codec.
         cause: Cause,
     },
-    /// The store did not respond in time. The call may have taken effect or not. A set, move or remove has taken effect by now,
-    /// or never does: the store refuses it once the time limit is over by the store's clock. Its clock is known to half a round
-    /// trip, and a server that has begun the write may end it.
+    /// The store did not respond in time. The call may have taken effect or not. A set, move or
+    /// remove has taken effect by now, or never does: the store refuses it once the time limit is
+    /// over by the store's clock. Its clock is known to half a round trip, and a server that has
+    /// begun the write may end it.
     Timeout {
         /// Which call.
         call: &'static str,
@@ -62,12 +63,14 @@ pub enum Error {
     },
     /// The store has failed. Prints like its [`StoreError`].
     Store(StoreError),
-    /// The claim is lost: its lease had ended, and the timer was delivered again. Nothing was changed.
+    /// The claim is lost: its lease had ended, and the timer was delivered again. Nothing was
+    /// changed.
     Lost {
         /// The token of the claim.
         token: Token,
     },
-    /// The claim is settled already, or was delivered at most once: it can be neither extended nor put back.
+    /// The claim is settled already, or was delivered at most once: it can be neither extended nor
+    /// put back.
     Settled {
         /// The token of the claim.
         token: Token,
@@ -177,7 +180,8 @@ impl std::error::Error for Error {
 }
 
 impl Error {
-    /// Whether the same call may succeed later: the store did not respond in time, or was unavailable.
+    /// Whether the same call may succeed later: the store did not respond in time, or was
+    /// unavailable.
     pub fn may_pass(&self) -> bool {
         match self {
             Error::Timeout { .. } => true,
@@ -222,8 +226,8 @@ pub enum BuildError {
         /// Its bounds.
         bounds: RangeInclusive<u32>,
     },
-    /// The lease is shorter than two round trips to the store, by the fastest of three: claims would expire before the
-    /// program could use them.
+    /// The lease is shorter than two round trips to the store, by the fastest of three: claims
+    /// would expire before the program could use them.
     Lease {
         /// The lease.
         value: Duration,

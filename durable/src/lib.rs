@@ -1,7 +1,8 @@
-//! Keyed timers that survive the process, shared by any number of instances: a store plus a [timing wheel](tickwheel).
+//! Keyed timers that survive the process, shared by any number of instances: a store plus a [timing
+//! wheel](tickwheel).
 //!
-//! Any instance sets, moves and removes a timer by its key. One instance delivers it, once, within milliseconds of its
-//! deadline, though the store is polled once a second.
+//! Any instance sets, moves and removes a timer by its key. One instance delivers it, once, within
+//! milliseconds of its deadline, though the store is polled once a second.
 //!
 //! # Quick start
 //!
@@ -44,8 +45,8 @@
 //! # Where to go on
 //!
 //! * [`builder`](builder()), [`DurableTimers`], [`Claims`] and [`Claim`] are all there is to call.
-//! * [`SqliteTransaction`], and [functions in PostgreSQL](Postgres#in-your-own-transaction): timers that are set in a
-//!   transaction of your own.
+//! * [`SqliteTransaction`], and [functions in PostgreSQL](Postgres#in-your-own-transaction): timers
+//!   that are set in a transaction of your own.
 //! * [`protocol`]: how instances share timers, the [promises](protocol#the-promises) with their
 //!   tests, and what each crash leaves.
 //! * [`operating`]: sizing, failures, monitoring, and when to use a job queue instead.
@@ -67,10 +68,11 @@
 //! | [`Memory`], for tests | | nothing | - |
 //! | [your own](store::Store) | `tickwheel-durable-conformance` is the suite that it must pass | its own choice | its own choice |
 //!
-//! With PostgreSQL or Redis alone, `default-features = false` leaves SQLite and the C compiler out. Encrypted connections
-//! take a feature more: `tls-ring`, or `tls-aws-lc-rs`.
+//! With PostgreSQL or Redis alone, `default-features = false` leaves SQLite and the C compiler out.
+//! Encrypted connections take a feature more: `tls-ring`, or `tls-aws-lc-rs`.
 //!
-//! The oldest supported Rust is 1.85. The crate needs Tokio's `rt`, `sync` and `time`, from version 1.49 on.
+//! The oldest supported Rust is 1.85. The crate needs Tokio's `rt`, `sync` and `time`, from version
+//! 1.49 on.
 
 #![forbid(unsafe_code)]
 // An example is pasted as it is, and brings no warning.

@@ -11,8 +11,8 @@ use tickwheel::DurationHistogram;
 /// A snapshot of an instance's counters since it started. Made by
 /// [`DurableTimers::metrics`](crate::DurableTimers::metrics).
 ///
-/// [`DurableTimers::counts`](crate::DurableTimers::counts) asks the store how many timers there are, and when the
-/// earliest is due.
+/// [`DurableTimers::counts`](crate::DurableTimers::counts) asks the store how many timers there
+/// are, and when the earliest is due.
 ///
 /// [`DurationHistogram`] shows how to export one of its histograms to Prometheus.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -32,8 +32,8 @@ pub struct DurableMetrics {
     pub redelivered: u64,
     /// Claims that turned out to be lost when they were settled or renewed.
     pub lost: u64,
-    /// Claims that waited to be received until less than half of their lease was left. They were not delivered to the
-    /// program, and do not count as attempts.
+    /// Claims that waited to be received until less than half of their lease was left. They were
+    /// not delivered to the program, and do not count as attempts.
     pub lapsed: u64,
     /// Renewals of leases, while handlers ran or guards were held.
     pub renewed: u64,
@@ -45,7 +45,8 @@ pub struct DurableMetrics {
     pub unsettled: usize,
     /// Timers that died here: those that failed for good, and those that do not decode.
     pub dead: u64,
-    /// Claims that did not decode here. Their timers were left to other instances, and died if none could decode them.
+    /// Claims that did not decode here. Their timers were left to other instances, and died if none
+    /// could decode them.
     pub undecoded: u64,
     /// Rows that came due here and were left to other instances that asked for them.
     pub left_to_others: u64,
@@ -53,8 +54,8 @@ pub struct DurableMetrics {
     pub store_errors: u64,
     /// Which calls fail now.
     pub failing: Failing,
-    /// Whether this instance neither loads, fires nor writes now, because it differs from the [charter](crate::Charter) of its
-    /// namespace or the schema of the store.
+    /// Whether this instance neither loads, fires nor writes now, because it differs from the
+    /// [charter](crate::Charter) of its namespace or the schema of the store.
     pub differs: bool,
     /// How many writes went to the store at once.
     pub write_batches: BatchSizes,
@@ -62,11 +63,13 @@ pub struct DurableMetrics {
     pub fire_batches: BatchSizes,
     /// How many claims were settled at once.
     pub settle_batches: BatchSizes,
-    /// How long the store took to respond to each call. A call that timed out counts with the time until then.
+    /// How long the store took to respond to each call. A call that timed out counts with the time
+    /// until then.
     pub store_latency: DurationHistogram,
     /// How late timers were claimed, by the store's clock. Redeliveries do not count.
     pub lateness: DurationHistogram,
-    /// How long the handlers of [`dispatch`](crate::Claims::dispatch) ran, those that failed included.
+    /// How long the handlers of [`dispatch`](crate::Claims::dispatch) ran, those that failed
+    /// included.
     pub handler_time: DurationHistogram,
 }
 

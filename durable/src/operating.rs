@@ -69,8 +69,8 @@
 //!
 //! # What to watch
 //!
-//! [`metrics`](crate::DurableTimers::metrics) reads the counters of this instance. With the feature `metrics`, `Reporter`
-//! publishes them through the facade of that name.
+//! [`metrics`](crate::DurableTimers::metrics) reads the counters of this instance. With the feature
+//! `metrics`, `Reporter` publishes them through the facade of that name.
 //! [`counts`](crate::DurableTimers::counts) queries the store, which takes milliseconds and delays
 //! no other call.
 //!
@@ -88,16 +88,16 @@
 //! | `dead`, `counts().dead` | they grow: handlers fail for good, or a deployment has changed a type that old timers still have |
 //! | `store_errors`, `store_latency.mean()` | they grow |
 //!
-//! Every call of the store is a `tracing` span, `store`, of level `DEBUG`. Every handler of `dispatch` runs in one, `handle`, of
-//! level `INFO`. The instance logs one warning when loads,
+//! Every call of the store is a `tracing` span, `store`, of level `DEBUG`. Every handler of
+//! `dispatch` runs in one, `handle`, of level `INFO`. The instance logs one warning when loads,
 //! fires, writes or settles begin to fail, with the store's message, and one line when they work
 //! again. An error prints its causes with `{:#}`.
 //!
 //! # Looking into the store
 //!
-//! [`Admin`](crate::Admin) lists timers that wait, are in flight or dead, whichever instance has them,
-//! shows one key, releases or discards a claim, retries or discards dead timers, removes, moves or runs those that wait by key
-//! or by prefix, and purges a namespace:
+//! [`Admin`](crate::Admin) lists timers that wait, are in flight or dead, whichever instance has
+//! them, shows one key, releases or discards a claim, retries or discards dead timers, removes,
+//! moves or runs those that wait by key or by prefix, and purges a namespace:
 //!
 //! ```
 //! use std::time::Duration;
@@ -120,8 +120,8 @@
 //! # }
 //! ```
 //!
-//! [`tickwheel-admin`](https://docs.rs/tickwheel-admin) does the same in a terminal, for scripts, and as a page, whatever the types
-//! of keys and values.
+//! [`tickwheel-admin`](https://docs.rs/tickwheel-admin) does the same in a terminal, for scripts,
+//! and as a page, whatever the types of keys and values.
 //!
 //! With JSON, the default, keys and values can also be read in the store's own shell.
 //!
@@ -136,7 +136,8 @@
 //!
 //! # Writing handlers
 //!
-//! * Work first, then acknowledge. The other way round is [`at_most_once`](crate::Builder::at_most_once).
+//! * Work first, then acknowledge. The other way round is
+//!   [`at_most_once`](crate::Builder::at_most_once).
 //! * Expect to run twice. Make the work idempotent, or let it check the [token](crate::Token): it
 //!   remembers the greatest one it has seen for the key, and refuses smaller ones.
 //! * If a key is set again while its handler runs, the handler has the old value, and its
@@ -145,23 +146,26 @@
 //!   [`Error::Lost`](crate::Error::Lost), another instance may have the timer: stop.
 //! * Do not block the thread in `dispatch`, whose handlers share a task; use
 //!   [`dispatch_spawned`](crate::Claims::dispatch_spawned), or `spawn_blocking`.
-//! * A timer that fails is dead after 25 attempts: [`max_attempts`](crate::Builder::max_attempts). `None` means forever.
+//! * A timer that fails is dead after 25 attempts: [`max_attempts`](crate::Builder::max_attempts).
+//!   `None` means forever.
 //!
 //! # Timers that fail
 //!
-//! A handler of [`dispatch`](crate::Claims::dispatch) fails when it returns an error, panics, or takes longer than its time
-//! limit; a claim from [`recv`](crate::Claims::recv) fails by [`fail`](crate::Claim::fail). The timer comes again after the
+//! A handler of [`dispatch`](crate::Claims::dispatch) fails when it returns an error, panics, or
+//! takes longer than its time limit; a claim from [`recv`](crate::Claims::recv) fails by
+//! [`fail`](crate::Claim::fail). The timer comes again after the
 //! [backoff](crate::Builder::backoff), with the text of the error kept beside it.
 //!
-//! After the last of [`max_attempts`](crate::Builder::max_attempts), or at once with [`Retry::never`](crate::Retry::never),
-//! the timer is *dead*: a dead letter, as message queues say. So is a timer that [no instance
-//! decodes](crate::Claims#timers-that-do-not-decode). The instance logs one warning for each, and counts it. A dead timer is not delivered, and costs the others nothing.
-//! [`Admin`](crate::Admin#dead-timers) lists, retries and discards dead timers, and after
-//! [`keep_dead`](crate::Builder::keep_dead), 7 days by default, they are discarded.
+//! After the last of [`max_attempts`](crate::Builder::max_attempts), or at once with
+//! [`Retry::never`](crate::Retry::never), the timer is *dead*: a dead letter, as message queues
+//! say. So is a timer that [no instance decodes](crate::Claims#timers-that-do-not-decode). The
+//! instance logs one warning for each, and counts it. A dead timer is not delivered, and costs the
+//! others nothing. [`Admin`](crate::Admin#dead-timers) lists, retries and discards dead timers, and
+//! after [`keep_dead`](crate::Builder::keep_dead), 7 days by default, they are discarded.
 //!
-//! Every delivery counts that a program has received, whether its process crashed, the claim was dropped or put back. When
-//! the last one has ended without a result, the timer is found to be dead when it comes again, and
-//! [`attempt`](crate::Entry::attempt) counts that time too.
+//! Every delivery counts that a program has received, whether its process crashed, the claim was
+//! dropped or put back. When the last one has ended without a result, the timer is found to be dead
+//! when it comes again, and [`attempt`](crate::Entry::attempt) counts that time too.
 //!
 //! | on a key whose timer is dead | |
 //! |---|---|
@@ -170,18 +174,18 @@
 //! | `remove_timer` | discards it, and returns its value |
 //! | `deadline` | returns `None` |
 //!
-//! A write to a key that has another timer in flight or waiting does the same about dead ones, unless it returns
-//! `InFlight` or `Present`.
+//! A write to a key that has another timer in flight or waiting does the same about dead ones,
+//! unless it returns `InFlight` or `Present`.
 //!
-//! When a repeating timer fails, only the occurrence dies, and the timer goes on. Each occurrence that fails for good is a
-//! dead timer of its own. Setting the timer again discards them.
+//! When a repeating timer fails, only the occurrence dies, and the timer goes on. Each occurrence
+//! that fails for good is a dead timer of its own. Setting the timer again discards them.
 //!
 //! `cargo run -p tickwheel-durable --example retries` shows all of this.
 //!
 //! # More than one server
 //!
-//! Replicas serve failure, not size. Where one server is too small, run an instance on each of several, and choose one by a
-//! hash of the key that never changes:
+//! Replicas serve failure, not size. Where one server is too small, run an instance on each of
+//! several, and choose one by a hash of the key that never changes:
 //!
 //! ```
 //! # use std::time::Duration;
@@ -200,8 +204,9 @@
 //! # }
 //! ```
 //!
-//! Each server has its own stream of claims, tokens and [`Admin`](crate::Admin). The number of servers cannot change while
-//! timers wait: begin with more databases than servers, and move a whole database when one server becomes too small.
+//! Each server has its own stream of claims, tokens and [`Admin`](crate::Admin). The number of
+//! servers cannot change while timers wait: begin with more databases than servers, and move a
+//! whole database when one server becomes too small.
 //!
 //! # When to use a job queue
 //!

@@ -16,9 +16,9 @@
 //! removes the timer. Job queues avoid that by *taking* a job: early, so that its lease ends before
 //! it begins, or late, by polling. Here, loading a timer decides nothing. Firing it does.
 //!
-//! 1. **Load.** An instance marks the timers that fall due within a window, 30 s by default, and puts a version and a
-//!    deadline of each on its wheel. The mark only shares the work out: any instance may still set, move or remove the
-//!    key, which gives the timer another version.
+//! 1. **Load.** An instance marks the timers that fall due within a window, 30 s by default, and
+//!    puts a version and a deadline of each on its wheel. The mark only shares the work out: any
+//!    instance may still set, move or remove the key, which gives the timer another version.
 //! 2. **Fire.** When timers are due on the wheel and the program can take them, the instance fires
 //!    those versions with one call of the store. The store compares each: a version that still
 //!    exists, and is due by the store's own clock, goes in flight, with a lease that begins now.
@@ -28,8 +28,9 @@
 //!    `extend` lengthens the lease, and dropping the claim releases it. A claim that no program has
 //!    received is *unfired*: released, and not counted as an attempt. Each call names the claim by
 //!    its token; a token that is out of date changes nothing.
-//! 4. **Hints.** An instance that sets a timer due within the window loads it in the same step, if it claims itself. If
-//!    it does not, the store sends a hint to those that do. If the hint is lost, the next poll finds the timer.
+//! 4. **Hints.** An instance that sets a timer due within the window loads it in the same step, if
+//!    it claims itself. If it does not, the store sends a hint to those that do. If the hint is
+//!    lost, the next poll finds the timer.
 //!
 //! A fire is one round trip for a whole batch, so a timer is late by a round trip and a tick.
 //!
@@ -90,8 +91,9 @@
 //! | D15 | A timer that fails is delivered at most [`max_attempts`](crate::Builder::max_attempts) times, attempts counted that crashed. Then it is dead: kept with its last error, retried or discarded by one caller each, and no cost to the others. | `poison_message_dies_and_comes_back`, `attempts_that_crash_count`, `dead_timers_cost_living_ones_nothing`, `retries_of_dead_rows_meet_writes`, `writes_outdate_dead_rows` |
 //! | D16 | All instances of a namespace agree on its [charter](crate::Charter): schema, codec, `no_overlap`, `at_most_once` and parts. It is compared when an instance opens the namespace and with each load, write and fire. One that differs stops within a poll, says which field differs, and goes on when it agrees again. | `d16_refuses_to_start_with_another_setting`, `d16_stops_an_instance_that_differs`, `amended_charter_stops_all_but_settles`, `refuses_another_charter`; SQLite: `older_instance_stops_when_the_schema_is_raised`; PostgreSQL: `older_instance_stops_when_tables_are_raised`; Redis: `refuses_a_later_schema` |
 //!
-//! `agrees_with_the_oracle` and `answers_add_up_among_instances` try all promises at random. All tests belong to the
-//! suite `tickwheel-durable-conformance`, which runs on every store, but for those listed after the name of a store.
+//! `agrees_with_the_oracle` and `answers_add_up_among_instances` try all promises at random. All
+//! tests belong to the suite `tickwheel-durable-conformance`, which runs on every store, but for
+//! those listed after the name of a store.
 //!
 //! # The argument
 //!
@@ -101,28 +103,32 @@
 //! version does not exist. If two instances have loaded the same timer, one of them makes a wasted
 //! query.
 //!
-//! **Transactions of users.** Timers that a user sets, moves or removes in a transaction of its own take effect at its commit.
-//! Until then no call touches their keys: PostgreSQL has locks for that, and SQLite one writer at a time. So the transaction is
-//! one write among the others, and what it answers holds at its end.
+//! **Transactions of users.** Timers that a user sets, moves or removes in a transaction of its own
+//! take effect at its commit. Until then no call touches their keys: PostgreSQL has locks for that,
+//! and SQLite one writer at a time. So the transaction is one write among the others, and what it
+//! answers holds at its end.
 //!
 //! **The last write (D4).** Once a move has returned, the old version does not exist. A wheel that
 //! still holds it makes a wasted query at the old deadline.
 //!
-//! A write carries the store's time at which its caller gives up, and the store compares that with its clock when it has whatever
-//! the write has waited for. So a server that hangs, or bytes that are held up, cannot bring an old write after a new one.
+//! A write carries the store's time at which its caller gives up, and the store compares that with
+//! its clock when it has whatever the write has waited for. So a server that hangs, or bytes that
+//! are held up, cannot bring an old write after a new one.
 //!
-//! **The charter (D16).** The row of a namespace has an *edition*, another one after each amendment. A load, a write and a fire
-//! bring the edition with which the instance agreed, and the statement or script compares it in the same step. When it is
-//! another one the instance opens the namespace again, which compares the fields, so an idle instance makes one call a poll
-//! whether it agrees or not. Settles are not compared: they end what was fired, and only by its token.
+//! **The charter (D16).** The row of a namespace has an *edition*, another one after each
+//! amendment. A load, a write and a fire bring the edition with which the instance agreed, and the
+//! statement or script compares it in the same step. When it is another one the instance opens the
+//! namespace again, which compares the fields, so an idle instance makes one call a poll whether it
+//! agrees or not. Settles are not compared: they end what was fired, and only by its token.
 //!
 //! **Nothing lost (D1, D2).** A row leaves the store only by a remove, a replacement or an
 //! acknowledgement. A waiting row is on the wheel of a live instance, or some poll will load it: a
 //! mark counts only while its id is [live](#incarnations). The lease of a row in flight ends some
 //! time, and then any poll loads it as if it were waiting.
 //!
-//! **Fencing (D7).** The token is the version that the fire gave, so a later fire under the same key has a greater one.
-//! A settle compares tokens, not clocks: a claim whose lease has ended is good until another fire takes the timer.
+//! **Fencing (D7).** The token is the version that the fire gave, so a later fire under the same
+//! key has a greater one. A settle compares tokens, not clocks: a claim whose lease has ended is
+//! good until another fire takes the timer.
 //!
 //! **Leases (D6).** The lease begins in the step that fires. The instance counts it from when it
 //! sent the fire, and delivers no claim with less than half of it left. A response that takes
@@ -131,14 +137,16 @@
 //! the lease before half of it is over, and again with each eighth while that fails. So the timer
 //! is fired again only if its process stands still, or cannot reach the store, for half a lease.
 //!
-//! **Cadence (D9).** The step that fires an occurrence makes the next one waiting. So no crash can leave a repeating
-//! timer without its next occurrence. The times of a [cron expression](crate::calendars) only an instance can compute. It
-//! brings the next one to the fire, with the times for which that is the next one, and the store compares these with its clock.
+//! **Cadence (D9).** The step that fires an occurrence makes the next one waiting. So no crash can
+//! leave a repeating timer without its next occurrence. The times of a [cron
+//! expression](crate::calendars) only an instance can compute. It brings the next one to the fire,
+//! with the times for which that is the next one, and the store compares these with its clock.
 //!
 //! # Demand
 //!
-//! A claim that waits for its program uses up its lease while another instance could work on it. A loaded row that its
-//! instance cannot fire is no better. So an instance fires what its program asks for, and loads what it fires.
+//! A claim that waits for its program uses up its lease while another instance could work on it. A
+//! loaded row that its instance cannot fire is no better. So an instance fires what its program
+//! asks for, and loads what it fires.
 //!
 //! A program that waits for claims says how many it can take. While it quickly comes back for more,
 //! some claims may wait ahead of it. The instance fires as many due rows, whether it has loaded
@@ -190,12 +198,12 @@
 //!
 //! # Limits
 //!
-//! * Another instance may handle the timers of a process that stands still for longer than half a lease. The process
-//!   learns of it from its next renewal or acknowledgement.
+//! * Another instance may handle the timers of a process that stands still for longer than half a
+//!   lease. The process learns of it from its next renewal or acknowledgement.
 //! * Claims that a crashed process had fired, and no program had seen, count as attempts.
 //! * At least once is not exactly once. A handler whose process crashes before the acknowledgement
 //!   runs again. Make it idempotent, or fence with the token.
 //! * Each instance delivers by deadline, and two instances deliver side by side.
-//! * Occurrences of one repeating timer can be in flight together when a handler takes longer than the period. Tokens
-//!   tell them apart; [`no_overlap`](crate::Builder::no_overlap) prevents it.
+//! * Occurrences of one repeating timer can be in flight together when a handler takes longer than
+//!   the period. Tokens tell them apart; [`no_overlap`](crate::Builder::no_overlap) prevents it.
 //! * A store that loses what it has confirmed loses timers. Each store says what it survives.

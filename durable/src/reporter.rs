@@ -172,8 +172,8 @@ const LANES: [Lane; 4] = [
 
 /// Publishes what an instance counts through the `metrics` facade, with the feature `metrics`.
 ///
-/// Timers publish nothing themselves: the reporter reads [`DurableTimers::metrics`]. Every metric has the label `namespace`, so
-/// a process needs one reporter for each namespace.
+/// Timers publish nothing themselves: the reporter reads [`DurableTimers::metrics`]. Every metric
+/// has the label `namespace`, so a process needs one reporter for each namespace.
 ///
 /// | metric | kind | of [`DurableMetrics`] |
 /// |---|---|---|
@@ -202,8 +202,9 @@ const LANES: [Lane; 4] = [
 /// | `tickwheel_durable_handler_seconds` | histogram, seconds | `handler_time` |
 /// | `tickwheel_durable_store_seconds` | histogram, seconds | `store_latency` |
 ///
-/// A histogram records a duration as the largest that its bucket counts: never too low, and at most an eighth too high. With
-/// the Prometheus exporter, `set_buckets_for_metric` makes a histogram of it; without that it is a summary.
+/// A histogram records a duration as the largest that its bucket counts: never too low, and at most
+/// an eighth too high. With the Prometheus exporter, `set_buckets_for_metric` makes a histogram of
+/// it; without that it is a summary.
 ///
 /// # Examples
 ///
@@ -232,7 +233,8 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// A reporter of the instance of this handle. It publishes nothing yet, and does not keep the instance running.
+    /// A reporter of the instance of this handle. It publishes nothing yet, and does not keep the
+    /// instance running.
     pub fn new<K, V>(timers: &DurableTimers<K, V>) -> Self {
         let cores = timers.cores();
         Reporter {
@@ -242,9 +244,11 @@ impl Reporter {
         }
     }
 
-    /// Publishes at once, then every `period`, until all handles and the claims of the instance are dropped.
+    /// Publishes at once, then every `period`, until all handles and the claims of the instance are
+    /// dropped.
     ///
-    /// Without an installed recorder, counters are lost until the next time, and values of histograms for good.
+    /// Without an installed recorder, counters are lost until the next time, and values of
+    /// histograms for good.
     ///
     /// # Cancel safety
     ///
@@ -266,8 +270,9 @@ impl Reporter {
         }
     }
 
-    /// Publishes once, without descriptions: for a program that has its own interval, and for the last figures before it ends.
-    /// Returns `false`, and publishes nothing, if the instance is gone.
+    /// Publishes once, without descriptions: for a program that has its own interval, and for the
+    /// last figures before it ends. Returns `false`, and publishes nothing, if the instance is
+    /// gone.
     pub fn report(&mut self) -> bool {
         let Some(cores) = self.cores.upgrade() else {
             return false;

@@ -7,10 +7,10 @@ use crate::store::{BoxError, MAX_ERROR_BYTES};
 
 /// Returned by a handler that has failed: when its timer is delivered again, and why it failed.
 ///
-/// Any error becomes one with `?`, and so do boxed errors, `anyhow`'s and texts: the timer is delivered again after the
-/// [backoff](crate::Builder::backoff), and the text of the error and of its causes is kept with it. After the last of
-/// [`max_attempts`](crate::Builder::max_attempts) the timer is [dead](crate::operating#timers-that-fail) instead, whatever
-/// the handler asked for.
+/// Any error becomes one with `?`, and so do boxed errors, `anyhow`'s and texts: the timer is
+/// delivered again after the [backoff](crate::Builder::backoff), and the text of the error and of
+/// its causes is kept with it. After the last of [`max_attempts`](crate::Builder::max_attempts) the
+/// timer is [dead](crate::operating#timers-that-fail) instead, whatever the handler asked for.
 ///
 /// # Examples
 ///
@@ -50,7 +50,8 @@ impl Retry {
         }
     }
 
-    /// Delivers the timer again after the [backoff](crate::Builder::backoff). The error is kept with it.
+    /// Delivers the timer again after the [backoff](crate::Builder::backoff). The error is kept
+    /// with it.
     pub fn backoff(error: impl Display) -> Self {
         Retry {
             when: RetryWhen::Backoff,

@@ -93,7 +93,8 @@ impl Settings {
         self.poll * POLLS_ALIVE
     }
 
-    /// How long a timer that does not decode here is left to other instances, before it dies: a lease, or some polls.
+    /// How long a timer that does not decode here is left to other instances, before it dies: a
+    /// lease, or some polls.
     pub(crate) fn left_for(&self) -> Duration {
         self.lease.max(self.alive())
     }

@@ -20,21 +20,24 @@ use crate::token::Token;
 /// The shortest period of a repeating timer.
 const MIN_PERIOD: Duration = Duration::from_millis(1);
 
-/// Sets, moves and removes the timers of a namespace. Made by [`Builder::start`](crate::Builder::start).
+/// Sets, moves and removes the timers of a namespace. Made by
+/// [`Builder::start`](crate::Builder::start).
 ///
-/// Cheap to clone, and usable from any task. A call returns when its write is durable in the store; concurrent calls share a
-/// write. The last call on a key wins, whichever instance makes it: once it has returned, what it replaced is never delivered.
+/// Cheap to clone, and usable from any task. A call returns when its write is durable in the store;
+/// concurrent calls share a write. The last call on a key wins, whichever instance makes it: once
+/// it has returned, what it replaced is never delivered.
 ///
-/// A key may be given in any form that the key type borrows as and that has the same encoding, as with a map: timers whose keys
-/// are `String`s take `&str`.
+/// A key may be given in any form that the key type borrows as and that has the same encoding, as
+/// with a map: timers whose keys are `String`s take `&str`.
 ///
 /// # Errors
 ///
-/// All calls fail with [`Error::Store`] when the store reports a failure, and with [`Error::Timeout`] when it does not
-/// respond within the [call timeout](crate::Builder::call_timeout), which counts from the call. Then the call may have
-/// taken effect or not, and may be made again. It may also take effect later, after calls of other instances, but never
-/// after a later call of the same instance. Keys and
-/// values that are too long or cannot be encoded, and a [`period`](Error::Period) that is too short, are refused before
+/// All calls fail with [`Error::Store`] when the store reports a failure, and with
+/// [`Error::Timeout`] when it does not respond within the [call
+/// timeout](crate::Builder::call_timeout), which counts from the call. Then the call may have taken
+/// effect or not, and may be made again. It may also take effect later, after calls of other
+/// instances, but never after a later call of the same instance. Keys and values that are too long
+/// or cannot be encoded, and a [`period`](Error::Period) that is too short, are refused before
 /// anything is sent.
 ///
 /// # Cancel safety
@@ -94,8 +97,9 @@ impl<K, V> DurableTimers<K, V> {
         }
     }
 
-    /// Sets a timer that is due `delay` from now, by the store's clock. If the key has a timer already, its value and
-    /// deadline are replaced, and it stops repeating. An unsettled claim of the key is left alone.
+    /// Sets a timer that is due `delay` from now, by the store's clock. If the key has a timer
+    /// already, its value and deadline are replaced, and it stops repeating. An unsettled claim of
+    /// the key is left alone.
     ///
     /// A delay of over 200 years cannot be represented: the timer never fires.
     ///
@@ -111,8 +115,8 @@ impl<K, V> DurableTimers<K, V> {
         self.submit(write?).await.map(drop)
     }
 
-    /// Sets a timer that is due at `deadline`, by the store's clock. One in the past is due at once. Otherwise as
-    /// [`set_timer`](Self::set_timer).
+    /// Sets a timer that is due at `deadline`, by the store's clock. One in the past is due at
+    /// once. Otherwise as [`set_timer`](Self::set_timer).
     ///
     /// # Errors
     ///
@@ -131,11 +135,12 @@ impl<K, V> DurableTimers<K, V> {
         self.submit(write?).await.map(drop)
     }
 
-    /// Sets a timer that is due every `period`, the first time one period from now, until it is removed or set again.
+    /// Sets a timer that is due every `period`, the first time one period from now, until it is
+    /// removed or set again.
     ///
-    /// Each deadline is the one before plus the period, however late an occurrence is delivered. An unsettled
-    /// occurrence does not delay the next. [`Builder::missed`](crate::Builder::missed) decides what happens to missed
-    /// occurrences. Moving the timer shifts its schedule.
+    /// Each deadline is the one before plus the period, however late an occurrence is delivered. An
+    /// unsettled occurrence does not delay the next. [`Builder::missed`](crate::Builder::missed)
+    /// decides what happens to missed occurrences. Moving the timer shifts its schedule.
     ///
     /// # Errors
     ///
@@ -150,11 +155,12 @@ impl<K, V> DurableTimers<K, V> {
         self.submit(write?).await.map(drop)
     }
 
-    /// Sets a timer that is due at `first` and every `period` after it. If `first` has passed, it is due for the first time at
-    /// the next of these instants: every day at an hour, say, whenever the program starts. Otherwise as
-    /// [`set_interval`](Self::set_interval).
+    /// Sets a timer that is due at `first` and every `period` after it. If `first` has passed, it
+    /// is due for the first time at the next of these instants: every day at an hour, say, whenever
+    /// the program starts. Otherwise as [`set_interval`](Self::set_interval).
     ///
-    /// The instants are equally far apart, so a clock on the wall shows another hour after it was changed.
+    /// The instants are equally far apart, so a clock on the wall shows another hour after it was
+    /// changed.
     ///
     /// # Errors
     ///
@@ -183,17 +189,18 @@ impl<K, V> DurableTimers<K, V> {
         self.submit(Write { key, action }).await.map(drop)
     }
 
-    /// Sets a timer that is due whenever clocks in a time zone show a time of a cron expression, until it is removed or set
-    /// to something else. With the feature `cron`. [The guide](crate::calendars) says what expressions mean.
+    /// Sets a timer that is due whenever clocks in a time zone show a time of a cron expression,
+    /// until it is removed or set to something else. With the feature `cron`. [The
+    /// guide](crate::calendars) says what expressions mean.
     ///
-    /// If the timer waits with the same expression and zone already, it keeps its deadline and only its value is replaced. So
-    /// a program can set its timers each time it starts, and an occurrence that is overdue then is delivered. Moving the
-    /// timer moves one occurrence.
+    /// If the timer waits with the same expression and zone already, it keeps its deadline and only
+    /// its value is replaced. So a program can set its timers each time it starts, and an
+    /// occurrence that is overdue then is delivered. Moving the timer moves one occurrence.
     ///
     /// # Errors
     ///
-    /// See [above](Self#errors). [`Error::Cron`] when the expression or the zone is none, and when the expression never
-    /// occurs.
+    /// See [above](Self#errors). [`Error::Cron`] when the expression or the zone is none, and when
+    /// the expression never occurs.
     #[cfg(feature = "cron")]
     #[cfg_attr(docsrs, doc(cfg(feature = "cron")))]
     pub async fn set_cron<Q>(
@@ -240,12 +247,13 @@ impl<K, V> DurableTimers<K, V> {
         })
     }
 
-    /// Sets many timers, in this order, as [`set_timer`](Self::set_timer) sets each. They share as few writes as
-    /// possible.
+    /// Sets many timers, in this order, as [`set_timer`](Self::set_timer) sets each. They share as
+    /// few writes as possible.
     ///
     /// # Errors
     ///
-    /// See [above](Self#errors). If a key or value is refused, none is set. Otherwise, after an error, some may be set.
+    /// See [above](Self#errors). If a key or value is refused, none is set. Otherwise, after an
+    /// error, some may be set.
     pub async fn set_many<'a, Q>(
         &self,
         timers: impl IntoIterator<Item = (&'a Q, &'a V, Duration)>,
@@ -266,8 +274,8 @@ impl<K, V> DurableTimers<K, V> {
         Ok(())
     }
 
-    /// Moves the timer with this key: it is due `delay` from now, by the store's clock, earlier or later than before. Its value
-    /// stays.
+    /// Moves the timer with this key: it is due `delay` from now, by the store's clock, earlier or
+    /// later than before. Its value stays.
     ///
     /// # Errors
     ///
@@ -280,7 +288,8 @@ impl<K, V> DurableTimers<K, V> {
         self.move_to(key, Due::In(delay)).await
     }
 
-    /// Moves the timer with this key: it is due at `deadline`. Otherwise as [`move_timer`](Self::move_timer).
+    /// Moves the timer with this key: it is due at `deadline`. Otherwise as
+    /// [`move_timer`](Self::move_timer).
     ///
     /// # Errors
     ///
@@ -313,7 +322,8 @@ impl<K, V> DurableTimers<K, V> {
         })
     }
 
-    /// When the timer with this key is due, by the store's clock. `None` if there is none, or it has fired.
+    /// When the timer with this key is due, by the store's clock. `None` if there is none, or it
+    /// has fired.
     ///
     /// # Errors
     ///
@@ -329,8 +339,9 @@ impl<K, V> DurableTimers<K, V> {
         Ok(waiting.map(|row| row.due.into()))
     }
 
-    /// How many timers there are, and when the earliest is due. The query takes milliseconds and delays no other call,
-    /// however many there are. PostgreSQL returns [an estimate](Counts::is_estimate) when there are very many.
+    /// How many timers there are, and when the earliest is due. The query takes milliseconds and
+    /// delays no other call, however many there are. PostgreSQL returns [an
+    /// estimate](Counts::is_estimate) when there are very many.
     ///
     /// # Errors
     ///
@@ -352,12 +363,12 @@ impl<K, V> DurableTimers<K, V> {
         self.cores.read_metrics()
     }
 
-    /// Ends this instance's claiming. The stream of [`Claims`](crate::Claims) ends, claims that were not received are
-    /// released, and loaded timers are unloaded for other instances to take at once. Claims that the program holds can
-    /// still be settled, and handles go on writing.
+    /// Ends this instance's claiming. The stream of [`Claims`](crate::Claims) ends, claims that
+    /// were not received are released, and loaded timers are unloaded for other instances to take
+    /// at once. Claims that the program holds can still be settled, and handles go on writing.
     ///
-    /// Returns when that is done. If the store does not respond, it returns after the call timeout, and other instances
-    /// take the timers a few polls later.
+    /// Returns when that is done. If the store does not respond, it returns after the call timeout,
+    /// and other instances take the timers a few polls later.
     pub async fn shutdown(&self) {
         self.shutdown.stop();
         self.shutdown.ended().await;

@@ -6,9 +6,9 @@ use crate::store::Version;
 
 /// The fencing token of a claim.
 ///
-/// A later claim under the same key has a greater token, whichever instance holds it. A resource can remember the
-/// greatest token of each key and refuse smaller ones. It is then safe from a claimant that was delayed for longer than
-/// its lease.
+/// A later claim under the same key has a greater token, whichever instance holds it. A resource
+/// can remember the greatest token of each key and refuse smaller ones. It is then safe from a
+/// claimant that was delayed for longer than its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token {
     pub(crate) version: Version,

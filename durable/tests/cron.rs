@@ -263,8 +263,8 @@ async fn refuses_what_it_cannot_keep() {
     assert_eq!(timers.counts().await.expect("it counts").waiting, 0);
 }
 
-/// One of two instances does not know the zone. It takes no timer from the other, whichever of the two set, moved or
-/// loaded it.
+/// One of two instances does not know the zone. It takes no timer from the other, whichever of the
+/// two set, moved or loaded it.
 #[tokio::test(start_paused = true)]
 async fn unknown_schedule_is_left_to_the_instance_that_knows_it() {
     let store = store_at(MARCH_28);
@@ -313,7 +313,8 @@ async fn unknown_schedule_is_left_to_the_instance_that_knows_it() {
     assert_eq!(removed, Ok(Removed::Value(7)));
 }
 
-/// No instance knows the schedule: the timer delays no other one, and is there when an instance starts that knows it.
+/// No instance knows the schedule: the timer delays no other one, and is there when an instance
+/// starts that knows it.
 #[tokio::test(start_paused = true)]
 async fn unknown_schedule_waits_for_an_instance_that_knows_it() {
     let store = store_at(MARCH_28);

@@ -171,7 +171,8 @@ async fn lost_claim_does_not_die() {
     assert_eq!(timers.metrics().dead, 1);
 }
 
-/// Retries of all are those that are dead at the start: what dies again meanwhile is not retried without end.
+/// Retries of all are those that are dead at the start: what dies again meanwhile is not retried
+/// without end.
 #[tokio::test(start_paused = true)]
 async fn retry_of_all_ends_though_they_die_again() {
     let (timers, mut claims) = start(Memory::new(), |b| b.max_attempts(1).capacity(2_000)).await;

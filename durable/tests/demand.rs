@@ -1,4 +1,5 @@
-//! An instance claims what its program can take, keeps what it has claimed, and says what goes wrong.
+//! An instance claims what its program can take, keeps what it has claimed, and says what goes
+//! wrong.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
@@ -234,7 +235,8 @@ async fn cancels_a_handler_after_its_time_limit() {
     assert_eq!((counts.waiting, counts.in_flight), (0, 0));
 }
 
-/// One timer whose handler never returned took a place after another, on one instance after another.
+/// One timer whose handler never returned took a place after another, on one instance after
+/// another.
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_never_returns_takes_one_place() {
     let (timers, mut claims) = start(Memory::new(), |b| b.lease(SECOND * 2)).await;
@@ -387,8 +389,8 @@ async fn a_step_of_the_clock_arms_the_wheel_again() {
     assert_eq!(next(&mut claims).await.key, "b");
 }
 
-/// Rows that left the wheel were not counted as gone, and an instance that had seen a thousand loaded nothing any more; or it
-/// loaded one page for each poll.
+/// Rows that left the wheel were not counted as gone, and an instance that had seen a thousand
+/// loaded nothing any more; or it loaded one page for each poll.
 #[tokio::test(start_paused = true)]
 async fn a_long_backlog_comes_without_waiting_for_polls() {
     let store = Memory::new();

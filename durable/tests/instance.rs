@@ -47,7 +47,8 @@ async fn near_deadline_of_another_instance_needs_no_poll() {
     }
 }
 
-/// Each load of an instance is its sign of life, and the next one is up to a tenth later than a poll.
+/// Each load of an instance is its sign of life, and the next one is up to a tenth later than a
+/// poll.
 #[tokio::test(start_paused = true)]
 async fn rows_of_a_living_instance_are_not_loaded_by_another() {
     let store = Memory::new();
@@ -64,7 +65,8 @@ async fn rows_of_a_living_instance_are_not_loaded_by_another() {
     assert_eq!(other.metrics().loaded, 0);
 }
 
-/// A program that takes claims quickly has some ahead of it; one call of the store for each would be 10 s.
+/// A program that takes claims quickly has some ahead of it; one call of the store for each would
+/// be 10 s.
 #[tokio::test(start_paused = true)]
 async fn quick_program_does_not_wait_for_the_store_each_time() {
     let store = Faulty::new(Memory::new());
@@ -82,7 +84,8 @@ async fn quick_program_does_not_wait_for_the_store_each_time() {
     assert!(began.elapsed() < SECOND, "{:?}", began.elapsed());
 }
 
-/// The lease is counted from before the store was asked: the program never believes in more than it has.
+/// The lease is counted from before the store was asked: the program never believes in more than it
+/// has.
 #[tokio::test(start_paused = true)]
 async fn lease_remaining_is_no_more_than_the_store_grants() {
     let store = Faulty::new(Memory::new());
@@ -188,7 +191,8 @@ async fn lease_outlives_renewals_that_fail_for_a_third_of_it() {
     assert_eq!(timers.metrics().lost, 0);
 }
 
-/// An instance whose store was away for long tried again half an hour after it was back, or ten times in each poll.
+/// An instance whose store was away for long tried again half an hour after it was back, or ten
+/// times in each poll.
 #[tokio::test(start_paused = true)]
 async fn asks_about_once_for_each_poll_while_the_store_is_away() {
     let store = Faulty::new(Memory::new());
@@ -286,7 +290,8 @@ async fn near_timers_beyond_the_room_are_left_to_others() {
     assert_eq!(pending.filter(|entry| !entry.loaded).count(), 76);
 }
 
-/// A timer that falls due within the window is on the wheel before that, though the program asks for one claim at a time.
+/// A timer that falls due within the window is on the wheel before that, though the program asks
+/// for one claim at a time.
 #[tokio::test(start_paused = true)]
 async fn near_rows_are_loaded_before_they_are_due() {
     let store = Memory::new();

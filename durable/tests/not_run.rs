@@ -1,4 +1,5 @@
-//! A test that lacks a server does not pass unseen: the last lines of the run count it, and it fails where `CI` is set.
+//! A test that lacks a server does not pass unseen: the last lines of the run count it, and it
+//! fails where `CI` is set.
 
 #[path = "support/not_run.rs"]
 mod not_run;

@@ -1,4 +1,5 @@
-//! The checks of the suite that are about whole instances, on a store that divides each namespace into parts.
+//! The checks of the suite that are about whole instances, on a store that divides each namespace
+//! into parts.
 
 use tickwheel_durable::Memory;
 use tickwheel_durable::store::{
@@ -40,8 +41,8 @@ impl Stores for Parted {
     }
 }
 
-// Left out are those that look into the namespace by hand, and those about the order of claims, the capacity or the number of
-// calls, which each part has for itself.
+// Left out are those that look into the namespace by hand, and those about the order of claims, the
+// capacity or the number of calls, which each part has for itself.
 conformance_tests! { @modules [#[tokio::test(start_paused = true)]] (Parted(Memory::new()), Pace::paused())
     promises {
         d1_keeps_what_it_said_it_set,

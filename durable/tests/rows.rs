@@ -1,5 +1,5 @@
-//! Rows that an instance has marked: on its wheel, due, in flight, locked, or left to others. None is forgotten, none is asked
-//! for too often, and what no program has seen counts for nothing.
+//! Rows that an instance has marked: on its wheel, due, in flight, locked, or left to others. None
+//! is forgotten, none is asked for too often, and what no program has seen counts for nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -98,7 +98,8 @@ async fn claims_that_no_program_has_seen_are_no_attempts() {
     }
 }
 
-/// A row that does not fit on the wheel is for others at once, not when the instance next has something else to do.
+/// A row that does not fit on the wheel is for others at once, not when the instance next has
+/// something else to do.
 #[tokio::test(start_paused = true)]
 async fn rows_beyond_the_wheel_are_left_to_others_at_once() {
     let wheel = TimerWheel::builder().max_keyed(5).start();
@@ -141,7 +142,8 @@ async fn locked_rows_that_others_lack_are_kept() {
     }
 }
 
-/// The store finds rows early whose transaction is not over. They were asked for again without a pause.
+/// The store finds rows early whose transaction is not over. They were asked for again without a
+/// pause.
 #[tokio::test(start_paused = true)]
 async fn row_that_the_store_finds_early_is_asked_for_after_a_pause() {
     let store = Faulty::new(Memory::new());
@@ -253,7 +255,8 @@ async fn near_row_that_is_put_back_needs_no_poll() {
     assert!(began.elapsed() < took + SECOND / 10);
 }
 
-/// Looks are no calls that timers wait for. After each that failed the instance gave back all that it had loaded.
+/// Looks are no calls that timers wait for. After each that failed the instance gave back all that
+/// it had loaded.
 #[tokio::test(start_paused = true)]
 async fn looks_that_fail_change_nothing_for_the_instance() {
     let store = Faulty::new(Memory::new());
@@ -311,7 +314,8 @@ async fn rows_that_others_lack_are_given_in_quarters_of_a_poll() {
     assert!(began.elapsed() < SECOND * 40, "{:?}", began.elapsed());
 }
 
-/// An instance that shared a backlog asked for more of it only with its next poll, if its handlers took longer than one.
+/// An instance that shared a backlog asked for more of it only with its next poll, if its handlers
+/// took longer than one.
 #[tokio::test(start_paused = true)]
 async fn gets_its_share_when_handlers_take_longer_than_a_poll() {
     let store = Memory::new();
@@ -391,7 +395,8 @@ async fn no_due_rows_are_loaded_beside_those_that_are_here() {
     assert_eq!(timers.metrics().loaded, 0);
 }
 
-/// After a call whose answer is lost an instance gives everything back, and holds nothing that others may load.
+/// After a call whose answer is lost an instance gives everything back, and holds nothing that
+/// others may load.
 #[tokio::test(start_paused = true)]
 async fn rows_that_were_given_back_are_not_due_here() {
     let memory = Memory::new();

@@ -1,4 +1,5 @@
-//! The barriers: tasks in [`settle`](crate::TimerWheel::settle) that wait until everything is applied and has fired.
+//! The barriers: tasks in [`settle`](crate::TimerWheel::settle) that wait until everything is
+//! applied and has fired.
 //!
 //! A barrier comes here when all commands that were pushed before it are
 //! [applied](super::backlog). It then waits until every timer that is due by that turn has fired.
@@ -27,7 +28,8 @@ impl Barrier {
         self.waiting.push_back((tick, done));
     }
 
-    /// Wakes some of the tasks whose barriers are met: every timer due before tick `before` has fired.
+    /// Wakes some of the tasks whose barriers are met: every timer due before tick `before` has
+    /// fired.
     pub(super) fn fired(&mut self, before: u64) {
         for _ in 0..WAKES_PER_TURN {
             let first = self.waiting.front();

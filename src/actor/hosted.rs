@@ -1,25 +1,27 @@
 //! The actor's future, polled by its task and by the driver that its timer belongs to.
 //!
-//! A driver that wakes a task queues it, and a fired sleep then waits in two queues: the actor's task in the first, its own
-//! task in the second. On a saturated worker it is twice as late as one of Tokio's. So the actor's timer gets a waker that
-//! polls the actor's future at once, in the driver. A turn takes place there, and queues the tasks that it wakes as Tokio's
-//! own timers would. This also saves the workers that the actor would wake one by one as it wakes many tasks.
+//! A driver that wakes a task queues it, and a fired sleep then waits in two queues: the actor's
+//! task in the first, its own task in the second. On a saturated worker it is twice as late as one
+//! of Tokio's. So the actor's timer gets a waker that polls the actor's future at once, in the
+//! driver. A turn takes place there, and queues the tasks that it wakes as Tokio's own timers
+//! would. This also saves the workers that the actor would wake one by one as it wakes many tasks.
 //!
 //! A notification wakes the task, which polls the same future.
 //!
 //! # The protocol
 //!
-//! The future lies in a mutex. Two parties poll it, the *task* and the *driver*, and only while they hold the lock.
+//! The future lies in a mutex. Two parties poll it, the *task* and the *driver*, and only while
+//! they hold the lock.
 //!
-//! 1. *The driver waits for no one.* If it finds the future locked, it wakes the task instead, which polls it once more.
-//!    The task does wait for the driver, for the length of a turn.
-//! 2. *No wake-up is lost.* Both parties poll the future with the task's waker, and it passes the driver's waker to its
-//!    timer alone. The driver's waker is called after the timer has elapsed, and by 1 a poll then begins that sees it
-//!    elapsed.
-//! 3. *The party that finishes the future takes it out.* A driver then wakes the task, which ends. A panic in a driver
-//!    is an end too: Tokio must not see it.
-//! 4. *The task owns the future,* but while a driver polls. The driver's waker refers to it weakly, since the timer in the
-//!    future refers to the waker.
+//! 1. *The driver waits for no one.* If it finds the future locked, it wakes the task instead,
+//!    which polls it once more. The task does wait for the driver, for the length of a turn.
+//! 2. *No wake-up is lost.* Both parties poll the future with the task's waker, and it passes the
+//!    driver's waker to its timer alone. The driver's waker is called after the timer has elapsed,
+//!    and by 1 a poll then begins that sees it elapsed.
+//! 3. *The party that finishes the future takes it out.* A driver then wakes the task, which ends.
+//!    A panic in a driver is an end too: Tokio must not see it.
+//! 4. *The task owns the future,* but while a driver polls. The driver's waker refers to it weakly,
+//!    since the timer in the future refers to the waker.
 
 #[cfg(all(test, tickwheel_loom))]
 mod model;

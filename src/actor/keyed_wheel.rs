@@ -1,9 +1,9 @@
 //! The wheel of keyed timers and watches, and the sets they belong to.
 //!
-//! Notes are applied, and the wheel is advanced, without a lock. An index that the wheel reaches goes
-//! onto the list of its set. The actor [visits](TimerSet::visit) each set with such a list, or with timers that it has
-//! found due. It only tries to lock the set: one that is locked by another thread is visited again in the next
-//! turn, and delays nothing but itself.
+//! Notes are applied, and the wheel is advanced, without a lock. An index that the wheel reaches
+//! goes onto the list of its set. The actor [visits](TimerSet::visit) each set with such a list, or
+//! with timers that it has found due. It only tries to lock the set: one that is locked by another
+//! thread is visited again in the next turn, and delays nothing but itself.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -53,7 +53,8 @@ struct Known {
 }
 
 impl Known {
-    /// No timer of the set that the wheel has reached is due before this tick; `NEVER` if there is none.
+    /// No timer of the set that the wheel has reached is due before this tick; `NEVER` if there is
+    /// none.
     fn first(&self) -> u64 {
         let due = self.due.peek().map_or(NEVER, |&Reverse(due)| due.tick);
         if self.reached.is_empty() {
@@ -106,7 +107,8 @@ impl KeyedWheel {
         self.sets.get_mut(set.position())?.as_deref_mut()
     }
 
-    /// The chunks to be [freed](Self::free_chunk) when every command is applied that is on its way now.
+    /// The chunks to be [freed](Self::free_chunk) when every command is applied that is on its way
+    /// now.
     pub(super) fn emptied(&mut self) -> impl Iterator<Item = (SetKey, u32)> + '_ {
         self.emptied.drain(..)
     }
@@ -136,8 +138,9 @@ impl KeyedWheel {
         }
     }
 
-    /// Fires the timers that are due by tick `until`: advances the wheel by at most `limit` timers, and processes at most
-    /// twice as many in their sets. Returns the tick before which every timer has fired, and whether there may be more.
+    /// Fires the timers that are due by tick `until`: advances the wheel by at most `limit` timers,
+    /// and processes at most twice as many in their sets. Returns the tick before which every timer
+    /// has fired, and whether there may be more.
     pub(super) fn fire(&mut self, until: u64, limit: usize, turn: &Turn<'_>) -> (u64, bool) {
         let is_left = self.advance(until, limit);
         // A wheel that stopped may have more timers at its current tick.
@@ -157,8 +160,8 @@ impl KeyedWheel {
         )
     }
 
-    /// Takes the timers off the wheel that it reaches by tick `until`, as far as the budget goes. Returns whether there are
-    /// more.
+    /// Takes the timers off the wheel that it reaches by tick `until`, as far as the budget goes.
+    /// Returns whether there are more.
     fn advance(&mut self, until: u64, mut budget: usize) -> bool {
         loop {
             let step = self.wheel.step(until, &mut self.reached, &mut budget);

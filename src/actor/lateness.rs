@@ -5,17 +5,20 @@
 //! entry has no room for the time when it was armed. The actor knows an instant instead,
 //! [`armed_after`](Lateness::armed_after):
 //!
-//! > A timer that fires, and whose deadline lies before `armed_after`, was armed after that instant.
+//! > A timer that fires, and whose deadline lies before `armed_after`, was armed after that
+//! > instant.
 //!
 //! Two facts advance this instant.
 //!
-//! 1. A turn has fired everything that was due by some tick. Had a timer with a deadline by that tick been armed before the
-//!    turn read the clock, it would have fired too.
-//! 2. While the actor waits for a tick, no timer of its wheels is due before that, and by the
-//!    [wake rule](crate::shared::mailbox) the first command that is needed earlier notifies it. A timer with a deadline
-//!    before the notification that has not fired was therefore armed together with it, or later.
+//! 1. A turn has fired everything that was due by some tick. Had a timer with a deadline by that
+//!    tick been armed before the turn read the clock, it would have fired too.
+//! 2. While the actor waits for a tick, no timer of its wheels is due before that, and by the [wake
+//!    rule](crate::shared::mailbox) the first command that is needed earlier notifies it. A timer
+//!    with a deadline before the notification that has not fired was therefore armed together with
+//!    it, or later.
 //!
-//! The time between the notification and the turn counts: then a task kept the worker from running the actor.
+//! The time between the notification and the turn counts: then a task kept the worker from running
+//! the actor.
 
 use std::time::Duration;
 

@@ -135,8 +135,8 @@ impl Places {
         self.emptied.drain(..)
     }
 
-    /// Frees a watched chunk that is still empty and has not changed: no note is left for its indices
-    /// (N7). Returns whether it has to be watched once more.
+    /// Frees a watched chunk that is still empty and has not changed: no note is left for its
+    /// indices (N7). Returns whether it has to be watched once more.
     pub(super) fn free(&mut self, number: u32) -> bool {
         let Some(chunk) = self.chunks.get_mut(number as usize) else {
             return false;

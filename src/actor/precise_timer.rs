@@ -1,27 +1,31 @@
-//! A timer of the operating system that wakes the actor's task within some tens of microseconds: on Linux a `timerfd`,
-//! registered with the runtime's own I/O driver.
+//! A timer of the operating system that wakes the actor's task within some tens of microseconds: on
+//! Linux a `timerfd`, registered with the runtime's own I/O driver.
 //!
-//! The worker that would wake for Tokio's timer wakes for the descriptor instead, so there is no thread besides. Whatever
-//! [the notifier](crate::shared::notifier) says of where the actor is queued holds here too: a driver wakes it in both
-//! cases.
+//! The worker that would wake for Tokio's timer wakes for the descriptor instead, so there is no
+//! thread besides. Whatever [the notifier](crate::shared::notifier) says of where the actor is
+//! queued holds here too: a driver wakes it in both cases.
 //!
 //! # Readiness
 //!
-//! The driver reports *that* the descriptor became readable, once for each expiration; the runtime remembers it until it
-//! is cleared. Nothing has to be read from it:
+//! The driver reports *that* the descriptor became readable, once for each expiration; the runtime
+//! remembers it until it is cleared. Nothing has to be read from it:
 //!
-//! 1. Setting the descriptor makes it unreadable. An expiration that the driver has not collected is gone then.
-//! 2. What the driver has collected is cleared *before* the descriptor is set. So readiness that is found after that
-//!    belongs to the new setting, or was on its way in another thread: a hint too many, never one too few.
-//! 3. The time to wait is computed from a reading of the clock that precedes the setting. So the descriptor becomes
-//!    readable at the instant that was asked for, or later.
+//! 1. Setting the descriptor makes it unreadable. An expiration that the driver has not collected
+//!    is gone then.
+//! 2. What the driver has collected is cleared *before* the descriptor is set. So readiness that is
+//!    found after that belongs to the new setting, or was on its way in another thread: a hint too
+//!    many, never one too few.
+//! 3. The time to wait is computed from a reading of the clock that precedes the setting. So the
+//!    descriptor becomes readable at the instant that was asked for, or later.
 //!
 //! # Density
 //!
-//! Ticks of 0.1 ms would mean up to 10,000 wake-ups a second, of some 20 to 40 us of CPU time each. Precision matters most
-//! where timers are sparse. So the [`Pace`] saves wake-ups where there were many shortly before:
+//! Ticks of 0.1 ms would mean up to 10,000 wake-ups a second, of some 20 to 40 us of CPU time each.
+//! Precision matters most where timers are sparse. So the [`Pace`] saves wake-ups where there were
+//! many shortly before:
 //!
-//! * over 500 a second, a wake-up for one tick comes up to 0.1 ms later if timers of a later tick then fire too;
+//! * over 500 a second, a wake-up for one tick comes up to 0.1 ms later if timers of a later tick
+//!   then fire too;
 //! * over some 1,400 a second, it comes no sooner than 0.7 ms after the last.
 //!
 //! After a quiet moment neither applies. Tokio's timer wakes up to 1,000 times a second.
@@ -51,7 +55,8 @@ const SHORTEST_WAIT: Duration = Duration::from_nanos(1);
 #[derive(Debug)]
 pub(super) struct PreciseTimer {
     descriptor: AsyncFd<OwnedFd>,
-    /// When the descriptor becomes readable. `None` once that was seen, and while nothing is waited for.
+    /// When the descriptor becomes readable. `None` once that was seen, and while nothing is waited
+    /// for.
     armed: Option<Instant>,
     pace: Pace,
 }
@@ -65,7 +70,8 @@ impl PreciseTimer {
     pub(super) fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let descriptor = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        // Its successor is unsafe, for descriptors that do not own what they refer to. This one does.
+        // Its successor is unsafe, for descriptors that do not own what they refer to. This one
+        // does.
         #[allow(deprecated)]
         let descriptor = AsyncFd::with_interest(descriptor, Interest::READABLE)?;
         Ok(PreciseTimer {
@@ -167,8 +173,9 @@ const SAVED: u32 = 16;
 #[derive(Debug)]
 struct Budget {
     interval: Duration,
-    /// The end of the interval of the last wake-up, if each has one of its own and none begins before its wake-up. It is
-    /// `SAVED` intervals ahead of the clock when nothing is saved, and one more at most.
+    /// The end of the interval of the last wake-up, if each has one of its own and none begins
+    /// before its wake-up. It is `SAVED` intervals ahead of the clock when nothing is saved, and
+    /// one more at most.
     spent_until: Instant,
 }
 

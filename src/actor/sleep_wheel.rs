@@ -1,5 +1,5 @@
-//! The wheel of the sleeping futures: the actor's half of the protocol in [`entry`](crate::shared::entry). The models of
-//! that protocol drive this too.
+//! The wheel of the sleeping futures: the actor's half of the protocol in
+//! [`entry`](crate::shared::entry). The models of that protocol drive this too.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ impl<H> SleepWheel<H> {
         (entry.register(&self.wheel)).apply(&mut self.wheel, entry);
     }
 
-    /// Takes a step towards tick `until`. After [`Step::Batch`], [`process_next`](Self::process_next) processes the
-    /// entries that the step has reached.
+    /// Takes a step towards tick `until`. After [`Step::Batch`],
+    /// [`process_next`](Self::process_next) processes the entries that the step has reached.
     pub(crate) fn step(&mut self, until: u64, budget: &mut usize) -> Step {
         let step = self.wheel.step(until, &mut self.due, budget);
         if step == Step::Batch {
@@ -42,10 +42,11 @@ impl<H> SleepWheel<H> {
         step
     }
 
-    /// Processes the next entry that the last step has reached; `None` when there is none left. An entry that would fire
-    /// is put off to the tick that `later` gives, if that is later.
+    /// Processes the next entry that the last step has reached; `None` when there is none left. An
+    /// entry that would fire is put off to the tick that `later` gives, if that is later.
     ///
-    /// The wheel is not borrowed any more when the waker is woken, which may drop or arm other sleeps.
+    /// The wheel is not borrowed any more when the waker is woken, which may drop or arm other
+    /// sleeps.
     pub(crate) fn process_next(&mut self, later: impl FnOnce(&H) -> u64) -> Option<Expiration> {
         let entry = self.due.pop()?;
         let later = || later(entry.context());
@@ -56,8 +57,8 @@ impl<H> SleepWheel<H> {
         Some(expiration)
     }
 
-    /// Takes cancelled sleeps off the wheel, once no handle is left to use their entries again. It checks `indices` indices
-    /// from `from` on, and returns the next one to check.
+    /// Takes cancelled sleeps off the wheel, once no handle is left to use their entries again. It
+    /// checks `indices` indices from `from` on, and returns the next one to check.
     pub(crate) fn deregister_unarmed(&mut self, from: u32, indices: u32) -> Option<u32> {
         let end = from.saturating_add(indices);
         for index in from..end.min(self.wheel.indices()) {
@@ -69,7 +70,8 @@ impl<H> SleepWheel<H> {
         (end < self.wheel.indices()).then_some(end)
     }
 
-    /// Takes the entries off the wheel for which `is_to_leave`. Returns the wakers of the tasks that wait for them.
+    /// Takes the entries off the wheel for which `is_to_leave`. Returns the wakers of the tasks
+    /// that wait for them.
     pub(crate) fn evict(&mut self, is_to_leave: impl Fn(&H) -> bool) -> Vec<Waker> {
         let mut wakers = Vec::new();
         for index in 0..self.wheel.indices() {
@@ -89,9 +91,9 @@ impl<H> SleepWheel<H> {
     }
 }
 
-/// Makes the processor fetch the entry's memory, which is not in its caches when there are many entries. The waits for
-/// entries that are fetched one after the other overlap; those for their locks do not. Without it, half a million sleepers
-/// on two workers took 1.11 times the CPU time.
+/// Makes the processor fetch the entry's memory, which is not in its caches when there are many
+/// entries. The waits for entries that are fetched one after the other overlap; those for their
+/// locks do not. Without it, half a million sleepers on two workers took 1.11 times the CPU time.
 pub(crate) fn fetch<H>(entry: &Arc<Entry<H>>) {
     black_box(Arc::strong_count(entry));
 }

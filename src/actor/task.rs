@@ -1,14 +1,14 @@
 //! The actor: its turns, and its waits between them.
 //!
 //! Everything reaches it as a [command](crate::shared::command). It awaits its own notification and
-//! its own timer, never a consumer, and has no periodic tick. The driver of that timer [runs the turn](super::hosted) that
-//! is due then. Its turns are bounded, so that neither a flood of commands nor a storm of
-//! expirations starves the other, or the rest of the runtime.
+//! its own timer, never a consumer, and has no periodic tick. The driver of that timer [runs the
+//! turn](super::hosted) that is due then. Its turns are bounded, so that neither a flood of
+//! commands nor a storm of expirations starves the other, or the rest of the runtime.
 //!
 //! # A turn
 //!
-//! 1. It reads the clock. If its [backlog](super::backlog) has nothing that is needed soon, it moves
-//!    everything that is queued in the [mailbox](crate::shared::mailbox) there.
+//! 1. It reads the clock. If its [backlog](super::backlog) has nothing that is needed soon, it
+//!    moves everything that is queued in the [mailbox](crate::shared::mailbox) there.
 //! 2. It applies commands from the backlog, a bounded number, those first that are needed soon.
 //! 3. It fires timers that are due, a bounded number. If commands are left, in the backlog or the
 //!    mailbox, it stops before the earliest tick by which one of them is needed. So a timer fires
@@ -77,7 +77,8 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(86_400 * 365);
 #[derive(Debug)]
 pub(crate) struct Actor {
     shared: Arc<Shared>,
-    /// The sleeping futures, and the keyed timers: a wheel for each. The second one is made when a set is first used.
+    /// The sleeping futures, and the keyed timers: a wheel for each. The second one is made when a
+    /// set is first used.
     sleeps: SleepWheel<Arc<SleepContext>>,
     keyed: Option<KeyedWheel>,
     backlog: Backlog,
@@ -117,10 +118,11 @@ impl Actor {
         }
     }
 
-    /// Runs as a task of this runtime until a command ends it, or until no handle and no armed timer is left. The
-    /// `driver`'s waker [polls it](super::hosted).
+    /// Runs as a task of this runtime until a command ends it, or until no handle and no armed
+    /// timer is left. The `driver`'s waker [polls it](super::hosted).
     ///
-    /// Each poll enters the runtime: a `block_on` may keep another one entered, which perhaps no thread drives.
+    /// Each poll enters the runtime: a `block_on` may keep another one entered, which perhaps no
+    /// thread drives.
     pub(crate) async fn run(mut self, driver: Waker, runtime: Handle) {
         let span = tracing::debug_span!("tickwheel", wheel = %self.shared.name);
         let run = async move {
@@ -154,8 +156,9 @@ impl Actor {
         }
         loop {
             match self.step() {
-                // The operating system shares the processors among the threads. A yield after each turn would delay the
-                // actor whenever more threads are busy than there are processors.
+                // The operating system shares the processors among the threads. A yield after each
+                // turn would delay the actor whenever more threads are busy than there are
+                // processors.
                 Step::Again => {}
                 Step::Wait => self.wait_on_thread(),
                 Step::End => break,
@@ -170,7 +173,8 @@ impl Actor {
         if self.must_end {
             return Step::End;
         }
-        // This is read before the queues are checked: the check then finds every timer that was armed by a handle.
+        // This is read before the queues are checked: the check then finds every timer that was
+        // armed by a handle.
         let is_orphaned = self.shared.is_orphaned();
         let until = self.next_wake();
         if more || !self.shared.mailbox.park(until) {
@@ -216,8 +220,8 @@ impl Actor {
         Some(self.begin(self.shared_tick(until?), from))
     }
 
-    /// The instant for which the actor will probably wait then. Tokio's timers elapse at whole milliseconds, and so the
-    /// ticks of the next one do not count.
+    /// The instant for which the actor will probably wait then. Tokio's timers elapse at whole
+    /// milliseconds, and so the ticks of the next one do not count.
     fn turn_after_next(&self) -> Option<Instant> {
         let Pause::Waited { from, until } = self.pause else {
             return None;
@@ -236,7 +240,8 @@ impl Actor {
         self.shared.ticks.begin(tick).map_or(far, |at| at.min(far))
     }
 
-    /// The tick, or a later one if timers are due at both and the timer that the actor waits on has that much slack.
+    /// The tick, or a later one if timers are due at both and the timer that the actor waits on has
+    /// that much slack.
     fn shared_tick(&self, tick: u64) -> u64 {
         let slack = self.timer.slack();
         if slack.is_zero() {

@@ -1,20 +1,21 @@
 //! The timer that the actor's task waits on: Tokio's, which rounds up to a millisecond, or a
 //! [precise one](super::precise_timer).
 //!
-//! 1. *Only the clock decides what is due.* That the timer has elapsed is a hint to look at it, so the actor may be woken
-//!    twice for one tick, or too early.
+//! 1. *Only the clock decides what is due.* That the timer has elapsed is a hint to look at it, so
+//!    the actor may be woken twice for one tick, or too early.
 //! 2. *Nothing to wait for arms nothing.*
-//! 3. *Where the clock can be paused Tokio's timer is always armed.* A paused clock moves on to the next of Tokio's timers,
-//!    so it would not see the wheel otherwise. The precise timer is armed too, but not while the clock is virtual: it
-//!    follows the real one.
+//! 3. *Where the clock can be paused Tokio's timer is always armed.* A paused clock moves on to the
+//!    next of Tokio's timers, so it would not see the wheel otherwise. The precise timer is armed
+//!    too, but not while the clock is virtual: it follows the real one.
 //! 4. *A precise timer that fails is given up*, for Tokio's.
 //!
 //! # Two of Tokio's timers
 //!
-//! Arming the earliest of a driver's timers wakes the driver, also if the very worker that arms it is the next to park
-//! there: a system call, and a round of the worker for nothing. An actor with no other timer beside its own would do so
-//! each time. So a second timer is armed for the tick that follows the next one. When the first has elapsed, the second is
-//! the earliest, and the actor mostly waits on that. It then arms the first again, for a later instant.
+//! Arming the earliest of a driver's timers wakes the driver, also if the very worker that arms it
+//! is the next to park there: a system call, and a round of the worker for nothing. An actor with
+//! no other timer beside its own would do so each time. So a second timer is armed for the tick
+//! that follows the next one. When the first has elapsed, the second is the earliest, and the actor
+//! mostly waits on that. It then arms the first again, for a later instant.
 
 use std::future::Future;
 use std::io;
@@ -50,11 +51,12 @@ impl ActorTimer {
         }
     }
 
-    /// Waits on a precise timer if this system and the current runtime have one, and else on Tokio's. The reason is logged
-    /// then.
+    /// Waits on a precise timer if this system and the current runtime have one, and else on
+    /// Tokio's. The reason is logged then.
     pub(crate) fn precise(wheel: &str) -> Self {
         let mut timer = ActorTimer::tokio();
-        // Only registering a descriptor shows whether the runtime has an I/O driver: it panics if there is none.
+        // Only registering a descriptor shows whether the runtime has an I/O driver: it panics if
+        // there is none.
         let made = catch_unwind(PreciseTimer::new);
         let no_driver = |_| Err(io::Error::other("the runtime has no I/O driver"));
         match made.unwrap_or_else(no_driver) {
@@ -64,14 +66,15 @@ impl ActorTimer {
         timer
     }
 
-    /// How much later than at its due tick the actor may be woken, if timers of several ticks are then due.
+    /// How much later than at its due tick the actor may be woken, if timers of several ticks are
+    /// then due.
     pub(crate) fn slack(&self) -> Duration {
         let precise = self.precise.as_ref();
         precise.map_or(Duration::ZERO, PreciseTimer::slack)
     }
 
-    /// Makes it elapse at the instant `next`, and not before, or never. After that it will probably be set to `following`.
-    /// `can_pause` says whether the clock can be paused.
+    /// Makes it elapse at the instant `next`, and not before, or never. After that it will probably
+    /// be set to `following`. `can_pause` says whether the clock can be paused.
     pub(crate) fn set(
         &mut self,
         next: Option<Instant>,

@@ -169,8 +169,9 @@ impl Timer {
 
 /// A set of timers, and its length.
 ///
-/// A thread that changes the set notes under its lock by how much the length changes, and the next one that unlocks it emits
-/// that. Events of several threads may change places, so each is a difference, and their sum is the length.
+/// A thread that changes the set notes under its lock by how much the length changes, and the next
+/// one that unlocks it emits that. Events of several threads may change places, so each is a
+/// difference, and their sum is the length.
 #[derive(Debug)]
 pub(crate) struct SetResource {
     /// `None` if no subscriber wants them.

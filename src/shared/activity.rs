@@ -8,33 +8,41 @@
 //! | 0 | busy: at least one guard is held |
 //! | all ones | [`GONE`]: decided to be idle, or the watch ended otherwise |
 //!
-//! Rounding up makes touches cheap. A touch is one load if the current tick is recorded already, so threads that touch
-//! the same word share its cache line; the first touch of a tick is a compare-and-exchange loop. Rounding up is also
-//! safe: it delays the end of an idle duration by less than a tick and never brings it forward.
+//! Rounding up makes touches cheap. A touch is one load if the current tick is recorded already, so
+//! threads that touch the same word share its cache line; the first touch of a tick is a
+//! compare-and-exchange loop. Rounding up is also safe: it delays the end of an idle duration by
+//! less than a tick and never brings it forward.
 //!
 //! # Touched or idle, never both
 //!
-//! Four kinds of threads use the word: those that [`touch`](Activity::touch) it, those that hold guards
-//! ([`enter`](Activity::enter), [`leave`](Activity::leave)), the one that decides ([`reap`](Activity::reap)), and the
-//! owner ([`end`](Activity::end), [`revive`](Activity::revive)).
+//! Four kinds of threads use the word: those that [`touch`](Activity::touch) it, those that hold
+//! guards ([`enter`](Activity::enter), [`leave`](Activity::leave)), the one that decides
+//! ([`reap`](Activity::reap)), and the owner ([`end`](Activity::end),
+//! [`revive`](Activity::revive)).
 //!
-//! 1. Every change but the owner's is one successful compare-and-exchange of the word, so changes are totally ordered.
-//! 2. `reap` writes [`GONE`] only in place of a word that is not busy and whose activity is at or before `idle_since`.
-//! 3. Only `revive` changes a word that is [`GONE`]: `touch`, `enter`, `leave` and `clamp` leave it alone.
+//! 1. Every change but the owner's is one successful compare-and-exchange of the word, so changes
+//!    are totally ordered.
+//! 2. `reap` writes [`GONE`] only in place of a word that is not busy and whose activity is at or
+//!    before `idle_since`.
+//! 3. Only `revive` changes a word that is [`GONE`]: `touch`, `enter`, `leave` and `clamp` leave it
+//!    alone.
 //! 4. `touch` and `enter` return `true` only if the word was not [`GONE`] when they took effect.
-//! 5. The recorded activity never decreases, except by `clamp` (which takes activity in the future back) and `revive`.
-//! 6. The busy bit is set if and only if the number of guards is above zero, or the word is [`GONE`].
+//! 5. The recorded activity never decreases, except by `clamp` (which takes activity in the future
+//!    back) and `revive`.
+//! 6. The busy bit is set if and only if the number of guards is above zero, or the word is
+//!    [`GONE`].
 //!
-//! From 1 to 4: a touch or guard that returns `true` comes before the decision, which then finds a word that is busy or
-//! active later, or it comes after `revive`. One that comes between the decision and `revive` returns `false`.
+//! From 1 to 4: a touch or guard that returns `true` comes before the decision, which then finds a
+//! word that is busy or active later, or it comes after `revive`. One that comes between the
+//! decision and `revive` returns `false`.
 //!
 //! The word orders nothing but itself, so accesses are relaxed, except that observing zero guards
 //! in [`is_busy`](Activity::is_busy) happens after every write made before the last guard dropped.
 //!
 //! # Guards
 //!
-//! A mutex of their own counts the guards. The first guard sets the bit; the last one clears it and records its release
-//! as activity, in one exchange, so the word is never idle between the two.
+//! A mutex of their own counts the guards. The first guard sets the bit; the last one clears it and
+//! records its release as activity, in one exchange, so the word is never idle between the two.
 //!
 //! The loom models beside this file hold the invariants for up to four threads.
 
@@ -112,7 +120,8 @@ impl Activity {
         }
     }
 
-    /// Records activity at `nanos`, unless later activity is recorded. Returns `false` if it is gone.
+    /// Records activity at `nanos`, unless later activity is recorded. Returns `false` if it is
+    /// gone.
     #[inline]
     pub(crate) fn touch(&self, nanos: u64, tick_nanos: u64) -> bool {
         let word = self.word.load(Ordering::Relaxed);
@@ -123,7 +132,8 @@ impl Activity {
         self.touch_later(word, nanos, tick_nanos)
     }
 
-    /// Records activity later than `word`. Not inlined: a tick sees thousands of touches and one of these.
+    /// Records activity later than `word`. Not inlined: a tick sees thousands of touches and one of
+    /// these.
     #[inline(never)]
     fn touch_later(&self, word: u64, nanos: u64, tick_nanos: u64) -> bool {
         self.advance(word, round_up_to_tick(nanos, tick_nanos), |word| {
@@ -131,7 +141,8 @@ impl Activity {
         })
     }
 
-    /// Lowers activity that was recorded for later than `latest`. Returns the last activity; `None` if gone.
+    /// Lowers activity that was recorded for later than `latest`. Returns the last activity; `None`
+    /// if gone.
     ///
     /// `again` reads `latest` again before anything is lowered: the caller may have read the clock
     /// a while ago, and activity that was in the future then need not be so now. It is called after
@@ -157,8 +168,8 @@ impl Activity {
         (word != GONE).then_some(word >> 1)
     }
 
-    /// Records activity at `nanos` with the busy bit that `busy` derives from the current word. Returns `false` if
-    /// gone.
+    /// Records activity at `nanos` with the busy bit that `busy` derives from the current word.
+    /// Returns `false` if gone.
     fn advance(&self, mut word: u64, nanos: u64, busy: impl Fn(u64) -> u64) -> bool {
         loop {
             if word == GONE {
@@ -174,7 +185,8 @@ impl Activity {
         }
     }
 
-    /// Adds a guard: busy from now on. Returns `false`, and adds none, if it is gone or there are too many.
+    /// Adds a guard: busy from now on. Returns `false`, and adds none, if it is gone or there are
+    /// too many.
     pub(crate) fn enter(&self) -> bool {
         let mut guards = self.guards.lock();
         let Some(more) = guards.plus_one() else {
@@ -204,13 +216,15 @@ impl Activity {
         (word != GONE).then_some(word >> 1)
     }
 
-    /// Whether a guard is held. Observing that none is happens after every write made before the last one dropped.
+    /// Whether a guard is held. Observing that none is happens after every write made before the
+    /// last one dropped.
     pub(crate) fn is_busy(&self) -> bool {
         let word = self.word.load(Ordering::Acquire);
         word != GONE && word & BUSY != 0
     }
 
-    /// Decides that it is idle, if its last activity was at `idle_since` or before and no guard is held.
+    /// Decides that it is idle, if its last activity was at `idle_since` or before and no guard is
+    /// held.
     pub(crate) fn reap(&self, idle_since: u64) -> Reap {
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
@@ -235,7 +249,8 @@ impl Activity {
         }
     }
 
-    /// Makes it active at `nanos` after [`reap`](Self::reap) decided that it was idle. Only its owner may call this.
+    /// Makes it active at `nanos` after [`reap`](Self::reap) decided that it was idle. Only its
+    /// owner may call this.
     pub(crate) fn revive(&self, nanos: u64, tick_nanos: u64) {
         let word = round_up_to_tick(nanos, tick_nanos) << 1;
         let was = self.word.swap(word, Ordering::Relaxed);

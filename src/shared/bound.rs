@@ -2,17 +2,18 @@
 //!
 //! # The idea
 //!
-//! The wheel holds a lower bound; the owner holds the truth. The owner of a timer knows what it [wants](Want): above all
-//! the tick at which the timer is due. The wheel knows a tick by which the actor processes the timer
-//! ([`scheduled`](Bound::scheduled)). While the timer is armed,
+//! The wheel holds a lower bound; the owner holds the truth. The owner of a timer knows what it
+//! [wants](Want): above all the tick at which the timer is due. The wheel knows a tick by which the
+//! actor processes the timer ([`scheduled`](Bound::scheduled)). While the timer is armed,
 //!
 //! > `scheduled` is not later than the tick at which the timer is due
 //!
-//! and correctness needs nothing else: at `scheduled` the timer fires, is scheduled again, or leaves the wheel. Hence
-//! **moving later and cancelling send no command**.
+//! and correctness needs nothing else: at `scheduled` the timer fires, is scheduled again, or
+//! leaves the wheel. Hence **moving later and cancelling send no command**.
 //!
-//! An [entry](crate::shared::entry) of a sleeping future has a bound, with the truth beside it, under a lock. The same
-//! idea carries [keyed timers](crate::timer_set), which tell the actor of it in another way.
+//! An [entry](crate::shared::entry) of a sleeping future has a bound, with the truth beside it,
+//! under a lock. The same idea carries [keyed timers](crate::timer_set), which tell the actor of it
+//! in another way.
 //!
 //! # The operations
 //!
@@ -26,20 +27,25 @@
 //!
 //! # Invariants
 //!
-//! They hold whenever the owner's lock is free and the actor has changed the wheel as it was asked to.
+//! They hold whenever the owner's lock is free and the actor has changed the wheel as it was asked
+//! to.
 //!
-//! * **B1** A timer that is to be processed by tick *t* is scheduled at *t* or before, until it is found due.
-//! * **B2** A timer that is not queued lies on the wheel at `scheduled`. If it has no node, `scheduled` is `NEVER`.
-//! * **B3** A timer that is queued lies on the wheel at `scheduled` or before, or its owner has told the actor, after the
-//!   rule of [`ActorAction`], to process it by `scheduled`.
-//! * **B4** `queued` is set from before the owner queues the timer until the actor has taken it out. So an owner queues a
-//!   timer once, and tells the actor only the earlier tick after that, or queues it once more, to be taken out earlier.
-//!   The actor ignores a timer that comes out while `queued` is not set. A timer is found due only while it is not queued.
+//! * **B1** A timer that is to be processed by tick *t* is scheduled at *t* or before, until it is
+//!   found due.
+//! * **B2** A timer that is not queued lies on the wheel at `scheduled`. If it has no node,
+//!   `scheduled` is `NEVER`.
+//! * **B3** A timer that is queued lies on the wheel at `scheduled` or before, or its owner has
+//!   told the actor, after the rule of [`ActorAction`], to process it by `scheduled`.
+//! * **B4** `queued` is set from before the owner queues the timer until the actor has taken it
+//!   out. So an owner queues a timer once, and tells the actor only the earlier tick after that, or
+//!   queues it once more, to be taken out earlier. The actor ignores a timer that comes out while
+//!   `queued` is not set. A timer is found due only while it is not queued.
 //! * **B5** `node` is the only node of this timer on the wheel. Only the actor changes the wheel,
 //!   and it does so before it processes any other timer. It processes a timer that the wheel has
 //!   reached before it takes the same timer from a queue.
 //!
-//! B1 to B3, and an actor that follows what it was told, give the promise: an armed timer is processed when it is due.
+//! B1 to B3, and an actor that follows what it was told, give the promise: an armed timer is
+//! processed when it is due.
 
 #[cfg(all(test, not(tickwheel_loom)))]
 mod tests;
@@ -81,7 +87,8 @@ pub(crate) enum Want {
 pub(crate) enum ActorAction {
     /// Nothing: the actor processes the timer in time.
     None,
-    /// The timer is queued already, but is needed earlier now: announce this tick, or queue the timer again for it.
+    /// The timer is queued already, but is needed earlier now: announce this tick, or queue the
+    /// timer again for it.
     Wake(u64),
     /// Queue the timer, then follow the wake rule for this tick.
     Enqueue(u64),
@@ -189,8 +196,8 @@ impl Bound {
 
     // --- the actor ---
 
-    /// The timer came out of a queue: makes the wheel agree with its owner. A timer that is not queued has come out before,
-    /// and stays as it is.
+    /// The timer came out of a queue: makes the wheel agree with its owner. A timer that is not
+    /// queued has come out before, and stays as it is.
     pub(crate) fn agree<T>(&mut self, want: Want, wheel: &BareWheel<T>) -> WheelOp {
         if !self.is_queued() {
             return WheelOp::Keep;

@@ -23,14 +23,16 @@ pub(crate) enum Command {
 
 /// A command that is no note.
 pub(crate) enum Request {
-    /// Process this entry of a sleeping future: schedule it, reschedule it earlier, or deregister it.
+    /// Process this entry of a sleeping future: schedule it, reschedule it earlier, or deregister
+    /// it.
     Sleep(Arc<SleepEntry>),
     /// Report once every command that was pushed before is applied, and every timer due by now has
     /// fired.
     Settle(oneshot::Sender<()>),
     /// The set was dropped.
     Retire(SetKey),
-    /// The clock is virtual: take the sleeps off the wheel. Those that are armed go on with Tokio's timer.
+    /// The clock is virtual: take the sleeps off the wheel. Those that are armed go on with Tokio's
+    /// timer.
     Evict,
     /// The last handle was dropped: end as soon as nothing is armed.
     Orphaned,

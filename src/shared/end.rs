@@ -15,7 +15,8 @@ use crate::sync::{Mutex, lock_with_backoff};
 /// that panics does not affect the others.
 #[derive(Debug, Default)]
 pub(crate) struct End {
-    /// Written under the lock of `waiting`, so that no task begins to wait after the others were woken.
+    /// Written under the lock of `waiting`, so that no task begins to wait after the others were
+    /// woken.
     ended: AtomicBool,
     waiting: Mutex<Slab<Waker>>,
 }

@@ -3,7 +3,8 @@
 //!
 //! # The operations
 //!
-//! An entry has one **owner** at a time, a sleeping future or a thread's pool of cancelled entries, and one **actor**.
+//! An entry has one **owner** at a time, a sleeping future or a thread's pool of cancelled entries,
+//! and one **actor**.
 //!
 //! | | by | effect |
 //! |---|---|---|
@@ -18,13 +19,16 @@
 //! | [`evict`](Entry::evict) | actor | the clock is virtual: takes the entry off the wheel, and disarms it |
 //! | [`close`](Entry::close) | actor | the actor ends |
 //!
-//! Each operation is one critical section over [`State`], so they are ordered, and each preserves the invariants:
+//! Each operation is one critical section over [`State`], so they are ordered, and each preserves
+//! the invariants:
 //!
 //! 1. The bound's, with the deadline of an armed entry as the tick that its owner wants.
-//! 2. There is a waker only while armed. A change of the phase takes the waker out in the same critical section. So a
-//!    future that was dropped is not woken, and one that fires is woken once.
-//! 3. No code of a user runs under the lock. Wakers are cloned before it is taken. Wakers that are taken out are returned,
-//!    and the caller wakes or drops them last. So a waker whose clone or drop panics leaves no entry half changed.
+//! 2. There is a waker only while armed. A change of the phase takes the waker out in the same
+//!    critical section. So a future that was dropped is not woken, and one that fires is woken
+//!    once.
+//! 3. No code of a user runs under the lock. Wakers are cloned before it is taken. Wakers that are
+//!    taken out are returned, and the caller wakes or drops them last. So a waker whose clone or
+//!    drop panics leaves no entry half changed.
 //!
 //! A cancelled entry that is scheduled early enough can be armed again without a command: the
 //! [`pool`](crate::sleep::pool) keeps such entries for each thread.
@@ -127,8 +131,8 @@ impl<H> Entry<H> {
         Some(state.arm(deadline, waker))
     }
 
-    /// Like [`arm`](Self::arm), if that takes no command. Gives the waker back if it does, if the entry is closed, and if
-    /// the actor has locked it.
+    /// Like [`arm`](Self::arm), if that takes no command. Gives the waker back if it does, if the
+    /// entry is closed, and if the actor has locked it.
     #[inline]
     pub(crate) fn try_arm(&self, deadline: u64, waker: Waker) -> Result<(), Waker> {
         let Some(mut state) = self.state.try_lock() else {
@@ -142,8 +146,8 @@ impl<H> Entry<H> {
         Ok(())
     }
 
-    /// Changes the deadline of an armed entry. Returns the phase it was in. An entry in another phase is not changed, and
-    /// has to be armed.
+    /// Changes the deadline of an armed entry. Returns the phase it was in. An entry in another
+    /// phase is not changed, and has to be armed.
     #[inline]
     pub(crate) fn move_to(&self, deadline: u64) -> (Phase, ActorAction) {
         let mut state = self.state.lock();
@@ -155,7 +159,8 @@ impl<H> Entry<H> {
         (was, state.bound.require(deadline))
     }
 
-    /// Makes `waker` the one to be woken if the entry is armed. Returns the phase, and a waker to drop.
+    /// Makes `waker` the one to be woken if the entry is armed. Returns the phase, and a waker to
+    /// drop.
     pub(crate) fn poll(&self, waker: &Waker) -> (Phase, Option<Waker>) {
         {
             let state = self.state.lock();
@@ -190,7 +195,8 @@ impl<H> Entry<H> {
         }
     }
 
-    /// Like [`disarm`](Self::disarm), if the entry is armed. `None` if it is not, and if the actor has locked it.
+    /// Like [`disarm`](Self::disarm), if the entry is armed. `None` if it is not, and if the actor
+    /// has locked it.
     #[inline]
     pub(crate) fn try_disarm(&self) -> Option<Disarmed> {
         let mut state = self.state.try_lock()?;
@@ -226,8 +232,8 @@ impl<H> Entry<H> {
 
     /// The wheel reached the entry's node, which is gone now. `now` is the current tick.
     ///
-    /// `later` gives the tick to which an entry that would fire was put off: touching an idle timer does not change its
-    /// entry. It must not call back into the entry.
+    /// `later` gives the tick to which an entry that would fire was put off: touching an idle timer
+    /// does not change its entry. It must not call back into the entry.
     pub(crate) fn process_expiration<T>(
         &self,
         now: u64,
@@ -250,8 +256,9 @@ impl<H> Entry<H> {
         }
     }
 
-    /// The actor takes the entry off the wheel, armed or not, because another timer serves sleeps from now on. Returns the
-    /// waker of a task that waits: it finds the entry idle, and arms another timer.
+    /// The actor takes the entry off the wheel, armed or not, because another timer serves sleeps
+    /// from now on. Returns the waker of a task that waits: it finds the entry idle, and arms
+    /// another timer.
     pub(crate) fn evict(&self) -> Option<Waker> {
         let mut state = self.state.lock();
         state.bound.leave();

@@ -14,8 +14,9 @@
 //!    [`enter`](IdleClock::enter) return `false`.
 //! 2. `touch` returns `true` only if it has recorded the activity of every limit; likewise `enter`.
 //!
-//! So a touch or guard that returns `true` took effect on each activity before that one's compare-and-exchange, which then
-//! found it active or busy. The order in which they are written does not matter.
+//! So a touch or guard that returns `true` took effect on each activity before that one's
+//! compare-and-exchange, which then found it active or busy. The order in which they are written
+//! does not matter.
 //!
 //! All times are in nanoseconds from the wheel's origin.
 
@@ -161,7 +162,8 @@ impl IdleClock {
         }
     }
 
-    /// Adds a guard. Returns `false`, and adds none, if it came after the decision or there are too many.
+    /// Adds a guard. Returns `false`, and adds none, if it came after the decision or there are too
+    /// many.
     pub(crate) fn enter(&self) -> bool {
         for (entered, limited) in self.each().enumerate() {
             if !limited.activity.enter() {
@@ -194,8 +196,8 @@ impl IdleClock {
 
     /// When this will be idle, if nothing happens until then; `None` if never.
     ///
-    /// A lower bound: activity before the decision makes it later. While a guard is held it is a whole limit from `now`,
-    /// at which it has to be read again.
+    /// A lower bound: activity before the decision makes it later. While a guard is held it is a
+    /// whole limit from `now`, at which it has to be read again.
     pub(crate) fn due(&self, now: u64) -> Option<u64> {
         self.due_by(now, || self.now())
     }
@@ -207,7 +209,8 @@ impl IdleClock {
             .min()
     }
 
-    /// Decides whether this is idle at `now`, once and for all until it is revived. Only the owner may call this.
+    /// Decides whether this is idle at `now`, once and for all until it is revived. Only the owner
+    /// may call this.
     pub(crate) fn decide(&self, now: u64) -> bool {
         if let Some(last) = self.either.activity.last() {
             self.last_when_idle.store(last, Ordering::Relaxed);
@@ -219,7 +222,8 @@ impl IdleClock {
         })
     }
 
-    /// Begins a new period at `now`, after the decision. For a single limit only; only the owner may call this.
+    /// Begins a new period at `now`, after the decision. For a single limit only; only the owner
+    /// may call this.
     pub(crate) fn revive(&self, now: u64) {
         debug_assert!(self.kinds.is_none(), "a stream stays idle");
         self.either.activity.revive(now, self.ticks.tick_nanos());

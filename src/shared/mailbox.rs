@@ -1,4 +1,5 @@
-//! The mailbox: how commands reach the actor. Sharded queues, the wake rule, and the earliest tick that is needed.
+//! The mailbox: how commands reach the actor. Sharded queues, the wake rule, and the earliest tick
+//! that is needed.
 //!
 //! # Queues and lanes
 //!
@@ -11,63 +12,70 @@
 //! lane: the actor reads what an entry wants from the entry, and of the [notes](super::note::Note)
 //! for one index the newest counts. In one lane, the commands of one thread stay in order.
 //!
-//! The horizon lies [`HORIZON`] ticks ahead of the clock. The actor [publishes](Mailbox::set_horizon)
-//! it in each turn, and a caller does when its queue has grown by [`FOLLOW`] commands: the actor may
-//! not have run for long. So at most that many commands of a queue are in the wrong lane.
+//! The horizon lies [`HORIZON`] ticks ahead of the clock. The actor
+//! [publishes](Mailbox::set_horizon) it in each turn, and a caller does when its queue has grown by
+//! [`FOLLOW`] commands: the actor may not have run for long. So at most that many commands of a
+//! queue are in the wrong lane.
 //!
 //! # The wake rule
 //!
-//! Pushing a command must not wake the actor each time. The actor publishes the tick at which it runs next, `next_wake`:
-//! a tick, [`NEVER`] when it has nothing to wait for, or [`AWAKE`] while it runs.
+//! Pushing a command must not wake the actor each time. The actor publishes the tick at which it
+//! runs next, `next_wake`: a tick, [`NEVER`] when it has nothing to wait for, or [`AWAKE`] while it
+//! runs.
 //!
-//! * A **caller** (1) pushes its command under the queue's lock ([`enqueue`](Mailbox::enqueue)), then (2) reads
-//!   `next_wake`, and notifies the actor if its tick is earlier, or if its queue has grown to [`QUEUE_BOUND`]
-//!   ([`wake_by`](Mailbox::wake_by)).
-//! * The **actor**, before it waits, (3) publishes `next_wake`, then (4) checks every queue under its lock, and does not
-//!   wait if one holds anything ([`park`](Mailbox::park)).
+//! * A **caller** (1) pushes its command under the queue's lock ([`enqueue`](Mailbox::enqueue)),
+//!   then (2) reads `next_wake`, and notifies the actor if its tick is earlier, or if its queue has
+//!   grown to [`QUEUE_BOUND`] ([`wake_by`](Mailbox::wake_by)).
+//! * The **actor**, before it waits, (3) publishes `next_wake`, then (4) checks every queue under
+//!   its lock, and does not wait if one holds anything ([`park`](Mailbox::park)).
 //!
-//! *No command is missed:* both the push and the actor's check take the queue's lock, so one comes first. If the push
-//! (1) came first, the check (4) finds the command. If the check (4) came first, then the publication (3), which
-//! precedes it, happens before the push, and so before the read (2): the caller sees the tick that was published, and
-//! notifies the actor if it has to. A command that stays in the queue without a notification is not needed before that
-//! tick, when the actor wakes by itself and empties the queues first.
+//! *No command is missed:* both the push and the actor's check take the queue's lock, so one comes
+//! first. If the push (1) came first, the check (4) finds the command. If the check (4) came first,
+//! then the publication (3), which precedes it, happens before the push, and so before the read
+//! (2): the caller sees the tick that was published, and notifies the actor if it has to. A command
+//! that stays in the queue without a notification is not needed before that tick, when the actor
+//! wakes by itself and empties the queues first.
 //!
-//! A caller may release other locks between (1) and (2), and any number of others may push meanwhile: each of them reads
-//! `next_wake` after its own push. A caller that *marks* a command as queued, so that others rely on it, must push it under
-//! the same lock: until the push, the actor cannot find the command.
+//! A caller may release other locks between (1) and (2), and any number of others may push
+//! meanwhile: each of them reads `next_wake` after its own push. A caller that *marks* a command as
+//! queued, so that others rely on it, must push it under the same lock: until the push, the actor
+//! cannot find the command.
 //!
-//! The caller that notifies the actor also changes `next_wake` to [`AWAKE`], so that only one of many callers pays for
-//! the notification. A notification is a stored permit: one that arrives before the actor waits is not lost. The exchange
-//! fails only if the value changed since it was read. Then another caller has notified the actor, or the actor has woken
-//! and is about to check the queues again. Either suffices.
+//! The caller that notifies the actor also changes `next_wake` to [`AWAKE`], so that only one of
+//! many callers pays for the notification. A notification is a stored permit: one that arrives
+//! before the actor waits is not lost. The exchange fails only if the value changed since it was
+//! read. Then another caller has notified the actor, or the actor has woken and is about to check
+//! the queues again. Either suffices.
 //!
 //! # No thread in the way
 //!
-//! A thread may be preempted while it has the lock of a queue. The actor does not wait for it: it leaves a queue that is
-//! locked for its next turn, and does not park meanwhile. A caller whose queue is long yields its processor once in
-//! [`FOLLOW`] commands, when it holds no lock. So where threads outnumber cores, callers that flood the mailbox do
-//! not keep the actor from emptying it.
+//! A thread may be preempted while it has the lock of a queue. The actor does not wait for it: it
+//! leaves a queue that is locked for its next turn, and does not park meanwhile. A caller whose
+//! queue is long yields its processor once in [`FOLLOW`] commands, when it holds no lock. So where
+//! threads outnumber cores, callers that flood the mailbox do not keep the actor from emptying it.
 //!
 //! # The earliest tick
 //!
-//! Timers fire in the order of their ticks also while commands are left over for later turns (P4), and do not wait for
-//! commands that are needed later only (P11). So each command is pushed with the tick by which it is needed. A
-//! [`CommandQueue`] knows the [earliest](CommandQueue::earliest) tick of its commands, the mailbox the
-//! [earliest](Mailbox::earliest) of those in its queues, and a turn fires timers that are due before both. A command that
-//! the turn does not see was pushed after the turn read the clock, so it is not due before the timers that the turn fires.
+//! Timers fire in the order of their ticks also while commands are left over for later turns (P4),
+//! and do not wait for commands that are needed later only (P11). So each command is pushed with
+//! the tick by which it is needed. A [`CommandQueue`] knows the [earliest](CommandQueue::earliest)
+//! tick of its commands, the mailbox the [earliest](Mailbox::earliest) of those in its queues, and
+//! a turn fires timers that are due before both. A command that the turn does not see was pushed
+//! after the turn read the clock, so it is not due before the timers that the turn fires.
 //!
-//! A timer whose command is queued already may be moved earlier. If the earlier tick is soon, it is queued once more. Else
-//! its command stays where it is, in whichever queue, or in the backlog; the caller [announces](Mailbox::announce) the
-//! earlier tick, and then follows the wake rule with it.
+//! A timer whose command is queued already may be moved earlier. If the earlier tick is soon, it is
+//! queued once more. Else its command stays where it is, in whichever queue, or in the backlog; the
+//! caller [announces](Mailbox::announce) the earlier tick, and then follows the wake rule with it.
 //!
-//! *No announcement is forgotten too soon:* the command was pushed before the tick was announced, and the actor collects
-//! what was announced before it empties the queues. So the command of each is in the backlog by the end of
-//! [`take`](Mailbox::take), or was applied before. The backlog keeps the tick until every command that it holds at
-//! that point is applied.
+//! *No announcement is forgotten too soon:* the command was pushed before the tick was announced,
+//! and the actor collects what was announced before it empties the queues. So the command of each
+//! is in the backlog by the end of [`take`](Mailbox::take), or was applied before. The backlog
+//! keeps the tick until every command that it holds at that point is applied.
 //!
 //! # After the end
 //!
-//! [`close`](Mailbox::close) closes each queue under its lock; from then on a push returns the command.
+//! [`close`](Mailbox::close) closes each queue under its lock; from then on a push returns the
+//! command.
 
 #[cfg(all(test, tickwheel_loom))]
 mod model;
@@ -82,8 +90,8 @@ use crate::tick::NEVER;
 /// `next_wake` while the actor runs: before every tick, so no caller notifies it.
 pub(crate) const AWAKE: u64 = 0;
 
-/// A queue of this length wakes the actor, however late its commands are needed. That bounds the memory of commands for
-/// timers that were cancelled. The models need a lower bound to reach it.
+/// A queue of this length wakes the actor, however late its commands are needed. That bounds the
+/// memory of commands for timers that were cancelled. The models need a lower bound to reach it.
 pub(crate) const QUEUE_BOUND: usize = if cfg!(tickwheel_loom) {
     3
 } else if EXPLORED {
@@ -176,7 +184,8 @@ struct Published {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) struct Pushed {
-    /// The tick for the wake rule: the command's own, or [`AWAKE`] when the queue has grown to its bound.
+    /// The tick for the wake rule: the command's own, or [`AWAKE`] when the queue has grown to its
+    /// bound.
     pub(crate) wake_by: u64,
     /// The queue is long: the caller yields the processor.
     gives_way: bool,
@@ -241,7 +250,8 @@ impl<C, S: Notifier> Mailbox<C, S> {
     /// queue. The caller must then [wake](Self::wake_after) the actor. Returns the command if the
     /// actor has ended. `now` gives the current tick.
     ///
-    /// A caller that holds a lock queues the command before it releases the lock, and notifies the actor after.
+    /// A caller that holds a lock queues the command before it releases the lock, and notifies the
+    /// actor after.
     pub(crate) fn enqueue(
         &self,
         thread: usize,
@@ -338,8 +348,8 @@ impl<C, S: Notifier> Mailbox<C, S> {
         self.published.0.horizon.store(horizon, Ordering::Relaxed);
     }
 
-    /// Publishes that the actor is about to wait until `next_wake`. If a queue holds a command the actor must not wait:
-    /// then this publishes that it is awake, and returns `false`.
+    /// Publishes that the actor is about to wait until `next_wake`. If a queue holds a command the
+    /// actor must not wait: then this publishes that it is awake, and returns `false`.
     pub(crate) fn park(&self, next_wake: Option<u64>) -> bool {
         // `AWAKE` is tick 0, so tick 1 stands for it: both have begun, or are about to.
         let next_wake = next_wake.unwrap_or(NEVER).max(AWAKE + 1);
@@ -366,10 +376,11 @@ impl<C, S: Notifier> Mailbox<C, S> {
         true
     }
 
-    /// Moves every command that was queued before this call, and perhaps some more, to the end of `taken`. Leaves a queue
-    /// that another thread has locked, and returns `false` then.
+    /// Moves every command that was queued before this call, and perhaps some more, to the end of
+    /// `taken`. Leaves a queue that another thread has locked, and returns `false` then.
     pub(crate) fn take(&self, taken: &mut Lanes<C>) -> bool {
-        // Before the queues: the command that was announced is in one of them, or has been taken earlier.
+        // Before the queues: the command that was announced is in one of them, or has been taken
+        // earlier.
         let mut announced = NEVER;
         for CachePadded(shard) in &self.shards {
             // There is seldom one, and a load leaves the cache line with its core.
@@ -399,7 +410,8 @@ impl<C, S: Notifier> Mailbox<C, S> {
         is_complete
     }
 
-    /// No command in a queue is needed before this tick, and none was announced to be. `NEVER` when all are empty.
+    /// No command in a queue is needed before this tick, and none was announced to be. `NEVER` when
+    /// all are empty.
     pub(crate) fn earliest(&self) -> u64 {
         let mut earliest = NEVER;
         for CachePadded(shard) in &self.shards {
@@ -409,7 +421,8 @@ impl<C, S: Notifier> Mailbox<C, S> {
         earliest
     }
 
-    /// Closes the queues: pushes fail from now on. Moves the commands in them to the end of `taken`.
+    /// Closes the queues: pushes fail from now on. Moves the commands in them to the end of
+    /// `taken`.
     pub(crate) fn close(&self, taken: &mut Lanes<C>) {
         for shard in &self.shards {
             let mut queue = lock(&shard.0.queue);

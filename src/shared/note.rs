@@ -1,4 +1,5 @@
-//! Notes: what the actor is told of a keyed timer. The [set](crate::timer_set) has their invariants.
+//! Notes: what the actor is told of a keyed timer. The [set](crate::timer_set) has their
+//! invariants.
 
 use std::num::{NonZeroU32, NonZeroU64};
 

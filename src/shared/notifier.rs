@@ -2,31 +2,35 @@
 //!
 //! # Where the actor's task is queued
 //!
-//! Timers fire while the actor runs, so its task must never be queued where it waits for a task that blocks (P17). A
-//! worker of a multi-thread runtime has two such places, both out of the other workers' reach.
+//! Timers fire while the actor runs, so its task must never be queued where it waits for a task
+//! that blocks (P17). A worker of a multi-thread runtime has two such places, both out of the other
+//! workers' reach.
 //!
-//! * *The LIFO slot.* A task that is woken from a worker goes into that worker's slot, to run next, and no other worker
-//!   steals from it. A task that arms the earliest timer notifies the actor so. It may then block its worker, for a
-//!   computation or a synchronous call, and the actor waits for as long. Hence [`notify`](Notifier::notify) spawns an empty
-//!   task after it has woken the actor from a worker of the actor's own runtime. The empty task takes the slot, and thereby
-//!   pushes the actor into the worker's queue; Tokio then wakes another worker, if one is idle, which steals it. If yet
-//!   another task takes the slot in between, that one has pushed the actor out already. A task may have entered another
-//!   runtime, which hides whose worker it runs on, so a thread with another current runtime spawns the empty task too.
-//! * *The deferred tasks.* [`yield_now`](tokio::task::yield_now) keeps a task on a private list of its worker until that
-//!   has run its local queue or polls the drivers. The queue holds the very tasks that the actor has just woken, any of
-//!   which may block. Hence the actor wakes itself between turns and returns `Pending` once
-//!   ([`yield_to_others`](TaskNotifier::yield_to_others)). A task that is woken while it runs goes to the back of the
-//!   queue, where others can steal it.
+//! * *The LIFO slot.* A task that is woken from a worker goes into that worker's slot, to run next,
+//!   and no other worker steals from it. A task that arms the earliest timer notifies the actor so.
+//!   It may then block its worker, for a computation or a synchronous call, and the actor waits for
+//!   as long. Hence [`notify`](Notifier::notify) spawns an empty task after it has woken the actor
+//!   from a worker of the actor's own runtime. The empty task takes the slot, and thereby pushes
+//!   the actor into the worker's queue; Tokio then wakes another worker, if one is idle, which
+//!   steals it. If yet another task takes the slot in between, that one has pushed the actor out
+//!   already. A task may have entered another runtime, which hides whose worker it runs on, so a
+//!   thread with another current runtime spawns the empty task too.
+//! * *The deferred tasks.* [`yield_now`](tokio::task::yield_now) keeps a task on a private list of
+//!   its worker until that has run its local queue or polls the drivers. The queue holds the very
+//!   tasks that the actor has just woken, any of which may block. Hence the actor wakes itself
+//!   between turns and returns `Pending` once ([`yield_to_others`](TaskNotifier::yield_to_others)).
+//!   A task that is woken while it runs goes to the back of the queue, where others can steal it.
 //!
 //! Both measures are needed: an actor that waits is notified, one that has more to do yields.
 //!
-//! A runtime with one worker has no other to steal tasks. There `yield_now` is better, since it lets the drivers run
-//! between turns, and a notification costs no task. But it takes a task: a driver that runs a turn may have woken the
-//! deferred tasks already, as Tokio's alternative timer does, and would then park with a new one on the list. From
-//! threads that are no workers the actor goes into the runtime's common queue, which all workers serve.
+//! A runtime with one worker has no other to steal tasks. There `yield_now` is better, since it
+//! lets the drivers run between turns, and a notification costs no task. But it takes a task: a
+//! driver that runs a turn may have woken the deferred tasks already, as Tokio's alternative timer
+//! does, and would then park with a new one on the list. From threads that are no workers the actor
+//! goes into the runtime's common queue, which all workers serve.
 //!
-//! The empty task costs some tenths of a microsecond, and only when the actor is notified, which is rare by the
-//! [wake rule](crate::shared::mailbox).
+//! The empty task costs some tenths of a microsecond, and only when the actor is notified, which is
+//! rare by the [wake rule](crate::shared::mailbox).
 //!
 //! # When it was notified
 //!
@@ -66,8 +70,9 @@ pub(crate) struct TaskNotifier {
     permit: Notify,
     /// The actor's runtime, if it has several workers.
     several_workers: Option<Id>,
-    /// The same runtime. `None` once the actor has ended: the handle would keep the runtime's drivers and their file
-    /// descriptors open after the runtime is dropped. It is locked only to be cloned or taken.
+    /// The same runtime. `None` once the actor has ended: the handle would keep the runtime's
+    /// drivers and their file descriptors open after the runtime is dropped. It is locked only to
+    /// be cloned or taken.
     runtime: Mutex<Option<Handle>>,
     last: LastNotified,
 }
@@ -128,7 +133,8 @@ impl ActorNotifier {
         }
     }
 
-    /// Lets other tasks run between two turns. `in_task` says whether the actor's task calls it, and not a driver.
+    /// Lets other tasks run between two turns. `in_task` says whether the actor's task calls it,
+    /// and not a driver.
     pub(crate) async fn yield_to_others(&self, in_task: bool) {
         if let ActorNotifier::Task(task) = self {
             task.yield_to_others(in_task).await;
@@ -193,7 +199,8 @@ impl TaskNotifier {
         if self.several_workers.is_none() && in_task {
             return tokio::task::yield_now().await;
         }
-        // This queues the actor's task where its worker finds it, and others can steal it: see the module.
+        // This queues the actor's task where its worker finds it, and others can steal it: see the
+        // module.
         let mut has_yielded = false;
         poll_fn(|cx| {
             if has_yielded {

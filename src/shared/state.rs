@@ -115,8 +115,8 @@ impl Shared {
         }
     }
 
-    /// Whether this is the actor's runtime, and its clock is virtual or has been. Once it is found to be, the sleeps on the
-    /// wheel leave it, unless they are to stay.
+    /// Whether this is the actor's runtime, and its clock is virtual or has been. Once it is found
+    /// to be, the sleeps on the wheel leave it, unless they are to stay.
     pub(crate) fn has_virtual_clock(&self) -> bool {
         let found = self.clock.find();
         if found == Found::Paused && !self.clock.sleeps_stay() {
@@ -157,8 +157,8 @@ impl Shared {
         }
     }
 
-    /// Takes the action that a change of the entry requires. Returns `false` if the actor has ended; the caller should then
-    /// [close](Entry::close) the entry.
+    /// Takes the action that a change of the entry requires. Returns `false` if the actor has
+    /// ended; the caller should then [close](Entry::close) the entry.
     #[inline]
     pub(crate) fn act(&self, entry: &Arc<SleepEntry>, action: ActorAction) -> bool {
         action == ActorAction::None || self.notify_actor(entry, action)
@@ -181,7 +181,8 @@ impl Shared {
         true
     }
 
-    /// Whether no handle is left. Entries of dropped sleeps then leave the wheel instead of waiting to be used again.
+    /// Whether no handle is left. Entries of dropped sleeps then leave the wheel instead of waiting
+    /// to be used again.
     #[inline]
     pub(crate) fn is_orphaned(&self) -> bool {
         self.orphaned.load(Ordering::SeqCst)

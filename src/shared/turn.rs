@@ -40,7 +40,8 @@ impl<'a> Turn<'a> {
         self.now = now;
     }
 
-    /// A timer with this deadline fired. It is late from its deadline on, or from when it was armed if that is later.
+    /// A timer with this deadline fired. It is late from its deadline on, or from when it was armed
+    /// if that is later.
     pub(crate) fn fired(&self, deadline: Timestamp) {
         let lateness = self.now.since(deadline.max(self.armed_after));
         self.metrics.lateness.record(lateness);

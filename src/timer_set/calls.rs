@@ -178,14 +178,16 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
 }
 
 impl<K, V> Set<K, Plain<V>> {
-    /// Removes the timers for which `keep` is false. Timers that are pending throughout are visited once each.
+    /// Removes the timers for which `keep` is false. Timers that are pending throughout are visited
+    /// once each.
     pub(crate) fn retain(
         &self,
         mut keep: impl FnMut(&K, &mut V, Instant) -> bool,
     ) -> Result<(), Closed> {
         // Timers that are set meanwhile extend the table, and must not keep this call going.
         let end = self.open()?.table.end();
-        // Declared before the guard, so that the timers are dropped after it, also when `keep` panics.
+        // Declared before the guard, so that the timers are dropped after it, also when `keep`
+        // panics.
         let mut removed = Vec::with_capacity(BATCH as usize);
         let mut next = 0;
         while next < end {
@@ -216,7 +218,8 @@ impl<K, V> Set<K, Plain<V>> {
 }
 
 impl<K, S: Payload> Set<K, S> {
-    /// Adds a timer without a key of its own. Once there is room, `make` makes the stored value and the result.
+    /// Adds a timer without a key of its own. Once there is room, `make` makes the stored value and
+    /// the result.
     pub(crate) fn add<R>(
         &self,
         key: K,
@@ -256,7 +259,8 @@ impl<K, S: Payload> Set<K, S> {
         read(&self.lock().table.timer(index)?.value)
     }
 
-    /// Makes the timer at an index due now, if `decide` says so of its value. Returns whether it does.
+    /// Makes the timer at an index due now, if `decide` says so of its value. Returns whether it
+    /// does.
     pub(crate) fn expire_now(&self, index: u32, decide: impl FnOnce(&mut S) -> bool) -> bool {
         let now = self.shared.ticks.timestamp(clock::now());
         let mut guard = self.lock();
@@ -275,7 +279,8 @@ impl<K, S: Payload> Set<K, S> {
         true
     }
 
-    /// Removes the timer at an index if `is_meant` is true of its value, and drops its key and value.
+    /// Removes the timer at an index if `is_meant` is true of its value, and drops its key and
+    /// value.
     pub(crate) fn forget(&self, index: u32, is_meant: impl FnOnce(&S) -> bool) {
         let mut guard = self.lock();
         let state = &mut *guard;

@@ -9,8 +9,8 @@ use crate::clock;
 use crate::metrics::Event;
 
 impl<K, S: Payload> Set<K, S> {
-    /// Takes every timer out that was armed before this call, earliest first. A repeating timer counts as armed when it
-    /// was set: it may be due, and armed again, while this goes on.
+    /// Takes every timer out that was armed before this call, earliest first. A repeating timer
+    /// counts as armed when it was set: it may be due, and armed again, while this goes on.
     pub(crate) fn drain(&self) -> Result<Vec<Expired<K, S::Value>>, Closed> {
         let armed_by = self.open()?.order;
         Ok(self.take_all(armed_by))
@@ -37,7 +37,8 @@ impl<K, S: Payload> Set<K, S> {
                 }
             }
         });
-        // The actor takes the indices off the wheel now. It may have nothing else left to do, and end.
+        // The actor takes the indices off the wheel now. It may have nothing else left to do, and
+        // end.
         self.shared.mailbox.wake_by(0);
         taken.sort_unstable_by_key(|(timer, _)| (timer.deadline, timer.order));
         let expired = |(timer, cause): (Timer<K, S>, Cause)| Expired {
@@ -50,7 +51,8 @@ impl<K, S: Payload> Set<K, S> {
         taken.into_iter().map(expired).collect()
     }
 
-    /// Ends every value and leaves its timer where it is, with the deadline it would have reached. The set is closed.
+    /// Ends every value and leaves its timer where it is, with the deadline it would have reached.
+    /// The set is closed.
     pub(super) fn end_all(&self) {
         let now = self.shared.ticks.timestamp(clock::now());
         self.in_batches(|state, indices| {

@@ -25,7 +25,8 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SetTimerError<K, V> {
-    /// As many timers are pending as [`Builder::max_keyed`](crate::Builder::max_keyed) allows, and the key is new.
+    /// As many timers are pending as [`Builder::max_keyed`](crate::Builder::max_keyed) allows, and
+    /// the key is new.
     Full(K, V),
     /// The wheel was shut down, or the stream of expirations dropped.
     Closed(K, V),
@@ -95,7 +96,8 @@ impl<K, V> fmt::Display for SetTimerError<K, V> {
 
 impl<K, V> Error for SetTimerError<K, V> {}
 
-/// The error of a call on a set whose wheel was shut down, or whose stream of expirations was dropped.
+/// The error of a call on a set whose wheel was shut down, or whose stream of expirations was
+/// dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Closed(());
 
@@ -113,13 +115,15 @@ impl fmt::Display for Closed {
 
 impl Error for Closed {}
 
-/// The error of [`Expirations::try_recv`](crate::Expirations::try_recv) when there is nothing to receive.
+/// The error of [`Expirations::try_recv`](crate::Expirations::try_recv) when there is nothing to
+/// receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TryRecvError {
     /// Nothing is delivered now. There may be an expiration later.
     Empty,
-    /// There will be no more expirations: the wheel was shut down, or no handle and no timer is left.
+    /// There will be no more expirations: the wheel was shut down, or no handle and no timer is
+    /// left.
     Closed,
 }
 

@@ -14,16 +14,17 @@ pub struct Expired<K, V> {
     /// reached, or at which a watch was idle or reached its maximum age. For a timer that had not
     /// expired, the instant at which it would have been due.
     pub deadline: Instant,
-    /// How many further periods of a [repeating timer](crate::KeyedTimers::set_interval) had passed when this expiration
-    /// was delivered. They get no expirations of their own. Zero for every other timer.
+    /// How many further periods of a [repeating timer](crate::KeyedTimers::set_interval) had passed
+    /// when this expiration was delivered. They get no expirations of their own. Zero for every
+    /// other timer.
     pub missed: u64,
     /// Why it expired. For a timer that had not expired, why it would have been due.
     pub cause: Cause,
 }
 
 impl<K, V> Expired<K, V> {
-    /// Makes the expiration of a timer that was due at `deadline`, to test code that handles one. No
-    /// period was [missed](Self::missed), and the [cause](Self::cause) is [`Cause::Deadline`].
+    /// Makes the expiration of a timer that was due at `deadline`, to test code that handles one.
+    /// No period was [missed](Self::missed), and the [cause](Self::cause) is [`Cause::Deadline`].
     ///
     /// # Examples
     ///

@@ -1,16 +1,18 @@
 //! Finds a timer's index by the hash of its key.
 //!
-//! The indices lie in *parts*, hash tables of some hundreds, whose number grows and shrinks one by one: linear hashing
-//! (Litwin, 1980). A single large table would move all of its indices when it grows, tens of milliseconds for a million of
-//! them, while the set is locked. Here no step moves more than those of one part. Nothing ever hashes a key again: the hash
-//! is stored beside the timer.
+//! The indices lie in *parts*, hash tables of some hundreds, whose number grows and shrinks one by
+//! one: linear hashing (Litwin, 1980). A single large table would move all of its indices when it
+//! grows, tens of milliseconds for a million of them, while the set is locked. Here no step moves
+//! more than those of one part. Nothing ever hashes a key again: the hash is stored beside the
+//! timer.
 //!
-//! A part is a row of cache lines. A line holds up to [`LINE_LEN`] indices, with eight bits of the hash for each. So looking a
-//! key up takes one line of the part, and the timer. An index whose line is full goes to the next one with room, and each
-//! line counts those that have passed it: a search ends at a line that no index has passed.
+//! A part is a row of cache lines. A line holds up to [`LINE_LEN`] indices, with eight bits of the
+//! hash for each. So looking a key up takes one line of the part, and the timer. An index whose
+//! line is full goes to the next one with room, and each line counts those that have passed it: a
+//! search ends at a line that no index has passed.
 //!
-//! A part has as many lines as it needs, and is four fifths full on average. Tables of a power of two of places would be
-//! two thirds full, or half full for an unlucky number of timers.
+//! A part has as many lines as it needs, and is four fifths full on average. Tables of a power of
+//! two of places would be two thirds full, or half full for an unlucky number of timers.
 
 use std::mem;
 
@@ -26,8 +28,8 @@ const MAX_LOAD: usize = 11;
 /// A part gives lines back when it has fewer indices than this for each of them.
 const MIN_LOAD: usize = 4;
 
-/// How many indices a part has, on average over all parts, before another part is added. The largest have twice as many,
-/// and a few more by chance.
+/// How many indices a part has, on average over all parts, before another part is added. The
+/// largest have twice as many, and a few more by chance.
 const PART_LEN: usize = 192;
 
 /// The tag of a place without an index.
@@ -209,8 +211,8 @@ impl Part {
         *self = Part::of(&self.take(hash_of));
     }
 
-    /// Takes all indices out. Reads their hashes one after the other and does nothing else meanwhile, so that the cache
-    /// misses overlap.
+    /// Takes all indices out. Reads their hashes one after the other and does nothing else
+    /// meanwhile, so that the cache misses overlap.
     fn take(&mut self, hash_of: impl Fn(u32) -> u32) -> Vec<Hashed> {
         let mut indices = Vec::with_capacity(self.len);
         let Part { lines, .. } = mem::take(self);
@@ -339,12 +341,13 @@ impl Line {
 fn equal_bytes(bytes: u64, byte: u8) -> u64 {
     const LOW: u64 = u64::from_le_bytes([0x7F; 8]);
     let differing = bytes ^ u64::from_le_bytes([byte; 8]);
-    // The sum carries into the highest bit of a byte unless its other bits are all zero, and never further.
+    // The sum carries into the highest bit of a byte unless its other bits are all zero, and never
+    // further.
     !(((differing & LOW) + LOW) | differing | LOW)
 }
 
-/// Some places of a line. The lowest bit of each of eight bytes stands for one of the first eight places, the second bit
-/// for the one that comes eight places later.
+/// Some places of a line. The lowest bit of each of eight bytes stands for one of the first eight
+/// places, the second bit for the one that comes eight places later.
 struct Places(u64);
 
 impl Iterator for Places {
@@ -361,7 +364,8 @@ impl Iterator for Places {
     }
 }
 
-/// Eight bits of a hash, other ones than those that choose part and line as long as there are fewer than 2^18 parts.
+/// Eight bits of a hash, other ones than those that choose part and line as long as there are fewer
+/// than 2^18 parts.
 #[inline]
 fn tag_of(hash: u32) -> u8 {
     let [bits, ..] = (hash << 6).to_be_bytes();

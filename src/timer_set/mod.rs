@@ -1,17 +1,19 @@
-//! A set of timers with one type of key and value: what lies beneath [keyed timers](crate::keyed) and
-//! [reapers](crate::Reaper).
+//! A set of timers with one type of key and value: what lies beneath [keyed timers](crate::keyed)
+//! and [reapers](crate::Reaper).
 //!
-//! The wheel holds a lower bound; the set holds the truth. The whole state of a timer lies under one
-//! lock, which the handles, the stream and the actor share. All changes of a timer are therefore ordered, and exactly one
-//! of *fired*, *removed*, *replaced* and *drained* ends it.
+//! The wheel holds a lower bound; the set holds the truth. The whole state of a timer lies under
+//! one lock, which the handles, the stream and the actor share. All changes of a timer are
+//! therefore ordered, and exactly one of *fired*, *removed*, *replaced* and *drained* ends it.
 //!
 //! # The three sides
 //!
-//! * **Handles** ([`calls`]) write the timer. If the actor would process it too late, they send it a
-//!   [note](crate::shared::note::Note): *schedule this index for this tick*. Moving a timer later sends none.
+//! * **Handles** ([`calls`]) write the timer. If the actor would process it too late, they send it
+//!   a [note](crate::shared::note::Note): *schedule this index for this tick*. Moving a timer later
+//!   sends none.
 //! * **The actor** applies notes without a lock: it knows the node of each index. When the wheel
-//!   reaches an index, the actor [visits](visit) the set: the timer is due, or was moved and is scheduled again.
-//!   Timers that are due are delivered by tick, and within a tick in the order in which they were armed.
+//!   reaches an index, the actor [visits](visit) the set: the timer is due, or was moved and is
+//!   scheduled again. Timers that are due are delivered by tick, and within a tick in the order in
+//!   which they were armed.
 //! * **The stream** ([`stream_side`]) takes what was delivered. The actor never waits for it.
 //!
 //! No hold of the lock touches more than [`BATCH`] timers. The actor [never waits](lock) for it.
@@ -21,37 +23,42 @@
 //! An index names a [slot](table::Slot), which has room for one timer. A slot remembers, as a
 //! [lag](table::Lag), for which tick its newest note was.
 //!
-//! * **N1** Each note of a set has a number greater than all before. It is drawn and pushed under one
-//!   hold of the lock. So when a caller relies on a note that another one drew, the note is in the mailbox.
-//! * **N2** The actor remembers for each index the number that it applied last, and ignores notes with
-//!   lower ones. So the newest note wins, in whatever order notes arrive.
-//! * **N3** A visit draws a number for each index that it processes, and its result counts as the note with
-//!   that number. So when it ends, slot and node agree, and all notes for the index that are still on their way are void.
-//! * **N4** The newest note for a slot with a timer is for the tick of its deadline or for an earlier
-//!   one, until the timer is found due, or its tick is never.
-//! * **N5** The newest note for a vacant slot takes its index off the wheel, or the index has no node. A slot that a
-//!   timer has left may be [kept](Kept) instead, with its node, for the next timer with a later deadline.
-//! * **N6** The order of each arming is unique in the set. A timer that a visit found due has an entry in
-//!   the actor's heap, with its index and order. A timer that is set again or moved leaves nothing behind but an
-//!   entry with another order, which is stale and is skipped.
-//! * **N7** The actor forgets the number of an index only when no note is left that was drawn before it: see
-//!   [`Backlog`](crate::actor). The same holds for the key of a set.
+//! * **N1** Each note of a set has a number greater than all before. It is drawn and pushed under
+//!   one hold of the lock. So when a caller relies on a note that another one drew, the note is in
+//!   the mailbox.
+//! * **N2** The actor remembers for each index the number that it applied last, and ignores notes
+//!   with lower ones. So the newest note wins, in whatever order notes arrive.
+//! * **N3** A visit draws a number for each index that it processes, and its result counts as the
+//!   note with that number. So when it ends, slot and node agree, and all notes for the index that
+//!   are still on their way are void.
+//! * **N4** The newest note for a slot with a timer is for the tick of its deadline or for an
+//!   earlier one, until the timer is found due, or its tick is never.
+//! * **N5** The newest note for a vacant slot takes its index off the wheel, or the index has no
+//!   node. A slot that a timer has left may be [kept](Kept) instead, with its node, for the next
+//!   timer with a later deadline.
+//! * **N6** The order of each arming is unique in the set. A timer that a visit found due has an
+//!   entry in the actor's heap, with its index and order. A timer that is set again or moved leaves
+//!   nothing behind but an entry with another order, which is stale and is skipped.
+//! * **N7** The actor forgets the number of an index only when no note is left that was drawn
+//!   before it: see [`Backlog`](crate::actor). The same holds for the key of a set.
 //!
 //! By N1 to N4 and the [wake rule](crate::shared::mailbox), the wheel reaches the index of an armed
-//! timer at its deadline's tick or before: either the newest note is applied, or it lies in the mailbox, and no timer
-//! fires that is due after a tick for which one of the notes in there is.
+//! timer at its deadline's tick or before: either the newest note is applied, or it lies in the
+//! mailbox, and no timer fires that is due after a tick for which one of the notes in there is.
 //!
 //! # Kept slots
 //!
-//! A timer that is removed is often set again soon, as a timeout is for each request. So its slot is kept with its node,
-//! and the next timer whose deadline is not earlier takes it over without a note. There are [`MAX_KEPT`] kept slots at
-//! most, and one more than there are timers: memory and wake-ups follow the number of timers. None is kept when nothing
-//! can be set any more, since the actor would wait for it before it ends, nor on a virtual clock, which moves
-//! on its own to the next node.
+//! A timer that is removed is often set again soon, as a timeout is for each request. So its slot
+//! is kept with its node, and the next timer whose deadline is not earlier takes it over without a
+//! note. There are [`MAX_KEPT`] kept slots at most, and one more than there are timers: memory and
+//! wake-ups follow the number of timers. None is kept when nothing can be set any more, since the
+//! actor would wait for it before it ends, nor on a virtual clock, which moves on its own to the
+//! next node.
 //!
 //! # Growth under the lock
 //!
-//! Some memory is allocated and moved while the set is locked. Each step is bounded, most of them by a constant:
+//! Some memory is allocated and moved while the set is locked. Each step is bounded, most of them
+//! by a constant:
 //!
 //! | | grows by | moves at most |
 //! |---|---|---|
@@ -77,9 +84,10 @@
 //!
 //! # User code
 //!
-//! A key's `Hash` runs in the caller before the lock is taken. `Eq` runs under the lock before anything is changed, and
-//! so may unwind. `Clone` of a repeating timer runs in the actor, under the lock, and is caught. None of them may call
-//! back into the same set. Keys and values are dropped, and wakers cloned, woken and dropped, when the lock is free.
+//! A key's `Hash` runs in the caller before the lock is taken. `Eq` runs under the lock before
+//! anything is changed, and so may unwind. `Clone` of a repeating timer runs in the actor, under
+//! the lock, and is caught. None of them may call back into the same set. Keys and values are
+//! dropped, and wakers cloned, woken and dropped, when the lock is free.
 
 mod calls;
 mod drain;
@@ -144,8 +152,9 @@ pub(crate) trait Payload {
     /// The deadline as far as it is known now. The timer need not be processed before that.
     fn due(&self, deadline: Timestamp, now: Timestamp, rules: &Self::Rules) -> Timestamp;
 
-    /// Decides, once, whether the timer expires; the actor calls it at delivery. Returns the deadline that was reached.
-    /// `None` if the timer does not expire yet: then [`due`](Self::due) is later than before.
+    /// Decides, once, whether the timer expires; the actor calls it at delivery. Returns the
+    /// deadline that was reached. `None` if the timer does not expire yet: then [`due`](Self::due)
+    /// is later than before.
     fn expire(
         &self,
         deadline: Timestamp,
@@ -153,8 +162,8 @@ pub(crate) trait Payload {
         rules: &Self::Rules,
     ) -> Option<(Timestamp, Cause)>;
 
-    /// Ends the value of a timer that does not expire. Returns the deadline it would have reached. The timer keeps that
-    /// deadline, so a second call returns the same.
+    /// Ends the value of a timer that does not expire. Returns the deadline it would have reached.
+    /// The timer keeps that deadline, so a second call returns the same.
     fn end(
         &mut self,
         deadline: Timestamp,
@@ -368,7 +377,8 @@ impl<K, S: Payload> Set<K, S> {
         }
     }
 
-    /// Counts a new timer. Returns `false`, and counts nothing, if the wheel has as many as it may have.
+    /// Counts a new timer. Returns `false`, and counts nothing, if the wheel has as many as it may
+    /// have.
     #[must_use]
     fn count_new(&self, state: &State<K, S>) -> bool {
         let has_room = self.shared.reserve();
@@ -393,8 +403,8 @@ impl<K, S: Payload> Set<K, S> {
 }
 
 impl<K, S: Payload> Drop for Set<K, S> {
-    /// Counts what is pending as drained. Keys and values are dropped after that, so none is counted as pending while it
-    /// is dropped.
+    /// Counts what is pending as drained. Keys and values are dropped after that, so none is
+    /// counted as pending while it is dropped.
     fn drop(&mut self) {
         let state = self.lock();
         self.count_ended(&state, Event::KeyedDrained, state.table.len());
@@ -421,8 +431,8 @@ impl<K, S: Payload> State<K, S> {
         NonZeroU64::MIN.saturating_add(self.notes - 1)
     }
 
-    /// A kept slot for a timer that is due at this tick: the one that was kept last of those that are scheduled early
-    /// enough.
+    /// A kept slot for a timer that is due at this tick: the one that was kept last of those that
+    /// are scheduled early enough.
     #[inline]
     fn take_kept(&mut self, due: u64) -> Option<Kept> {
         let is_in_time = |kept: &Kept| kept.scheduled <= due;

@@ -27,7 +27,8 @@ impl<K, S: Payload> Set<K, S> {
         }
     }
 
-    /// The timer at an index gets another deadline and order, and a note if the wheel processes it too late (N4).
+    /// The timer at an index gets another deadline and order, and a note if the wheel processes it
+    /// too late (N4).
     #[inline]
     pub(super) fn rearm(
         &self,
@@ -53,15 +54,16 @@ impl<K, S: Payload> Set<K, S> {
     }
 
     pub(super) fn wake_after(&self, pushed: Pushed) {
-        // A virtual clock moves on its own to the earliest tick of the wheel, also to that of a timer that was removed.
-        // Without a handle, the actor ends when the wheel is empty.
+        // A virtual clock moves on its own to the earliest tick of the wheel, also to that of a
+        // timer that was removed. Without a handle, the actor ends when the wheel is empty.
         if self.shared.has_virtual_clock() || self.shared.is_orphaned() {
             self.shared.mailbox.wake_by(0);
         }
         self.shared.mailbox.wake_after(pushed);
     }
 
-    /// Adds a timer, under no key, that is due at a tick, in a kept slot or another one. Returns its index.
+    /// Adds a timer, under no key, that is due at a tick, in a kept slot or another one. Returns
+    /// its index.
     #[inline]
     pub(super) fn insert(
         &self,
@@ -97,7 +99,8 @@ impl<K, S: Payload> Set<K, S> {
         slot.scheduled(|deadline| self.tick(deadline))
     }
 
-    /// A timer has left its slot, which was scheduled for this tick: keeps the slot, or takes its index off the wheel (N5).
+    /// A timer has left its slot, which was scheduled for this tick: keeps the slot, or takes its
+    /// index off the wheel (N5).
     #[inline]
     pub(super) fn vacate(&self, state: &mut State<K, S>, index: u32, scheduled: Option<u64>) {
         let most = MAX_KEPT.min(state.table.len() + 1);

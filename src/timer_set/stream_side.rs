@@ -10,7 +10,8 @@ use crate::panic::{DROPPED_WAKER, catch_panic, drop_caught};
 
 /// The source of a stream of expirations: a set with any payload.
 pub(crate) trait Source<K, V>: Send + Sync + fmt::Debug {
-    /// Puts at most `limit` expirations into `out`; ready with how many. Zero when there will be no more.
+    /// Puts at most `limit` expirations into `out`; ready with how many. Zero when there will be no
+    /// more.
     fn poll_recv(
         &self,
         cx: &mut Context<'_>,

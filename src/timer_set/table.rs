@@ -46,8 +46,8 @@ pub(super) struct Slot<K, S> {
 pub(super) struct Lag(u32);
 
 impl Lag {
-    /// Too many ticks to be counted, or none, because no node is known. The next change sends a note, which is never
-    /// wrong.
+    /// Too many ticks to be counted, or none, because no node is known. The next change sends a
+    /// note, which is never wrong.
     pub(super) const UNKNOWN: Lag = Lag(u32::MAX);
 
     /// Of a timer that is scheduled for one tick, and has its deadline at the other.
@@ -62,7 +62,8 @@ impl Lag {
 }
 
 impl<K, S> Slot<K, S> {
-    /// The tick at which the wheel processes the timer, or later than it does. `tick` gives that of an instant.
+    /// The tick at which the wheel processes the timer, or later than it does. `tick` gives that of
+    /// an instant.
     #[inline]
     pub(super) fn scheduled(&self, tick: impl FnOnce(Timestamp) -> u64) -> Option<u64> {
         let timer = self.timer.as_ref()?;

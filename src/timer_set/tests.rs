@@ -64,7 +64,8 @@ impl Nodes {
         }
     }
 
-    /// Visits the set, and delivers what is due before a tick. At most `limit` are processed; returns what is left of that.
+    /// Visits the set, and delivers what is due before a tick. At most `limit` are processed;
+    /// returns what is left of that.
     fn visit(&mut self, set: &Keyed, before: u64, mut limit: usize, turn: &Turn<'_>) -> usize {
         loop {
             let left = limit;
@@ -86,8 +87,8 @@ impl Nodes {
 
 type Keyed = Arc<Set<u64, Plain<()>>>;
 
-/// A wheel without an actor. An actor would empty the queues at its end, and break the circle of references: a queued
-/// command holds the set, and the set holds the queues.
+/// A wheel without an actor. An actor would empty the queues at its end, and break the circle of
+/// references: a queued command holds the set, and the set holds the queues.
 struct Undriven(Arc<Shared>);
 
 impl Deref for Undriven {
@@ -460,7 +461,8 @@ fn slot_with_a_u64_key_and_value_takes_40_bytes() {
     assert_eq!(size_of::<table::Slot<u64, Plain<u64>>>(), 40);
 }
 
-// The table once remembered a chunk to keep after it had begun again without one: an index out of bounds.
+// The table once remembered a chunk to keep after it had begun again without one: an index out of
+// bounds.
 #[test]
 fn begins_again_when_its_last_chunks_are_freed() {
     let (_shared, set) = set();

@@ -83,8 +83,8 @@ where
 }
 
 impl<K, S: Payload> Set<K, S> {
-    /// The wheel has reached this index. Its timer is found due, or is scheduled again, not before the tick `earliest`
-    /// (N3).
+    /// The wheel has reached this index. Its timer is found due, or is scheduled again, not before
+    /// the tick `earliest` (N3).
     fn process_reached(
         &self,
         state: &mut State<K, S>,
@@ -117,8 +117,8 @@ impl<K, S: Payload> Set<K, S> {
         visit.wheel.place(index, number, tick);
     }
 
-    /// Delivers the timer of an entry that was taken off the heap, if it still counts and expires. True if it was
-    /// delivered.
+    /// Delivers the timer of an entry that was taken off the heap, if it still counts and expires.
+    /// True if it was delivered.
     fn deliver_one(
         &self,
         state: &mut State<K, S>,
@@ -133,7 +133,8 @@ impl<K, S: Payload> Set<K, S> {
         let now = visit.turn.now;
         let due = timer.value.due(timer.deadline, now, &self.rules);
         if self.tick(due) > entry.tick {
-            // It was touched in the meantime. If it is due nevertheless, it takes its new place in the order.
+            // It was touched in the meantime. If it is due nevertheless, it takes its new place in
+            // the order.
             self.process_reached(state, entry.index, 0, visit);
             return false;
         }
@@ -187,8 +188,9 @@ impl<K, S: Payload> Set<K, S> {
         true
     }
 
-    /// Arms a repeating timer for the next multiple of its period that has not passed. Returns copies of its key and
-    /// value for this expiration, and how many periods are skipped. `None` when copying panicked.
+    /// Arms a repeating timer for the next multiple of its period that has not passed. Returns
+    /// copies of its key and value for this expiration, and how many periods are skipped. `None`
+    /// when copying panicked.
     fn repeat(
         &self,
         state: &mut State<K, S>,

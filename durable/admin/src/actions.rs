@@ -1,4 +1,5 @@
-//! What an operator changes, for the program and the page: each change is bounded, answers with what was found, and is logged.
+//! What an operator changes, for the program and the page: each change is bounded, answers with
+//! what was found, and is logged.
 
 use std::time::{Duration, SystemTime};
 

@@ -11,10 +11,12 @@ use tickwheel_durable::store::{Namespace, State, Version};
 /// Looks at durable timers, and changes them.
 ///
 /// It connects to the store at the URL of --url, of --url-file, or of the environment variable
-/// `TICKWHEEL_ADMIN_URL`: postgres://.., redis://.., or the path of an SQLite file. Arguments are visible to other users of this machine, so
-/// leave a URL with a password to the other two. PostgreSQL passwords are also read from PGPASSWORD and PGPASSFILE.
+/// `TICKWHEEL_ADMIN_URL`: postgres://.., redis://.., or the path of an SQLite file. Arguments are
+/// visible to other users of this machine, so leave a URL with a password to the other two.
+/// PostgreSQL passwords are also read from PGPASSWORD and PGPASSFILE.
 ///
-/// Each change is logged on standard error, in one line. Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 not found.
+/// Each change is logged on standard error, in one line. Exit codes: 0 done, 1 failed, 2 wrong
+/// arguments, 3 not found.
 #[derive(Debug, Parser)]
 #[command(name = "tickwheel-admin", version, arg_required_else_help = true)]
 pub(crate) struct Args {
@@ -53,7 +55,8 @@ pub(crate) enum Command {
         /// In this state
         #[arg(long, value_enum, default_value_t = Listed::Waiting)]
         state: Listed,
-        /// Only timers whose keys begin with this. With JSON it is the beginning of a string, without the quote
+        /// Only timers whose keys begin with this. With JSON it is the beginning of a string,
+        /// without the quote
         #[arg(long)]
         prefix: Option<String>,
         /// Only timers whose error contains this
@@ -160,8 +163,8 @@ pub(crate) struct Serve {
     /// Has buttons that change timers
     #[arg(long)]
     pub(crate) allow_changes: bool,
-    /// Asks for the token in this file, of 16 characters at least; needed to listen elsewhere than on the loopback, and
-    /// behind a proxy. The variable `TICKWHEEL_ADMIN_TOKEN` can have it, too
+    /// Asks for the token in this file, of 16 characters at least; needed to listen elsewhere than
+    /// on the loopback, and behind a proxy. The variable `TICKWHEEL_ADMIN_TOKEN` can have it, too
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
     /// The same, in the environment

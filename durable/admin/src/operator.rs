@@ -141,7 +141,8 @@ impl Operator {
         self.asked.call(call).await
     }
 
-    /// The stored form of a key as a person writes it: its bytes if it has timers, else the text of a string of the codec.
+    /// The stored form of a key as a person writes it: its bytes if it has timers, else the text of
+    /// a string of the codec.
     pub(crate) async fn key(&self, key: &str, form: KeyForm) -> Result<Vec<u8>, Failure> {
         if form.hex {
             return hex_bytes(key);

@@ -1,5 +1,5 @@
-//! The password of a PostgreSQL URL that has none, as libpq finds it: in the variable `PGPASSWORD`, else in the file that
-//! `PGPASSFILE` names, else in `~/.pgpass`.
+//! The password of a PostgreSQL URL that has none, as libpq finds it: in the variable `PGPASSWORD`,
+//! else in the file that `PGPASSFILE` names, else in `~/.pgpass`.
 
 use std::env;
 use std::fs::{self, File};
@@ -11,7 +11,8 @@ use tokio_postgres::config::Host;
 
 const PORT: u16 = 5432;
 
-/// The password for one host of these settings. A file that others may read is ignored, with a warning.
+/// The password for one host of these settings. A file that others may read is ignored, with a
+/// warning.
 pub(crate) fn find(config: &Config) -> io::Result<Option<String>> {
     if let Ok(password) = env::var("PGPASSWORD") {
         return Ok(Some(password));
@@ -46,7 +47,8 @@ fn is_private(file: &Path) -> io::Result<bool> {
     File::open(file).map(|_| true)
 }
 
-/// The password in the first line that fits: `host:port:database:user:password`, each but the last `*` for any.
+/// The password in the first line that fits: `host:port:database:user:password`, each but the last
+/// `*` for any.
 fn of(text: &str, config: &Config) -> Option<String> {
     let host = match config.get_hosts().first() {
         Some(Host::Tcp(host)) => host.clone(),

@@ -1,4 +1,5 @@
-//! The records that `--json` prints. A field is never renamed or removed, and is `null` where it means nothing.
+//! The records that `--json` prints. A field is never renamed or removed, and is `null` where it
+//! means nothing.
 
 use serde::Serialize;
 use tickwheel_durable::store::{Counts, State, StoreTime, Stored, StoredInstance};

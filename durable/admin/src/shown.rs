@@ -1,4 +1,5 @@
-//! How bytes and counts are shown. Bytes of any codec are JSON or text where they are that, else hexadecimal digits.
+//! How bytes and counts are shown. Bytes of any codec are JSON or text where they are that, else
+//! hexadecimal digits.
 
 use std::fmt::Write as _;
 
@@ -26,8 +27,8 @@ impl Shown {
     }
 }
 
-/// Bytes in one line that changes nothing around it, of at most so many characters: text as it is, but for characters that a
-/// terminal or a reader would take for something else.
+/// Bytes in one line that changes nothing around it, of at most so many characters: text as it is,
+/// but for characters that a terminal or a reader would take for something else.
 pub(crate) fn line(bytes: &[u8], most: usize) -> String {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return cut(
@@ -63,7 +64,8 @@ fn cut(text: &str, most: usize, bytes: usize) -> String {
     }
 }
 
-/// Writes the code of characters that do not show: controls, and those that turn the direction or have no width.
+/// Writes the code of characters that do not show: controls, and those that turn the direction or
+/// have no width.
 fn visible(text: impl Iterator<Item = char>) -> String {
     let mut visible = String::new();
     for c in text {

@@ -49,7 +49,8 @@ const MISFITS: &str = r#"(() => {
     return misfits.join("; ");
 })()"#;
 
-/// The page shows thousands of timers and hostile ones, follows what changes, and its button retries a dead timer.
+/// The page shows thousands of timers and hostile ones, follows what changes, and its button
+/// retries a dead timer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn page_is_live_in_a_browser() {
     let Some(mut browser) = Browser::start() else {
@@ -212,8 +213,8 @@ async fn pages_fit_phones_and_screens() {
     assert_eq!(counted(&timers).await[2], 2, "nothing was confirmed");
 }
 
-/// What can be done with a mouse can be done with the keyboard: fields are named, a key leads to the search, and a box selects
-/// all rows.
+/// What can be done with a mouse can be done with the keyboard: fields are named, a key leads to
+/// the search, and a box selects all rows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn page_is_used_by_keyboard() {
     let Some(mut browser) = Browser::start() else {

@@ -90,7 +90,8 @@ async fn dead_timer_is_retried_by_key_and_discarded_by_prefix() {
     assert_eq!(run(&file, &["discard", "--all", "--yes"]).code, 3);
 }
 
-/// A namespace that is named is the only one that is shown and changed, although another one has the same keys.
+/// A namespace that is named is the only one that is shown and changed, although another one has
+/// the same keys.
 #[tokio::test]
 async fn namespace_option_leaves_other_namespaces_alone() {
     let file = File::new();

@@ -332,7 +332,8 @@ async fn change_is_asked_and_logged() {
     }
 }
 
-/// A list is read from page to page and back, each timer once, and filtered by key, state and error.
+/// A list is read from page to page and back, each timer once, and filtered by key, state and
+/// error.
 #[tokio::test]
 async fn lists_are_filtered_and_read_in_pages() {
     let file = File::new();

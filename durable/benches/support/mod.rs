@@ -1,4 +1,5 @@
-//! Parts that the benchmarks of the stores share: the table, the command line, and how timers come into a store.
+//! Parts that the benchmarks of the stores share: the table, the command line, and how timers come
+//! into a store.
 //!
 //! The stores run on this host, and the measuring process shares its cores with them.
 
@@ -33,7 +34,8 @@ pub(crate) fn report_delays(what: &str, mut delays: Vec<Duration>) {
     );
 }
 
-/// Whether the command line asks for this part: any of the words on it, or all parts if there are none.
+/// Whether the command line asks for this part: any of the words on it, or all parts if there are
+/// none.
 pub(crate) fn wanted(part: &str) -> bool {
     // Cargo adds an option.
     let mut words = std::env::args()
@@ -43,8 +45,8 @@ pub(crate) fn wanted(part: &str) -> bool {
     words.peek().is_none() || words.any(|word| word == part)
 }
 
-/// Writes timers into a namespace in batches, and throws away what was in it before. Each has a key, a value in JSON and a
-/// deadline.
+/// Writes timers into a namespace in batches, and throws away what was in it before. Each has a
+/// key, a value in JSON and a deadline.
 pub(crate) async fn fill(
     store: &impl Store,
     namespace: &str,

@@ -48,7 +48,8 @@ async fn writer<T: Connect>(stores: &T, namespace: &str) -> Timers {
     timers
 }
 
-/// So many tasks each make one call after the other, `total` together. Returns the calls in a second.
+/// So many tasks each make one call after the other, `total` together. Returns the calls in a
+/// second.
 pub(crate) async fn rate<F>(
     tasks: u64,
     total: u64,

@@ -57,7 +57,8 @@ fn key(entry: Entry<String, u64>) -> String {
     entry.key.expect("it decodes")
 }
 
-/// An operator's calls look at one namespace and change one, although another one has the same keys.
+/// An operator's calls look at one namespace and change one, although another one has the same
+/// keys.
 pub async fn operator_sees_and_changes_one_namespace<T: Stores>(world: &World<T>) {
     let mut mine = world.instance().await;
     let mut other = world.part("other").instance().await;
@@ -112,7 +113,8 @@ pub async fn operator_sees_and_changes_one_namespace<T: Stores>(world: &World<T>
     assert_eq!(other.counted().await, [4, 0, 0]);
 }
 
-/// An operator removes, moves and runs timers by key and by prefix, each once, and the answers are true.
+/// An operator removes, moves and runs timers by key and by prefix, each once, and the answers are
+/// true.
 pub async fn operator_changes_waiting_timers<T: Stores>(world: &World<T>) {
     /// More than two steps.
     const ORDERS: u64 = 300;
@@ -226,7 +228,8 @@ pub async fn pages_repeat_no_timer<T: Stores>(world: &World<T>) {
     }
 }
 
-/// A retry of all dead timers ends, although each of them dies again at once, and retries each once.
+/// A retry of all dead timers ends, although each of them dies again at once, and retries each
+/// once.
 pub async fn retry_of_all_ends_although_they_die_again<T: Stores>(world: &World<T>) {
     let mut instance = world.instance().await;
     let names: Vec<_> = (0..MANY).map(|number| number.to_string()).collect();
@@ -250,8 +253,9 @@ pub async fn retry_of_all_ends_although_they_die_again<T: Stores>(world: &World<
     }
 }
 
-/// A claim that an admin releases is delivered again, and the instance of its handle can be the one that does. It was marked as
-/// loaded by that instance, which had it on no wheel: no instance delivered it any more.
+/// A claim that an admin releases is delivered again, and the instance of its handle can be the one
+/// that does. It was marked as loaded by that instance, which had it on no wheel: no instance
+/// delivered it any more.
 pub async fn released_claim_is_delivered_again<T: Stores>(world: &World<T>) {
     let mut instance = world.instance().await;
     instance.set("a", 1, 0).await;

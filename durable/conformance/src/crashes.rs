@@ -1,8 +1,9 @@
 //! An instance that dies, or whose call fails, before and after every single call of the store.
 //!
-//! One small program uses every step of the protocol: sets, moves and removes, loads, fires, acknowledgements, timers put back,
-//! a shutdown. It is run once for each of its calls, and in that run this call goes wrong. A crash stops the instance for good,
-//! and another one takes over; an error is returned to the instance, which goes on. What either was told before must hold.
+//! One small program uses every step of the protocol: sets, moves and removes, loads, fires,
+//! acknowledgements, timers put back, a shutdown. It is run once for each of its calls, and in that
+//! run this call goes wrong. A crash stops the instance for good, and another one takes over; an
+//! error is returned to the instance, which goes on. What either was told before must hold.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +38,8 @@ impl Told {
         self.done.insert(value);
     }
 
-    /// Whether it has ended is not known: it may be delivered, and need not. Returns whether it was set for certain.
+    /// Whether it has ended is not known: it may be delivered, and need not. Returns whether it was
+    /// set for certain.
     fn doubt(&mut self, value: u64) -> bool {
         self.pending.remove(&value)
     }
@@ -48,7 +50,8 @@ pub async fn survives_a_crash_in_every_call<T: Stores>(world: &World<T>) {
     in_every_call(world, true).await;
 }
 
-/// Each call in turn fails, before or after it has taken effect; the same instance delivers everything.
+/// Each call in turn fails, before or after it has taken effect; the same instance delivers
+/// everything.
 pub async fn survives_an_error_in_every_call<T: Stores>(world: &World<T>) {
     in_every_call(world, false).await;
 }
@@ -82,7 +85,8 @@ async fn run<T: Stores>(world: &World<T>, call: u64, when: FaultPoint, crash: bo
             .faults
             .fail_at(instance.faults.calls() + call, when);
     }
-    // After a crash the program waits forever, for which some seconds stand. After an error it goes on, on a busy machine late.
+    // After a crash the program waits forever, for which some seconds stand. After an error it goes
+    // on, on a busy machine late.
     let limit = world.units(if crash { 40 } else { 400 });
     let program = async {
         program(&world, &mut instance, &mut told).await;
@@ -153,7 +157,8 @@ async fn program<S: Store, T: Stores<Store = S>>(
     }
 }
 
-/// The instance, or the one that took over, delivers all that must be, and nothing that must not be.
+/// The instance, or the one that took over, delivers all that must be, and nothing that must not
+/// be.
 async fn deliver_the_rest<S: Store, T: Stores<Store = S>>(
     world: &World<T>,
     instance: &mut Running<S>,

@@ -41,8 +41,8 @@ impl<S: Store> Running<S> {
     }
 }
 
-/// A poison message is tried as often as it may be, and dies with its last error. Others are handled meanwhile. Retried, it
-/// begins again.
+/// A poison message is tried as often as it may be, and dies with its last error. Others are
+/// handled meanwhile. Retried, it begins again.
 pub async fn poison_message_dies_and_comes_back<T: Stores>(world: &World<T>) {
     let unit = world.units(1);
     let mut instance = world
@@ -104,7 +104,8 @@ pub async fn attempts_that_crash_count<T: Stores>(world: &World<T>) {
     assert_eq!(instance.timers.metrics().delivered, 1, "the sound one");
 }
 
-/// A claim that is put back or fails after its last attempt dies, and one that never can succeed at once.
+/// A claim that is put back or fails after its last attempt dies, and one that never can succeed at
+/// once.
 pub async fn claims_die_after_their_last_attempt<T: Stores>(world: &World<T>) {
     let mut instance = world.instance_with(|b| b.max_attempts(2)).await;
     let short = world.units(1);
@@ -195,7 +196,8 @@ pub async fn dead_timers_are_kept_for_a_time<T: Stores>(world: &World<T>) {
     timeout(keep * 60, gone).await.expect("it is discarded");
 }
 
-/// Ten thousand dead timers cost living ones nothing: they are not loaded, not fired, and cause no call.
+/// Ten thousand dead timers cost living ones nothing: they are not loaded, not fired, and cause no
+/// call.
 pub async fn dead_timers_cost_living_ones_nothing<T: Stores>(world: &World<T>) {
     const ROWS: usize = 10_000;
     const BATCH: usize = 1_000;

@@ -73,7 +73,8 @@ impl Handled {
         instance.claims.dispatch(concurrency, handler).await;
     }
 
-    /// Runs `work` until so many timers were handled, and then for so much longer. Shows how many there are, again and again.
+    /// Runs `work` until so many timers were handled, and then for so much longer. Shows how many
+    /// there are, again and again.
     async fn wait(
         &self,
         work: impl Future<Output = ()>,
@@ -115,8 +116,8 @@ async fn handle<S: Store>(
     handled
 }
 
-/// D5: two instances with the default capacity handle each timer once, though many wait, a handler takes half a lease, and some
-/// take longer than one.
+/// D5: two instances with the default capacity handle each timer once, though many wait, a handler
+/// takes half a lease, and some take longer than one.
 pub async fn d5_handles_once_however_long_it_takes<T: Stores>(world: &World<T>) {
     world.undisturbed(handles_once).await;
 }
@@ -142,8 +143,8 @@ async fn handles_once<T: Stores>(world: &World<T>) -> Result<(), String> {
     }
 }
 
-/// D10: of what one instance has loaded and has no hands for, another gets its share: from the beginning, when it starts late,
-/// and when nothing is handled by the first one.
+/// D10: of what one instance has loaded and has no hands for, another gets its share: from the
+/// beginning, when it starts late, and when nothing is handled by the first one.
 pub async fn d10_shares_what_waits<T: Stores>(world: &World<T>) {
     let time = |_| world.units(10);
     let part = world.part("both");
@@ -185,8 +186,9 @@ pub async fn d10_shares_what_waits<T: Stores>(world: &World<T>) {
     }
 }
 
-/// D10: a backlog costs at most six row writes for each timer that is handled, at any time: however many instances there are and
-/// however long the handlers take, and whether the timers were loaded before they were due or came due before the start.
+/// D10: a backlog costs at most six row writes for each timer that is handled, at any time: however
+/// many instances there are and however long the handlers take, and whether the timers were loaded
+/// before they were due or came due before the start.
 pub async fn d10_bounds_the_writes_of_a_backlog<T: Stores>(world: &World<T>) {
     for (instances, tenths) in [(1, 2), (1, 25), (4, 2), (4, 25)] {
         for was_due in [true, false] {
@@ -287,8 +289,8 @@ fn failing<S>(instance: &Running<S>) -> [bool; 4] {
     [failing.load, failing.fire, failing.write, failing.settle]
 }
 
-/// With `no_overlap` a repeating timer is handled by one instance at a time, however long its handlers take. Without, several
-/// handle it at once.
+/// With `no_overlap` a repeating timer is handled by one instance at a time, however long its
+/// handlers take. Without, several handle it at once.
 pub async fn repeating_timer_does_not_overlap<T: Stores>(world: &World<T>) {
     let period = world.units(2);
     for no_overlap in [false, true] {

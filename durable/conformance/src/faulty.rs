@@ -14,7 +14,8 @@ use tokio::time::sleep;
 
 /// A store between an instance and its store, which fails on demand. Clones fail together.
 ///
-/// It panics if the instance breaks its side of the contract: if it loads under an id that it has unloaded.
+/// It panics if the instance breaks its side of the contract: if it loads under an id that it has
+/// unloaded.
 #[derive(Debug)]
 pub struct Faulty<S> {
     store: Arc<S>,
@@ -112,8 +113,8 @@ impl<S> Faulty<S> {
         state.writes - state.renewals
     }
 
-    /// Makes every call of one kind fail before it has an effect: `"load"`, `"fire"`, `"write"` or `"settle"`. `None` brings it
-    /// back.
+    /// Makes every call of one kind fail before it has an effect: `"load"`, `"fire"`, `"write"` or
+    /// `"settle"`. `None` brings it back.
     pub fn set_failing(&self, call: Option<&'static str>) {
         self.lock().failing = call;
     }
@@ -123,7 +124,8 @@ impl<S> Faulty<S> {
         self.lock().losing = call;
     }
 
-    /// Makes every row look locked by another transaction: `unmark` leaves the marks, and `fire` finds nothing due yet.
+    /// Makes every row look locked by another transaction: `unmark` leaves the marks, and `fire`
+    /// finds nothing due yet.
     pub fn set_locked(&self, locked: bool) {
         self.lock().locked = locked;
     }
@@ -133,12 +135,14 @@ impl<S> Faulty<S> {
         self.lock().plan = if away { Plan::Away } else { Plan::Nothing };
     }
 
-    /// Makes every call take that much longer: half of it before it reaches the store, and half after.
+    /// Makes every call take that much longer: half of it before it reaches the store, and half
+    /// after.
     pub fn set_delay(&self, delay: Duration) {
         self.lock().delay = delay;
     }
 
-    /// Makes the answers to calls of one kind take that much longer: `"load"`, `"fire"`, `"write"` or `"settle"`.
+    /// Makes the answers to calls of one kind take that much longer: `"load"`, `"fire"`, `"write"`
+    /// or `"settle"`.
     pub fn set_slow(&self, call: &'static str, delay: Duration) {
         self.lock().slow = Some((call, delay));
     }

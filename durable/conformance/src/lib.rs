@@ -1,12 +1,15 @@
-//! Holds a [`Store`](tickwheel_durable::store::Store) to the [promises](tickwheel_durable::protocol#the-promises) of durable
-//! timers and to its [contract](tickwheel_durable::store#the-contract).
+//! Holds a [`Store`](tickwheel_durable::store::Store) to the
+//! [promises](tickwheel_durable::protocol#the-promises) of durable timers and to its
+//! [contract](tickwheel_durable::store#the-contract).
 //!
-//! The suite takes a way to [connect](Stores) to one store and runs on any. It knows no more of a store than its trait. Each
-//! check uses namespaces of its own, so that checks can run at once, on a store that has other timers in it.
+//! The suite takes a way to [connect](Stores) to one store and runs on any. It knows no more of a
+//! store than its trait. Each check uses namespaces of its own, so that checks can run at once, on
+//! a store that has other timers in it.
 //!
 //! # Examples
 //!
-//! In a test file of the crate that has the store, [`conformance_tests`] makes a test of each check:
+//! In a test file of the crate that has the store, [`conformance_tests`] makes a test of each
+//! check:
 //!
 //! ```
 //! use tickwheel_durable::Memory;
@@ -51,8 +54,8 @@
 //! | [`races`] | calls that meet on one key at the same moment |
 //! | [`crashes`] | an instance that dies, or whose call fails, before and after every single call |
 //!
-//! A failed check panics and says what it expected. Random checks print their seed; the environment variable
-//! `CONFORMANCE_SEED` repeats it.
+//! A failed check panics and says what it expected. Random checks print their seed; the environment
+//! variable `CONFORMANCE_SEED` repeats it.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -83,8 +86,8 @@ pub use world::{Pace, Stores, World};
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// Makes a test of each check of the suite: an attribute that makes an async function a test, and how to reach the store, a
-/// pair of [`Stores`] and [`Pace`] that is evaluated for each.
+/// Makes a test of each check of the suite: an attribute that makes an async function a test, and
+/// how to reach the store, a pair of [`Stores`] and [`Pace`] that is evaluated for each.
 #[macro_export]
 macro_rules! conformance_tests {
     ($(#[$test:meta])* ($stores:expr, $pace:expr)) => {

@@ -21,8 +21,8 @@ const CHANGES: u64 = 5;
 /// A busy machine is slow at times, with looks or without.
 const TRIES: u32 = 3;
 
-/// D13: while all that can be looked at is looked at, again and again, timers are set, delivered and acknowledged about as
-/// quickly as they are in the same run when there are no looks.
+/// D13: while all that can be looked at is looked at, again and again, timers are set, delivered
+/// and acknowledged about as quickly as they are in the same run when there are no looks.
 pub async fn d13_looks_delay_nothing<T: Stores>(world: &World<T>) {
     let mut instance = world.instance().await;
     let space = world.namespace();

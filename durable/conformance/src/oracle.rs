@@ -1,8 +1,8 @@
 //! A sequential model of a store, to compare answers with.
 //!
-//! It is written for clarity: one list of rows, searched from end to end. It cannot know the store's clock, so scripts use
-//! deadlines and leases that have passed or are far away, and the model learns from the answers which versions and times the
-//! store has given.
+//! It is written for clarity: one list of rows, searched from end to end. It cannot know the
+//! store's clock, so scripts use deadlines and leases that have passed or are far away, and the
+//! model learns from the answers which versions and times the store has given.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

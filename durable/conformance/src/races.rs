@@ -24,7 +24,8 @@ use tokio::task::yield_now;
 use super::random::{Random, seed};
 use super::world::{Stores, World};
 
-/// Those who change the keys have so many each, and write them in batches: the longer a batch takes, the more happens in it.
+/// Those who change the keys have so many each, and write them in batches: the longer a batch
+/// takes, the more happens in it.
 const KEYS: usize = 60;
 
 /// Each of them writes so many batches at least, and goes on for so long.
@@ -35,7 +36,8 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 const UNLOADED: LoadWindow = LoadWindow::new(Duration::ZERO, None);
 
-/// A call on a key that had a timer at every instant never answers as if it had none, whatever fires and is put back meanwhile.
+/// A call on a key that had a timer at every instant never answers as if it had none, whatever
+/// fires and is put back meanwhile.
 pub async fn put_backs_never_hide_a_timer<T: Stores>(world: &World<T>) {
     let seed = seed("put_backs_never_hide_a_timer");
     let space = world.namespace();
@@ -210,8 +212,8 @@ impl<S: Store> Writer<'_, S> {
 /// How often calls about a dead row meet.
 const MEETINGS: usize = 24;
 
-/// A retry of a dead row meets a set, a set if absent, a remove and a discard of the same key, and so does the death of a
-/// claim. Each ends as if one had come after the other.
+/// A retry of a dead row meets a set, a set if absent, a remove and a discard of the same key, and
+/// so does the death of a claim. Each ends as if one had come after the other.
 pub async fn retries_of_dead_rows_meet_writes<T: Stores>(world: &World<T>) {
     let space = world.namespace();
     let (store, other) = (world.store().await, world.store().await);

@@ -6,7 +6,8 @@ use std::hash::BuildHasher;
 /// The environment variable that repeats a seed.
 const SEED: &str = "CONFORMANCE_SEED";
 
-/// The seed of this run: from the environment, else a new one. Prints it, which a test shows when it fails.
+/// The seed of this run: from the environment, else a new one. Prints it, which a test shows when
+/// it fails.
 pub(super) fn seed(check: &str) -> u64 {
     let given = std::env::var(SEED).ok();
     let given = given.and_then(|seed| seed.parse().ok());

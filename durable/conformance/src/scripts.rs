@@ -173,7 +173,8 @@ impl<S: Store> Script<S> {
         request.by = self
             .random
             .of(&[None, Some(InstanceId(1)), Some(InstanceId(2))]);
-        // Whether a row that is deleted as it fires stands in the way of those after it is the store's choice.
+        // Whether a row that is deleted as it fires stands in the way of those after it is the
+        // store's choice.
         request.no_overlap = request.lease.is_some() && self.random.one_in(2);
         for _ in 0..count {
             request.versions.push(self.version());
@@ -315,8 +316,9 @@ impl<S: Store> Script<S> {
     }
 }
 
-/// Three instances, of which some die and others take their place, set, move, remove and claim timers at random. In the end
-/// every timer was acknowledged or removed, none after that was delivered, and none was early.
+/// Three instances, of which some die and others take their place, set, move, remove and claim
+/// timers at random. In the end every timer was acknowledged or removed, none after that was
+/// delivered, and none was early.
 pub async fn answers_add_up_among_instances<T: Stores>(world: &World<T>) {
     let seed = seed("answers_add_up_among_instances");
     let mut program = Program {
@@ -345,7 +347,8 @@ struct Program<'a, T: Stores> {
     held: Vec<Claim<String, u64>>,
 }
 
-/// All that is known about each value. A key belongs to one value at a time, and each value is set once.
+/// All that is known about each value. A key belongs to one value at a time, and each value is set
+/// once.
 #[derive(Default)]
 struct Books {
     keys: BTreeMap<String, u64>,

@@ -34,10 +34,12 @@ pub trait Stores: Send + Sync + 'static {
 /// How long the steps of a check are.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
-    /// The unit: the poll interval, and what deadlines are apart. The default, 100 ms, is much longer than a call takes. Where
-    /// calls take long, such as those of a file on a busy disk, [`World::paced`] makes it longer.
+    /// The unit: the poll interval, and what deadlines are apart. The default, 100 ms, is much
+    /// longer than a call takes. Where calls take long, such as those of a file on a busy disk,
+    /// [`World::paced`] makes it longer.
     pub unit: Duration,
-    /// How much later than its bound something may happen. The default, 2 s, is for the real clock and a busy machine.
+    /// How much later than its bound something may happen. The default, 2 s, is for the real clock
+    /// and a busy machine.
     pub slack: Duration,
 }
 
@@ -138,8 +140,9 @@ impl<T: Stores> World<T> {
         }
     }
 
-    /// Runs a check that the machine can spoil by standing still. If the check fails, and a control beside it, which writes
-    /// to the store once a unit, was late by half a unit, all steps are made longer, and it runs again.
+    /// Runs a check that the machine can spoil by standing still. If the check fails, and a control
+    /// beside it, which writes to the store once a unit, was late by half a unit, all steps are
+    /// made longer, and it runs again.
     pub(super) async fn undisturbed(&self, check: impl AsyncFn(&Self) -> Result<(), String>) {
         let mut slower = 1;
         loop {

@@ -150,7 +150,8 @@ impl Books {
         reminders.filter(|reminder| reminder.is_open()).count()
     }
 
-    /// How many were delivered again though the worker that had it before lives and has acknowledged it.
+    /// How many were delivered again though the worker that had it before lives and has
+    /// acknowledged it.
     fn twice(&mut self) -> usize {
         let twice = |reminder: &mut Reminder| {
             // A worker may report late on a claim that it receives when its lease is over.

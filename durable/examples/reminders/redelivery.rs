@@ -1,15 +1,19 @@
 //! How long after it fired a reminder is delivered again.
 //!
-//! The store knows when each lease ends. It is asked for what is in flight right after each kill, so it names all that the
-//! victim held, also what the victim had no time to tell, and each poll besides, since a call of the victim may take effect
-//! after it. A lease ends at the latest so long after the worker's line, whatever the store says. The line also stands in for
-//! what the store has not named.
+//! The store knows when each lease ends. It is asked for what is in flight right after each kill,
+//! so it names all that the victim held, also what the victim had no time to tell, and each poll
+//! besides, since a call of the victim may take effect after it. A lease ends at the latest so long
+//! after the worker's line, whatever the store says. The line also stands in for what the store has
+//! not named.
 //!
-//! A lease that has ended is noticed by the next poll of any worker. Two things put that off. They are counted, and no failure:
+//! A lease that has ended is noticed by the next poll of any worker. Two things put that off. They
+//! are counted, and no failure:
 //!
-//! * The store does not answer. A probe says when. Whatever was in flight then may come as late as the workers connect again.
-//! * The worker that has loaded the reminder after its lease is killed too, before it fires it. It counts as living for three
-//!   polls. What the store names as loaded after its lease may be that, and may come a poll after that.
+//! * The store does not answer. A probe says when. Whatever was in flight then may come as late as
+//!   the workers connect again.
+//! * The worker that has loaded the reminder after its lease is killed too, before it fires it. It
+//!   counts as living for three polls. What the store names as loaded after its lease may be that,
+//!   and may come a poll after that.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,9 +26,9 @@ use super::books::quantile;
 use super::store::{LEASE, LONGEST_POLL, POLL, Reminders};
 use super::worker::{in_micros, micros};
 
-/// The time that loading, firing and reporting may take on a busy machine, besides what first deliveries are
-/// late by. Long enough that a disk or a core that stands still for a moment is no failure; the
-/// table says how late they really are.
+/// The time that loading, firing and reporting may take on a busy machine, besides what first
+/// deliveries are late by. Long enough that a disk or a core that stands still for a moment is no
+/// failure; the table says how late they really are.
 const SLACK: Duration = Duration::from_secs(1);
 
 /// The store is asked this often whether it answers.
@@ -123,7 +127,8 @@ pub(crate) struct Redeliveries {
 }
 
 impl Redeliveries {
-    /// `first` has the deadline and the lateness of each first delivery. On a machine that is too busy all are late.
+    /// `first` has the deadline and the lateness of each first delivery. On a machine that is too
+    /// busy all are late.
     pub(crate) fn new(leases: &Leases, first: &[(u64, u64)]) -> Self {
         let mut all = Redeliveries {
             outages: leases.outages.all(),
@@ -138,7 +143,8 @@ impl Redeliveries {
         all
     }
 
-    /// Takes down a delivery of the claim after this one, of which a worker has told at `told`, if it had time to.
+    /// Takes down a delivery of the claim after this one, of which a worker has told at `told`, if
+    /// it had time to.
     pub(crate) fn add(&mut self, leases: &Leases, claim: Claim, told: Option<u64>, received: u64) {
         let end = leases.ends.get(&claim).copied();
         self.too_soon += usize::from(end.is_some_and(|end| received < end));

@@ -131,7 +131,8 @@ async fn play(timers: u32, store: &str) -> Outcome<bool> {
     Ok(books.conclude() && counts.waiting + counts.in_flight == 0)
 }
 
-/// Calls until the store answers. Also returns how many calls have failed before: each may have taken effect.
+/// Calls until the store answers. Also returns how many calls have failed before: each may have
+/// taken effect.
 async fn until_answered<T>(mut call: impl AsyncFnMut() -> Result<T, Error>) -> Outcome<(T, u32)> {
     let began = Instant::now();
     let mut failed = 0;

@@ -16,7 +16,8 @@ pub(crate) type Due = Claims<u32, String>;
 /// How long a claim lasts.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
 
-/// How often an instance asks for timers. One that was silent for three times as long is taken for dead.
+/// How often an instance asks for timers. One that was silent for three times as long is taken for
+/// dead.
 pub(crate) const POLL: Duration = Duration::from_millis(200);
 
 /// A poll is up to a tenth longer, so that instances spread.

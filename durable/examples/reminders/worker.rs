@@ -1,7 +1,8 @@
 //! A worker process: says which reminders it has got, and acknowledges them.
 //!
-//! A line goes out before its acknowledgement. So whatever is acknowledged has been told, whenever the worker is killed. An
-//! acknowledgement whose answer is lost, because the server of the store went away, is made again.
+//! A line goes out before its acknowledgement. So whatever is acknowledged has been told, whenever
+//! the worker is killed. An acknowledgement whose answer is lost, because the server of the store
+//! went away, is made again.
 
 use std::fmt::Write as _;
 use std::io::Write as _;

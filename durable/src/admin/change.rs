@@ -27,8 +27,8 @@ impl<K, V> Admin<K, V> {
     ///
     /// # Errors
     ///
-    /// See [above](Self). [`StoreError::Unavailable`](crate::store::StoreError::Unavailable) if an open transaction has changed
-    /// the key.
+    /// See [above](Self). [`StoreError::Unavailable`](crate::store::StoreError::Unavailable) if an
+    /// open transaction has changed the key.
     pub async fn change_key<Q>(&self, key: &Q, change: Change) -> Result<Changed, Error>
     where
         K: Borrow<Q>,
@@ -49,11 +49,12 @@ impl<K, V> Admin<K, V> {
         }
     }
 
-    /// Removes, moves or runs all waiting timers whose encoded keys begin with some bytes, each once, in
-    /// batches with pauses for other calls.
+    /// Removes, moves or runs all waiting timers whose encoded keys begin with some bytes, each
+    /// once, in batches with pauses for other calls.
     ///
-    /// A key of JSON begins with a quote: `"order 1` finds `order 1` and `order 17`. A timer that is set meanwhile is
-    /// changed or not. After an error, or when the future is dropped, some may be changed.
+    /// A key of JSON begins with a quote: `"order 1` finds `order 1` and `order 17`. A timer that
+    /// is set meanwhile is changed or not. After an error, or when the future is dropped, some may
+    /// be changed.
     ///
     /// # Errors
     ///

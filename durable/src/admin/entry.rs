@@ -21,7 +21,8 @@ pub struct Entry<K, V> {
     pub attempt: u32,
     /// The period of a repeating timer. `None` for an occurrence in flight.
     pub period: Option<Duration>,
-    /// The cron expression and the zone of a timer that repeats [by one](crate::calendars). `None` for an occurrence in flight.
+    /// The cron expression and the zone of a timer that repeats [by one](crate::calendars). `None`
+    /// for an occurrence in flight.
     pub schedule: Option<String>,
     /// Whether an instance has loaded it onto its wheel.
     pub loaded: bool,

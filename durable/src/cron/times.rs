@@ -34,7 +34,8 @@ impl Cron {
             expression: expression.to_owned(),
             reason: error.to_string(),
         })?;
-        // Only the zones of this crate, whatever else the program has: all instances of a build agree.
+        // Only the zones of this crate, whatever else the program has: all instances of a build
+        // agree.
         let found = TimeZoneDatabase::bundled().get(zone);
         let Ok(zone) = found else {
             let zone = zone.to_owned();

@@ -52,7 +52,8 @@ impl Calendar {
         Schedules::AllBut(state.unknown.clone())
     }
 
-    /// Adds rows that are loaded. Returns those that are for other instances, and warns of their schedules once.
+    /// Adds rows that are loaded. Returns those that are for other instances, and warns of their
+    /// schedules once.
     pub(super) fn add(&self, rows: Vec<Scheduled>, namespace: &Namespace) -> HashSet<Version> {
         let mut unknown = HashSet::new();
         if rows.is_empty() {
@@ -96,7 +97,8 @@ impl Calendar {
         self.lock().rows.clear();
     }
 
-    /// How those of the rows that have a schedule repeat, by their versions, if the store's time is about `now`.
+    /// How those of the rows that have a schedule repeat, by their versions, if the store's time is
+    /// about `now`.
     pub(super) fn plans(
         &self,
         versions: impl Iterator<Item = Version>,
@@ -121,7 +123,8 @@ impl Calendar {
 }
 
 impl State {
-    /// The times of a schedule that has some after a deadline. Otherwise the reason why not, the first time.
+    /// The times of a schedule that has some after a deadline. Otherwise the reason why not, the
+    /// first time.
     fn read(&mut self, schedule: &str, deadline: StoreTime) -> Result<Arc<Cron>, Option<String>> {
         if let Some(cron) = self.read.get(schedule) {
             return Ok(Arc::clone(cron));

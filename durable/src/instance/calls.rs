@@ -20,9 +20,11 @@ use crate::store::{
 pub(crate) struct Calls {
     store: Arc<dyn Store>,
     namespace: Namespace,
-    /// What the settings of the instance are. The store compares them with the charter of the namespace.
+    /// What the settings of the instance are. The store compares them with the charter of the
+    /// namespace.
     charter: Charter,
-    /// The edition of the charter that the instance has found to agree with, or 0: it has to open the namespace first.
+    /// The edition of the charter that the instance has found to agree with, or 0: it has to open
+    /// the namespace first.
     edition: AtomicI64,
     /// Whether the latest opening has found a difference.
     differs: AtomicBool,
@@ -105,7 +107,8 @@ impl Calls {
         }
     }
 
-    /// Whether the instance has found that it does not agree with the charter or the schema of the store.
+    /// Whether the instance has found that it does not agree with the charter or the schema of the
+    /// store.
     pub(crate) fn differs(&self) -> bool {
         self.differs.load(Ordering::Acquire)
     }
@@ -166,7 +169,8 @@ impl Calls {
         self.call("amend", 1, call).await.map(drop)
     }
 
-    /// The edition of the charter that this instance agrees with. Reads the charter if it may have been amended.
+    /// The edition of the charter that this instance agrees with. Reads the charter if it may have
+    /// been amended.
     async fn agreed(&self, call: &'static str) -> Result<Option<Edition>, Error> {
         let known = self.edition.load(Ordering::Acquire);
         if known != 0 {
@@ -283,7 +287,8 @@ impl Calls {
         self.store.hinted(&self.namespace).await;
     }
 
-    /// After an amendment the next call opens the namespace again. So does each call while the instance differs.
+    /// After an amendment the next call opens the namespace again. So does each call while the
+    /// instance differs.
     fn note_difference(&self, error: &StoreError) {
         use StoreError::{Amended, Charter, Schema};
         let (Charter { .. } | Schema { .. } | Amended { .. }) = error else {

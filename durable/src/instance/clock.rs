@@ -107,7 +107,8 @@ impl StoreClock {
         StoreTime::from_micros(estimate.store_at(instant)).after(estimate.error_at(instant))
     }
 
-    /// Whether the last response with the store's time is long ago, as for an instance that only writes.
+    /// Whether the last response with the store's time is long ago, as for an instance that only
+    /// writes.
     pub(crate) fn is_old(&self) -> bool {
         self.observed().elapsed() > OLD
     }

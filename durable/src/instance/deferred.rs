@@ -1,12 +1,12 @@
-//! Items that are sent again: their keys are locked by a transaction that is not the store's own, or the call failed and
-//! they are [kept](super::group_commit::Outcome::Failed).
+//! Items that are sent again: their keys are locked by a transaction that is not the store's own,
+//! or the call failed and they are [kept](super::group_commit::Outcome::Failed).
 //!
-//! A store does not wait for such a transaction, since it may last for minutes. So the items wait here, and are sent again
-//! [every few milliseconds](RETRY), while other keys go on. While calls fail, the pause grows up to [a second](MAX_PAUSE). The
-//! first call that works ends it.
+//! A store does not wait for such a transaction, since it may last for minutes. So the items wait
+//! here, and are sent again [every few milliseconds](RETRY), while other keys go on. While calls
+//! fail, the pause grows up to [a second](MAX_PAUSE). The first call that works ends it.
 //!
-//! Order: while a key has items here, every later item of the key joins them at the end. A retry takes all items of a key
-//! at once, in their order.
+//! Order: while a key has items here, every later item of the key joins them at the end. A retry
+//! takes all items of a key at once, in their order.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -74,8 +74,8 @@ impl<K: Clone + Eq + Hash, T> Deferred<K, T> {
         }
     }
 
-    /// Takes all items of some keys out, in their order, if it is time for a retry: at least `count` items, unless there
-    /// are fewer.
+    /// Takes all items of some keys out, in their order, if it is time for a retry: at least
+    /// `count` items, unless there are fewer.
     pub(super) fn take(&mut self, count: usize) -> Vec<T> {
         let now = Instant::now();
         let mut taken = Vec::new();

@@ -1,4 +1,5 @@
-//! The queue between the instance, which fires, and the stream of claims; and the demand that it fires for.
+//! The queue between the instance, which fires, and the stream of claims; and the demand that it
+//! fires for.
 //!
 //! # Demand
 //!
@@ -16,9 +17,10 @@
 //!    decides when to fire: a place that comes free fires a row that is here, without a load. While
 //!    a program works on what is ahead of it, half of that is gathered before the next call.
 //!
-//!    The [parts](super::cores) of a namespace share this queue, and each fires up to the demand. A part counts what waits here and what
-//!    itself is firing, but not what others are firing: one whose store hangs would hold them up. So of `n` parts that
-//!    fire at the same moment, all but one may fire what the program does not ask for: up to `n - 1` times the demand.
+//!    The [parts](super::cores) of a namespace share this queue, and each fires up to the demand. A
+//!    part counts what waits here and what itself is firing, but not what others are firing: one
+//!    whose store hangs would hold them up. So of `n` parts that fire at the same moment, all but
+//!    one may fire what the program does not ask for: up to `n - 1` times the demand.
 //! 4. **Loaded**, of what is due already, are as many rows as that, and as many again as may be
 //!    ahead, less those that are due here. When a load has left due rows out, the instance fires
 //!    these without loading them, as much as its program asks for, until a fire finds no more of
@@ -128,7 +130,8 @@ impl State {
         }
     }
 
-    /// Notes that the program has come back for more. If that was soon, twice as many may wait for it next time.
+    /// Notes that the program has come back for more. If that was soon, twice as many may wait for
+    /// it next time.
     fn come_back(&mut self, poll: Duration) {
         let burst = self.burst.take();
         let is_quick = burst.is_some_and(|(began, _)| began.elapsed() < poll / PARTS);
@@ -162,7 +165,8 @@ impl Deliveries {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many more claims the program can take from a part, and how many of these are ahead of it.
+    /// How many more claims the program can take from a part, and how many of these are ahead of
+    /// it.
     pub(super) fn demand(&self, part: usize) -> (usize, usize) {
         self.lock().demand(part, self.poll)
     }
@@ -174,7 +178,8 @@ impl Deliveries {
         }
     }
 
-    /// A program that does not wait has claims to work on, so what it can take meanwhile is gathered to a larger batch.
+    /// A program that does not wait has claims to work on, so what it can take meanwhile is
+    /// gathered to a larger batch.
     fn is_demanded(&self, part: usize) -> bool {
         let state = self.lock();
         let (demand, ahead) = state.demand(part, self.poll);
@@ -233,7 +238,8 @@ impl Deliveries {
         self.lock().queue.front()?.lease.stale_at()
     }
 
-    /// Takes out what has waited too long. The program has not come for it, so nothing is fired until it does.
+    /// Takes out what has waited too long. The program has not come for it, so nothing is fired
+    /// until it does.
     pub(super) fn take_stale(&self) -> Vec<Delivery> {
         let mut state = self.lock();
         let mut stale = Vec::new();
@@ -262,8 +268,8 @@ impl Deliveries {
         drop(gone);
     }
 
-    /// Ends the stream for a part, and returns what was not received of it and can be released. The rest comes before the
-    /// end, which comes when all parts have ended it.
+    /// Ends the stream for a part, and returns what was not received of it and can be released. The
+    /// rest comes before the end, which comes when all parts have ended it.
     pub(super) fn close(&self, part: usize) -> Vec<Delivery> {
         let (unreceived, receiver) = {
             let mut state = self.lock();

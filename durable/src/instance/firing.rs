@@ -57,7 +57,8 @@ enum Event {
 type Expiring = Vec<Expired<Version, ()>>;
 
 impl Firing {
-    /// Fires until the claims end or the wheel is shut down. A call under way is waited for: what it fires is released.
+    /// Fires until the claims end or the wheel is shut down. A call under way is waited for: what
+    /// it fires is released.
     pub(super) async fn run(mut self, mut expirations: Expirations<Version, ()>) {
         let core = Arc::clone(&self.core);
         let mut expired = Vec::with_capacity(BATCH);

@@ -4,12 +4,14 @@
 //! result. The next batch gathers meanwhile. So a store that commits slowly gets large batches, and
 //! a quick one small batches.
 //!
-//! A lone caller must not wait for others, and callers just woken together should share one batch. So the task waits for more
-//! only if the last batch had more than is there now, for a millisecond at most, and never once [`MIN_BATCH`] are there.
+//! A lone caller must not wait for others, and callers just woken together should share one batch.
+//! So the task waits for more only if the last batch had more than is there now, for a millisecond
+//! at most, and never once [`MIN_BATCH`] are there.
 //!
-//! Batches are bounded, in items and in bytes. They go one after the other and keep the order of the queue. So two items of one
-//! key take effect in the order in which they were submitted. Items that a store hands back, because a transaction has locked
-//! their key, and those that are to be kept when a call fails, are sent again later: see [`deferred`](super::deferred).
+//! Batches are bounded, in items and in bytes. They go one after the other and keep the order of
+//! the queue. So two items of one key take effect in the order in which they were submitted. Items
+//! that a store hands back, because a transaction has locked their key, and those that are to be
+//! kept when a call fails, are sent again later: see [`deferred`](super::deferred).
 
 use std::future::Future;
 use std::hash::Hash;
@@ -27,8 +29,9 @@ const MIN_BATCH: usize = 256;
 /// A batch has at most this many items.
 const MAX_BATCH: usize = 1024;
 
-/// A batch has at most this many bytes, unless one item has more. A server that runs one batch at a time is kept from everything
-/// else meanwhile: Redis for some 25 ms for each megabyte. With fewer, values of a kilobyte would make smaller batches.
+/// A batch has at most this many bytes, unless one item has more. A server that runs one batch at a
+/// time is kept from everything else meanwhile: Redis for some 25 ms for each megabyte. With fewer,
+/// values of a kilobyte would make smaller batches.
 const MAX_BYTES: usize = 1 << 20;
 
 /// A retry of deferred items has about this many, so that others have room in its batch.
@@ -108,7 +111,8 @@ pub(crate) fn group<I, O>(call: &'static str, limit: Duration) -> (Group<I, O>, 
 impl<I, O> Group<I, O> {
     /// Puts an item into the queue. The future waits for its result.
     ///
-    /// When the future is dropped or its time is over, an item that is still in the queue is not sent.
+    /// When the future is dropped or its time is over, an item that is still in the queue is not
+    /// sent.
     pub(crate) fn submit(&self, item: I) -> impl Future<Output = Result<O, Error>> + use<I, O> {
         let (reply, answer) = oneshot::channel();
         let reply = Reply::To(reply);
@@ -142,9 +146,10 @@ impl<I, O> Group<I, O> {
 }
 
 impl<I, O> Batches<I, O> {
-    /// Sends batches with `flush`, which returns an outcome for each item, until no [`Group`] is left. `size` is how many
-    /// bytes an item has, and `key` is what items have in common whose order counts. The second argument of `flush` is when the
-    /// first caller of the batch gives up: nothing of the batch is to take effect after that.
+    /// Sends batches with `flush`, which returns an outcome for each item, until no [`Group`] is
+    /// left. `size` is how many bytes an item has, and `key` is what items have in common whose
+    /// order counts. The second argument of `flush` is when the first caller of the batch gives up:
+    /// nothing of the batch is to take effect after that.
     pub(crate) async fn run<K, F>(
         mut self,
         size: impl Fn(&I) -> usize,
@@ -194,7 +199,8 @@ impl<I, O> Batches<I, O> {
         }
     }
 
-    /// Fills the batch, or waits until deferred items are to be sent again. `false` when no more will come.
+    /// Fills the batch, or waits until deferred items are to be sent again. `false` when no more
+    /// will come.
     async fn gather(
         &mut self,
         batch: &mut Vec<Item<I, O>>,
@@ -229,8 +235,8 @@ impl<I, O> Batches<I, O> {
     }
 }
 
-/// How many of the items make a batch, and when the first of their callers gives up. A batch takes effect until then or not at
-/// all, so items that have much more time are left for the next one.
+/// How many of the items make a batch, and when the first of their callers gives up. A batch takes
+/// effect until then or not at all, so items that have much more time are left for the next one.
 fn first_batch<I, O>(
     items: &[Item<I, O>],
     size: impl Fn(&I) -> usize,
@@ -259,7 +265,8 @@ mod tests {
         outcomes.collect()
     }
 
-    /// A thousand values of a megabyte were one batch of a gigabyte, which blocked a server for half a minute.
+    /// A thousand values of a megabyte were one batch of a gigabyte, which blocked a server for
+    /// half a minute.
     #[tokio::test(start_paused = true)]
     async fn batches_are_bounded_in_bytes() {
         let (group, batches) = group::<usize, usize>("write", LIMIT);

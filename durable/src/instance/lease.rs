@@ -126,7 +126,8 @@ pub(super) async fn renew(leases: Weak<Leases>, length: Duration) {
     }
 }
 
-/// Renews the lease of a claim until it is dropped. From [`Claim::auto_renew`](crate::Claim::auto_renew).
+/// Renews the lease of a claim until it is dropped. From
+/// [`Claim::auto_renew`](crate::Claim::auto_renew).
 #[must_use = "the lease is renewed until this is dropped"]
 pub struct RenewGuard {
     leases: Arc<Leases>,
@@ -333,7 +334,8 @@ impl Hold {
         max.is_some_and(|max| self.attempt >= max)
     }
 
-    /// The end of a claim that has failed: the timer comes again, or is dead after its last attempt.
+    /// The end of a claim that has failed: the timer comes again, or is dead after its last
+    /// attempt.
     pub(crate) fn end_after(&self, retry: Retry) -> End {
         let Retry { when, error } = retry;
         let settlement = match when {
@@ -363,7 +365,8 @@ impl Hold {
         }
     }
 
-    /// Ends it, however often that takes: see [`ending`](super::ending). An end that is under way so already stays.
+    /// Ends it, however often that takes: see [`ending`](super::ending). An end that is under way
+    /// so already stays.
     pub(crate) fn end_in_background(
         self: &Arc<Self>,
         end: End,
@@ -484,7 +487,8 @@ impl Hold {
         }
     }
 
-    /// Keeps renewing it until the guard is dropped. A handler that lasts longer than a lease is counted.
+    /// Keeps renewing it until the guard is dropped. A handler that lasts longer than a lease is
+    /// counted.
     pub(crate) fn keep(self: &Arc<Self>, is_handler: bool) -> RenewGuard {
         let mut renewed = self.leases.renewed();
         let number = renewed.next;

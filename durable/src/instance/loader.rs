@@ -76,15 +76,18 @@ enum Left {
 /// Loads until it is dropped.
 pub(super) async fn run(core: &Core) {
     let poll = core.settings.poll;
-    // Whether others get some of what is due here, and until when this instance probably gets some of theirs.
+    // Whether others get some of what is due here, and until when this instance probably gets some
+    // of theirs.
     let (mut gives, mut takes_until) = (false, Instant::now());
     let mut was_woken = false;
     loop {
         let began = Instant::now();
-        // A fire takes the due rows that were left. A load would deliver them after what is fired meanwhile.
+        // A fire takes the due rows that were left. A load would deliver them after what is fired
+        // meanwhile.
         let demand = if core.due_left() { 0 } else { core.demand() };
         let mut found = load(core, demand).await.ok();
-        // Whether there is or may be more that is due. A load that asks for nothing does not learn it.
+        // Whether there is or may be more that is due. A load that asks for nothing does not learn
+        // it.
         let mut more = demand == 0 && core.more.load(Ordering::Acquire);
         if let Some(first) = found {
             let behind = core.due.len() > core.deliveries.demand(core.part).1;
@@ -136,7 +139,8 @@ async fn hint(core: &Core) {
     sleep(HINTS_APART).await;
 }
 
-/// Loads once, at most so many rows. Rows that are not due yet are loaded only if all of them have room.
+/// Loads once, at most so many rows. Rows that are not due yet are loaded only if all of them have
+/// room.
 async fn load(core: &Core, limit: usize) -> Result<Found, Error> {
     let mut unloading = core.unloading.lock().await;
     // Rows that a call with a lost response has marked are on no wheel, and no other instance would
@@ -220,7 +224,8 @@ impl Core {
         true
     }
 
-    /// Whether the last load has left rows out, or this instance has left some to others, and half the room is free.
+    /// Whether the last load has left rows out, or this instance has left some to others, and half
+    /// the room is free.
     pub(super) fn could_load(&self) -> bool {
         let more = self.more.load(Ordering::Acquire);
         more && self.room() > self.max_loaded.load(Ordering::Acquire) / 2
@@ -231,8 +236,9 @@ impl Core {
         self.due_left.load(Ordering::Acquire)
     }
 
-    /// Tells the loader if there is more in the store, and demand and room for it. Not for each single row: what is due here
-    /// has to be half used up. And not for rows that are due: these are fired without being loaded.
+    /// Tells the loader if there is more in the store, and demand and room for it. Not for each
+    /// single row: what is due here has to be half used up. And not for rows that are due: these
+    /// are fired without being loaded.
     pub(super) fn load_if_wanted(&self) {
         let (_, ahead) = self.deliveries.demand(self.part);
         let few = self.due.len() <= ahead / 2;

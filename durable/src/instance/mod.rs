@@ -8,10 +8,11 @@
 //! | settles | [group commit](group_commit) of what becomes of claims | with the last claim |
 //! | [renewals](lease) | keeps the leases of claims whose handlers run | with the last claim |
 //!
-//! The tasks share a [`Core`], which knows no types of keys and values. An instance on a namespace of several
-//! [parts](cores) has such tasks and a core for each, so that a part whose server hangs delays no other. They share the counters, the queue of
-//! [deliveries](delivery) and their end. The claims end when the stream of claims is dropped,
-//! the instance or the wheel is shut down. From then on the instance only writes and settles.
+//! The tasks share a [`Core`], which knows no types of keys and values. An instance on a namespace
+//! of several [parts](cores) has such tasks and a core for each, so that a part whose server hangs
+//! delays no other. They share the counters, the queue of [deliveries](delivery) and their end. The
+//! claims end when the stream of claims is dropped, the instance or the wheel is shut down. From
+//! then on the instance only writes and settles.
 
 mod calendar;
 mod calls;
@@ -138,7 +139,8 @@ impl Core {
         self.clock.now()
     }
 
-    /// Learns the schedules of rows that are loaded. Returns those that are left to other instances.
+    /// Learns the schedules of rows that are loaded. Returns those that are left to other
+    /// instances.
     fn learn(&self, rows: Vec<Scheduled>) -> HashSet<Version> {
         let unknown = self.calendar.add(rows, self.calls.namespace());
         for &version in &unknown {

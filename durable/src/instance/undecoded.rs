@@ -1,14 +1,16 @@
-//! Claims that this instance could not decode, and whether it leaves their timers to others or gives them up.
+//! Claims that this instance could not decode, and whether it leaves their timers to others or
+//! gives them up.
 //!
-//! During a roll-out another instance may know what this one does not. So the instance puts such a timer back for
-//! [others](crate::store::LeftRow), without counting an attempt, and does not load it itself. It has the timer again when
-//! no other instance has taken it for [a time](crate::settings::Settings::left_for), or when another one has left it, too.
+//! During a roll-out another instance may know what this one does not. So the instance puts such a
+//! timer back for [others](crate::store::LeftRow), without counting an attempt, and does not load
+//! it itself. It has the timer again when no other instance has taken it for [a
+//! time](crate::settings::Settings::left_for), or when another one has left it, too.
 //!
-//! 1. A timer dies here once this instance has known for that time that it cannot decode it. So it dies if no instance
-//!    can, however many there are, and each has tried it before.
+//! 1. A timer dies here once this instance has known for that time that it cannot decode it. So it
+//!    dies if no instance can, however many there are, and each has tried it before.
 //! 2. Instances that leave a timer to each other do so with growing pauses.
-//! 3. A timer is known by its key, its value and its deadline, which a put-back keeps. So one that was set again is
-//!    another timer, and so is the next occurrence of one that repeats.
+//! 3. A timer is known by its key, its value and its deadline, which a put-back keeps. So one that
+//!    was set again is another timer, and so is the next occurrence of one that repeats.
 
 use std::collections::HashMap;
 use std::collections::hash_map::{DefaultHasher, Entry};

@@ -29,12 +29,13 @@ const PURGED_AT_ONCE: usize = 512;
 
 /// A store in the memory of this process. Clones share their timers.
 ///
-/// Its clock is Tokio's, which tests can pause, and [`set_clock`](Self::set_clock) gives it a date. Paused days pass as fast as
-/// the polls in them: a test of days sets a longer [`poll`](crate::Builder::poll) and [`window`](crate::Builder::window), as
+/// Its clock is Tokio's, which tests can pause, and [`set_clock`](Self::set_clock) gives it a date.
+/// Paused days pass as fast as the polls in them: a test of days sets a longer
+/// [`poll`](crate::Builder::poll) and [`window`](crate::Builder::window), as
 /// [here](crate::calendars#testing). Calls of other stores time out under a paused clock.
 ///
-/// Nothing survives the process. [Rule 2](crate::store) holds among its instances, each of which may stand for a process
-/// in a test.
+/// Nothing survives the process. [Rule 2](crate::store) holds among its instances, each of which
+/// may stand for a process in a test.
 #[derive(Clone)]
 pub struct Memory {
     state: Arc<Mutex<Database>>,

@@ -1,7 +1,7 @@
 //! Dead rows, which lie in a table of their own: what is not dead costs no more.
 //!
-//! A retry and a discard hold the locks of the keys, so that they and a write of the same key come one after the other. They
-//! leave out keys that a transaction of a user has locked.
+//! A retry and a discard hold the locks of the keys, so that they and a write of the same key come
+//! one after the other. They leave out keys that a transaction of a user has locked.
 
 use tokio_postgres::Error;
 use tokio_postgres::types::ToSql;
@@ -79,8 +79,8 @@ impl Changed {
     }
 }
 
-/// Locks the keys of the first of the chosen rows, and changes those whose keys no transaction of a user has locked, by a
-/// statement with parameters of its own from `$3` on.
+/// Locks the keys of the first of the chosen rows, and changes those whose keys no transaction of a
+/// user has locked, by a statement with parameters of its own from `$3` on.
 async fn change(
     session: &Session,
     space: &Space,

@@ -1,15 +1,17 @@
 //! Connecting to the host that accepts writes.
 //!
-//! A standby is of no use to a store, nor is a primary that was demoted. So every connection is asked whether it can write.
+//! A standby is of no use to a store, nor is a primary that was demoted. So every connection is
+//! asked whether it can write.
 //!
-//! With several hosts the attempts overlap: a host that is silent, because it is switched off or stopped, delays the others
-//! by [`STAGGER`].
+//! With several hosts the attempts overlap: a host that is silent, because it is switched off or
+//! stopped, delays the others by [`STAGGER`].
 //!
-//! The client has several hosts of its own, and is not used for them. It tries one after the other, and
-//! limits only how long the socket takes: a host that is stopped accepts the socket, says nothing, and
-//! is waited for without end, so the next one is never tried. It would also ask for one password for
-//! all hosts, and tokens are made for one host each. The first host that accepts writes is taken. If a primary lives on beside the one that replaces it, that
-//! may be either, as with any client: fence it.
+//! The client has several hosts of its own, and is not used for them. It tries one after the other,
+//! and limits only how long the socket takes: a host that is stopped accepts the socket, says
+//! nothing, and is waited for without end, so the next one is never tried. It would also ask for
+//! one password for all hosts, and tokens are made for one host each. The first host that accepts
+//! writes is taken. If a primary lives on beside the one that replaces it, that may be either, as
+//! with any client: fence it.
 
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -80,7 +82,8 @@ where
     })
 }
 
-/// Connects with TLS, and trusts what the file has signed, else what the system trusts. Both are read each time.
+/// Connects with TLS, and trusts what the file has signed, else what the system trusts. Both are
+/// read each time.
 pub(super) fn by_system(roots: Option<PathBuf>) -> Arc<Dial> {
     by_function(move |config| {
         let tls = tls::connector(roots.as_deref());
@@ -93,7 +96,8 @@ pub(super) async fn dial(target: &Target) -> Result<Client, StoreError> {
     Ok(connect(target, None).await?.0)
 }
 
-/// Connects. What the server sends unasked goes to the hints. The receiver is closed when the connection is.
+/// Connects. What the server sends unasked goes to the hints. The receiver is closed when the
+/// connection is.
 pub(super) async fn connect(
     target: &Target,
     hints: Option<Arc<Hints>>,

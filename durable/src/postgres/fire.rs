@@ -14,11 +14,13 @@ use crate::store::{
     ANSWER_BYTES, Armed, Damaged, Fire, FireReport, Fired, Missed, Scheduled, StoreTime, Version,
 };
 
-/// The shortest and the longest delay before a row is asked for again that another transaction has locked.
+/// The shortest and the longest delay before a row is asked for again that another transaction has
+/// locked.
 const LOCKED: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 
-/// When to ask again for a row that is locked. It waits about as long as the row is late, up to a second. The times are
-/// multiples of the delay, so that one statement asks for all rows of a transaction.
+/// When to ask again for a row that is locked. It waits about as long as the row is late, up to a
+/// second. The times are multiples of the delay, so that one statement asks for all rows of a
+/// transaction.
 fn unlocked_at(due: StoreTime, now: StoreTime) -> StoreTime {
     let late = now.as_micros().saturating_sub(due.as_micros());
     let [shortest, longest] = LOCKED.map(micros);

@@ -1,15 +1,18 @@
 //! Functions with which users set, move and remove timers in transactions of their own.
 //!
-//! The last migration has their text, which a test of [`schema`](super::schema) writes there. So this is no part of what runs.
+//! The last migration has their text, which a test of [`schema`](super::schema) writes there. So
+//! this is no part of what runs.
 //!
-//! They run the statements of the store's own calls, for one key: `$1` and so on become the names of variables. So each rule
-//! is written once. [`statements`](super::statements) says how their locks keep transactions and batches apart.
+//! They run the statements of the store's own calls, for one key: `$1` and so on become the names
+//! of variables. So each rule is written once. [`statements`](super::statements) says how their
+//! locks keep transactions and batches apart.
 
 use std::time::Duration;
 
 use super::statements as sql;
 
-/// The functions for users, with the types of their parameters. Each exists for a key of each type in [`KEYS`].
+/// The functions for users, with the types of their parameters. Each exists for a key of each type
+/// in [`KEYS`].
 const PUBLIC: [(&str, &str, Returns, &str); 4] = [
     (
         "tickwheel_set",
@@ -33,8 +36,9 @@ const KEYS: [(&str, &str); 2] = [
     ("jsonb", "convert_to(@.tickwheel_compact(key), 'UTF8')"),
 ];
 
-/// A timer that is due within this time of the call gets a hint, which leaves with the commit. It may be due by then, however
-/// far it is. But transactions with hints commit one after the other, which those that set the very far ones are spared.
+/// A timer that is due within this time of the call gets a hint, which leaves with the commit. It
+/// may be due by then, however far it is. But transactions with hints commit one after the other,
+/// which those that set the very far ones are spared.
 const HINTED: Duration = Duration::from_secs(3_600);
 
 #[derive(Clone, Copy)]
@@ -45,7 +49,8 @@ enum Returns {
     Removed,
 }
 
-/// Encodes a key as `serde_json` does, without spaces. The order of an object's fields is lost in `jsonb`.
+/// Encodes a key as `serde_json` does, without spaces. The order of an object's fields is lost in
+/// `jsonb`.
 const COMPACT: &str = "
     CREATE OR REPLACE FUNCTION @.tickwheel_compact(key jsonb) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $body$
     BEGIN
@@ -63,7 +68,8 @@ const COMPACT: &str = "
         END CASE;
     END $body$";
 
-/// Replaces `$1` and so on by names. What batches leave out is no matter here: a transaction waits for the locks of its key.
+/// Replaces `$1` and so on by names. What batches leave out is no matter here: a transaction waits
+/// for the locks of its key.
 fn named(text: &str, names: &[&str]) -> String {
     let mut named = text.replace(sql::UNLESS_LOCKED, "");
     // The last first: the text of `$1` is part of `$10`.
@@ -98,11 +104,12 @@ fn checks() -> String {
 
 /// Does all that the functions for users do. It runs with the rights of its caller.
 ///
-/// A transaction that looks at a snapshot, by REPEATABLE READ or SERIALIZABLE, may not decide by rows that were changed since.
-/// What the snapshot has of a key is locked, which the server refuses for such rows by a serialization failure. It does not
-/// have a row that waits under the key since: an insert that stands back for it fails likewise. Both are undone at once, since
-/// the locks would delay acknowledgements. What the snapshot does not have, and does not wait now, is not seen: a timer that
-/// was set since and has fired.
+/// A transaction that looks at a snapshot, by REPEATABLE READ or SERIALIZABLE, may not decide by
+/// rows that were changed since. What the snapshot has of a key is locked, which the server refuses
+/// for such rows by a serialization failure. It does not have a row that waits under the key since:
+/// an insert that stands back for it fails likewise. Both are undone at once, since the locks would
+/// delay acknowledgements. What the snapshot does not have, and does not wait now, is not seen: a
+/// timer that was set since and has fired.
 fn write() -> String {
     let arms = [
         "its_space",
@@ -210,9 +217,10 @@ fn write() -> String {
     )
 }
 
-/// One function for users. It has the rights of its owner, so its callers need no other right. Its path has the built-in
-/// functions, operators and types alone: no caller, and no role that may create in a schema, chooses what it runs. Where it
-/// calls another of ours, the arguments have the exact types, so that no overload fits better.
+/// One function for users. It has the rights of its owner, so its callers need no other right. Its
+/// path has the built-in functions, operators and types alone: no caller, and no role that may
+/// create in a schema, chooses what it runs. Where it calls another of ours, the arguments have the
+/// exact types, so that no overload fits better.
 ///
 /// The settings have rows looked up by indices, as those of the store's own connections do.
 fn public(function: usize, key: usize) -> String {

@@ -10,7 +10,8 @@ pub(super) fn count(config: &Config) -> usize {
     config.get_hosts().len().max(config.get_hostaddrs().len())
 }
 
-/// A configuration for each host. Whether a host accepts writes is asked in any case, so none of them says so.
+/// A configuration for each host. Whether a host accepts writes is asked in any case, so none of
+/// them says so.
 pub(super) fn split(config: &Config) -> Result<Vec<Config>, StoreError> {
     let (names, addresses) = (config.get_hosts().len(), config.get_hostaddrs().len());
     let (hosts, ports) = (count(config), config.get_ports().len());

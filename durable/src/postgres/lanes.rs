@@ -10,18 +10,20 @@
 //! server to itself. The others connect at their first use. Each connects again when its connection
 //! was lost. A store with fewer connections lets the last lanes share one.
 //!
-//! A server that hangs keeps its connections. A call that is dropped without a response gives its connection up; a read
-//! that is dropped does so if no other read had a response meanwhile.
+//! A server that hangs keeps its connections. A call that is dropped without a response gives its
+//! connection up; a read that is dropped does so if no other read had a response meanwhile.
 //!
 //! # Order
 //!
-//! Calls take effect in their order, also after one that was dropped or lost its connection. Its statement may still wait for
-//! a lock in the server, and would take effect after what is called next. So:
+//! Calls take effect in their order, also after one that was dropped or lost its connection. Its
+//! statement may still wait for a lock in the server, and would take effect after what is called
+//! next. So:
 //!
 //! 1. A call takes the connection out of its lane and puts it back when it has its response.
 //!    Without a response the connection is closed, and the server's process goes on the list of
 //!    *orphans*.
-//! 2. Before any call sends a statement, it has the server end all orphans, and waits until they are gone.
+//! 2. Before any call sends a statement, it has the server end all orphans, and waits until they
+//!    are gone.
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard as StdMutexGuard, PoisonError};

@@ -9,7 +9,8 @@ use super::space::{Space, edition};
 use super::statements as sql;
 use crate::store::{InstanceId, Load, Loaded, Purged, Scheduled, Version};
 
-/// One step of a purge deletes so many rows in each state. It takes some ten milliseconds, in which sets of these keys wait.
+/// One step of a purge deletes so many rows in each state. It takes some ten milliseconds, in which
+/// sets of these keys wait.
 const PURGED_AT_ONCE: i64 = 2_000;
 
 pub(super) struct LoadCall<'a>(pub(super) &'a Space, pub(super) Load);

@@ -16,11 +16,11 @@
 //!             Index Cond: (version = i.version)
 //! ```
 //!
-//! A test has the server explain every statement as it runs, on empty and on large tables, and sees that each looks its rows
-//! up.
+//! A test has the server explain every statement as it runs, on empty and on large tables, and sees
+//! that each looks its rows up.
 //!
-//! `statements` has the SQL of each call, and says why it holds among others that run at the same time; `lanes` says why calls
-//! keep their order.
+//! `statements` has the SQL of each call, and says why it holds among others that run at the same
+//! time; `lanes` says why calls keep their order.
 
 mod dead;
 mod dial;
@@ -70,10 +70,10 @@ use write::WriteCall;
 
 /// A store in a PostgreSQL database, from version 14 on. With the feature `postgres`.
 ///
-/// Any number of processes on any hosts may share the database. Clones share their connections: two from the start, up to four
-/// more that are made when they are first used, and one that listens once an instance claims.
-/// [`PostgresOptions::connections`] makes them fewer. A connection that is lost, or on which nothing responds, is replaced by
-/// the next call.
+/// Any number of processes on any hosts may share the database. Clones share their connections: two
+/// from the start, up to four more that are made when they are first used, and one that listens
+/// once an instance claims. [`PostgresOptions::connections`] makes them fewer. A connection that is
+/// lost, or on which nothing responds, is replaced by the next call.
 ///
 /// # Durability
 ///
@@ -86,31 +86,34 @@ use write::WriteCall;
 /// | `synchronous_commit = off` | survives | what was committed in the last moments is lost | likewise |
 /// | `fsync = off` | survives | survives | the database may be damaged |
 ///
-/// The role has the setting (`ALTER ROLE .. SET synchronous_commit`), or the URL (`?options=-c%20synchronous_commit%3Doff`).
-/// [Failover](#failover) says what a standby keeps.
+/// The role has the setting (`ALTER ROLE .. SET synchronous_commit`), or the URL
+/// (`?options=-c%20synchronous_commit%3Doff`). [Failover](#failover) says what a standby keeps.
 ///
 /// The store's clock is the server's, read once in a call.
 ///
 /// # Permissions
 ///
-/// The first connection makes the tables `tickwheel_*`, the sequence `tickwheel_versions` and functions in the first schema of
-/// the role's `search_path`; for that it needs `CREATE` on the schema. Give them a schema of their own, in which no other role
-/// may create:
+/// The first connection makes the tables `tickwheel_*`, the sequence `tickwheel_versions` and
+/// functions in the first schema of the role's `search_path`; for that it needs `CREATE` on the
+/// schema. Give them a schema of their own, in which no other role may create:
 ///
 /// ```sql
 /// CREATE SCHEMA timers AUTHORIZATION worker;
 /// ALTER ROLE worker SET search_path = timers; -- or ?options=-csearch_path%3Dtimers in the URL
 /// ```
 ///
-/// No tables are made where another role may create, as all may in the schema `public` of PostgreSQL 14 and of databases that
-/// come from it. If that right is given later, connecting logs a warning; if the tables then belong to a role that does not
-/// own the schema, it is refused, since any role may have made them. Tables of an earlier version of this crate are upgraded
-/// by the first connection, whose role has to own them; instances of that version can then not connect any more.
+/// No tables are made where another role may create, as all may in the schema `public` of
+/// PostgreSQL 14 and of databases that come from it. If that right is given later, connecting logs
+/// a warning; if the tables then belong to a role that does not own the schema, it is refused,
+/// since any role may have made them. Tables of an earlier version of this crate are upgraded by
+/// the first connection, whose role has to own them; instances of that version can then not connect
+/// any more.
 ///
-/// Where the role may not do that, another one applies the files in the folder `migrations/postgres` of this package, each in
-/// its turn: `psql -v ON_ERROR_STOP=1 -f 1.sql`. [`MIGRATIONS`](Self::MIGRATIONS) has their text. With
-/// [`create_tables(false)`](PostgresOptions::create_tables) a store never tries, and its error names the files that are missing.
-/// Then it is enough to have
+/// Where the role may not do that, another one applies the files in the folder
+/// `migrations/postgres` of this package, each in its turn: `psql -v ON_ERROR_STOP=1 -f 1.sql`.
+/// [`MIGRATIONS`](Self::MIGRATIONS) has their text. With
+/// [`create_tables(false)`](PostgresOptions::create_tables) a store never tries, and its error
+/// names the files that are missing. Then it is enough to have
 ///
 /// ```sql
 /// GRANT USAGE ON SCHEMA timers TO worker;
@@ -128,11 +131,13 @@ use write::WriteCall;
 /// | with `CREATE` on the schema | mislead those that call the functions, by functions of the same name with other parameters, which then run as the caller | run its own code as the owner, as a store or as a caller that casts its arguments and names the schema |
 /// | any that may connect to the database | delay calls, by taking the same advisory locks; `LISTEN` to hints, which hold no data, and send them, which costs each instance a query | read or change a timer |
 ///
-/// Several schemas in one database have nothing in common: tenants that shall not reach each other's timers get a schema each.
+/// Several schemas in one database have nothing in common: tenants that shall not reach each
+/// other's timers get a schema each.
 ///
 /// # In your own transaction
 ///
-/// Functions of the schema set, move and remove timers in a transaction of your own, from any client, language or trigger:
+/// Functions of the schema set, move and remove timers in a transaction of your own, from any
+/// client, language or trigger:
 ///
 /// ```sql
 /// BEGIN;
@@ -141,7 +146,8 @@ use write::WriteCall;
 /// COMMIT;
 /// ```
 ///
-/// The timer is set when the transaction commits. If it is rolled back, or the connection is lost before, nothing was set.
+/// The timer is set when the transaction commits. If it is rolled back, or the connection is lost
+/// before, nothing was set.
 ///
 /// | function | returns |
 /// |---|---|
@@ -150,21 +156,26 @@ use write::WriteCall;
 /// | `tickwheel_move(namespace text, key, due timestamptz)` | `moved`, `absent`, `in_flight` |
 /// | `tickwheel_remove(namespace text, key)` | a row `(result text, value json)` with `removed`, `absent` or `in_flight`, and the value that was removed |
 ///
-/// They do what the calls of [`DurableTimers`](crate::DurableTimers) do. `in_flight` means that the timer has fired and is not
-/// settled; nothing was changed.
+/// They do what the calls of [`DurableTimers`](crate::DurableTimers) do. `in_flight` means that the
+/// timer has fired and is not settled; nothing was changed.
 ///
-/// * The key is a `text` for keys that are strings, or `jsonb` for others: `to_jsonb(17)`, `jsonb_build_array('user', 5)`. An
-///   object is refused. The namespace has the codec [`Json`](crate::Json), and an instance has opened it before.
+/// * The key is a `text` for keys that are strings, or `jsonb` for others: `to_jsonb(17)`,
+///   `jsonb_build_array('user', 5)`. An object is refused. The namespace has the codec
+///   [`Json`](crate::Json), and an instance has opened it before.
 /// * A client that binds the value as text casts it: `tickwheel_set('orders', $1, $2::jsonb, $3)`.
-/// * A `due` in the past is due at once, and `infinity` is never. `now()` is when the transaction began.
-/// * A hint goes out at the commit for what is due within an hour of the call, so a timer that is due by then is delivered as
-///   soon as one that a call has set. What is further away, and due at the commit all the same, comes with the next poll.
-/// * With `SET tickwheel.hints = off` no hint goes out, and instances find what was set by their [poll](crate::Builder::poll).
-/// * Arguments that are null or too long, and a namespace that was not opened, are errors that say so.
+/// * A `due` in the past is due at once, and `infinity` is never. `now()` is when the transaction
+///   began.
+/// * A hint goes out at the commit for what is due within an hour of the call, so a timer that is
+///   due by then is delivered as soon as one that a call has set. What is further away, and due at
+///   the commit all the same, comes with the next poll.
+/// * With `SET tickwheel.hints = off` no hint goes out, and instances find what was set by their
+///   [poll](crate::Builder::poll).
+/// * Arguments that are null or too long, and a namespace that was not opened, are errors that say
+///   so.
 ///
-/// The functions run with the rights of the role that made the tables. No other role may call them until it is allowed to, and
-/// needs no right on a table. `EXECUTE` is for the timers of all namespaces; for fewer, let the role call a function of yours
-/// that calls these:
+/// The functions run with the rights of the role that made the tables. No other role may call them
+/// until it is allowed to, and needs no right on a table. `EXECUTE` is for the timers of all
+/// namespaces; for fewer, let the role call a function of yours that calls these:
 ///
 /// ```sql
 /// GRANT USAGE ON SCHEMA timers TO shop;
@@ -175,13 +186,16 @@ use write::WriteCall;
 ///
 /// A transaction keeps its keys until it ends:
 ///
-/// * Calls of instances on these keys are made again every 10 ms, until the [call timeout](crate::Builder::call_timeout). They
-///   take effect after the transaction. Other keys are not delayed.
-/// * What is due under these keys meanwhile fires within a poll of the end of the transaction. Instances ask for it less and
-///   less often, down to once a second.
-/// * Two transactions that take the same keys in opposite orders can deadlock, as with rows: the server ends one of them.
-/// * Each key takes a lock of the server, which has room for some thousands by default (`max_locks_per_transaction`): set very
-///   many timers in several transactions, or by [`set_many`](crate::DurableTimers::set_many).
+/// * Calls of instances on these keys are made again every 10 ms, until the [call
+///   timeout](crate::Builder::call_timeout). They take effect after the transaction. Other keys are
+///   not delayed.
+/// * What is due under these keys meanwhile fires within a poll of the end of the transaction.
+///   Instances ask for it less and less often, down to once a second.
+/// * Two transactions that take the same keys in opposite orders can deadlock, as with rows: the
+///   server ends one of them.
+/// * Each key takes a lock of the server, which has room for some thousands by default
+///   (`max_locks_per_transaction`): set very many timers in several transactions, or by
+///   [`set_many`](crate::DurableTimers::set_many).
 ///
 /// | transactions with | |
 /// |---|---|
@@ -192,49 +206,56 @@ use write::WriteCall;
 ///
 /// * Seven connections for each process at most, counted against `max_connections`, or
 ///   [fewer](PostgresOptions::connections).
-/// * The work of a call does not grow with the number of timers: each row is looked up in an index, whatever the statistics
-///   say. [`counts`](crate::DurableTimers::counts) counts up to 10,000 rows in each state; more it estimates by counting those on
-///   some 500 pages of the table, which is a few percent off, or more for a small part of a table that several namespaces
-///   share. Counts, lists and purges have a connection of their own, so that nothing else waits for them.
-/// * Timers come and go, and so do dead rows. The table is set to be vacuumed early; a transaction that stays open for hours
-///   keeps vacuum from it, here as everywhere.
-/// * A transaction that sets a near timer which its own instance does not load sends `NOTIFY`. These commit one after the
-///   other.
-/// * Sets, moves, removes and put-backs of one key take turns by an advisory lock, until they are committed. There are 512 for
-///   each namespace, so large batches of several processes take turns too. A batch takes 832 locks at most.
-/// * Manual row locks delay moves and removes of these keys and settles of these claims, until their time limit, and what
-///   takes turns with these. Everything else goes on without the rows. Timers that are due meanwhile come within a poll of the
-///   end of the lock.
+/// * The work of a call does not grow with the number of timers: each row is looked up in an index,
+///   whatever the statistics say. [`counts`](crate::DurableTimers::counts) counts up to 10,000 rows
+///   in each state; more it estimates by counting those on some 500 pages of the table, which is a
+///   few percent off, or more for a small part of a table that several namespaces share. Counts,
+///   lists and purges have a connection of their own, so that nothing else waits for them.
+/// * Timers come and go, and so do dead rows. The table is set to be vacuumed early; a transaction
+///   that stays open for hours keeps vacuum from it, here as everywhere.
+/// * A transaction that sets a near timer which its own instance does not load sends `NOTIFY`.
+///   These commit one after the other.
+/// * Sets, moves, removes and put-backs of one key take turns by an advisory lock, until they are
+///   committed. There are 512 for each namespace, so large batches of several processes take turns
+///   too. A batch takes 832 locks at most.
+/// * Manual row locks delay moves and removes of these keys and settles of these claims, until
+///   their time limit, and what takes turns with these. Everything else goes on without the rows.
+///   Timers that are due meanwhile come within a poll of the end of the lock.
 ///
 /// # Poolers
 ///
-/// Connect directly, or through a pooler of sessions, such as pgbouncer with `pool_mode = session`, which has room for all
-/// connections and resets what it gives back (`server_reset_query = DISCARD ALL`, the default). A pooler of transactions or
-/// statements is refused at connect. Callers of [the functions](#in-your-own-transaction) may use any pooler.
+/// Connect directly, or through a pooler of sessions, such as pgbouncer with `pool_mode = session`,
+/// which has room for all connections and resets what it gives back
+/// (`server_reset_query = DISCARD ALL`, the default). A pooler of transactions or statements is
+/// refused at connect. Callers of [the functions](#in-your-own-transaction) may use any pooler.
 ///
 /// # Failover
 ///
-/// The URL may name several hosts: `postgres://worker@db-1.example,db-2.example/orders`. Connections lead to the one that
-/// accepts writes, as with `target_session_attrs=read-write`, which may be left out. A host that does not respond delays the
-/// others by a quarter of a second. While none accepts writes, calls fail with [`StoreError::Unavailable`].
+/// The URL may name several hosts: `postgres://worker@db-1.example,db-2.example/orders`.
+/// Connections lead to the one that accepts writes, as with `target_session_attrs=read-write`,
+/// which may be left out. A host that does not respond delays the others by a quarter of a second.
+/// While none accepts writes, calls fail with [`StoreError::Unavailable`].
 ///
 /// | the standby | after a failover |
 /// |---|---|
 /// | synchronous (`synchronous_standby_names`) | nothing is lost that a call has returned |
 /// | asynchronous | the last commits may be lost: timers are missing that were set, are there again that were removed or acknowledged, or have their old deadline |
 ///
-/// Versions and tokens grow in every case, also from what the former server has given: each connection first sets the sequence
-/// to the server's clock, in microseconds, if it is behind. So a logical replica, a part of a dump, or an older state can take
-/// over without further steps, as long as its clock is not behind by more than the failover took.
+/// Versions and tokens grow in every case, also from what the former server has given: each
+/// connection first sets the sequence to the server's clock, in microseconds, if it is behind. So a
+/// logical replica, a part of a dump, or an older state can take over without further steps, as
+/// long as its clock is not behind by more than the failover took.
 ///
-/// A database whose tables were dropped and made again is refused by stores that are connected: restart their instances.
+/// A database whose tables were dropped and made again is refused by stores that are connected:
+/// restart their instances.
 ///
 /// # Encryption
 ///
-/// Connections are encrypted if the URL has `sslmode=require` or `sslmode=verify-full`. Both check the certificate, by the file
-/// that `sslrootcert=` names or else by what the system trusts. Without, they are not encrypted. It takes the feature `tls-ring`
-/// or `tls-aws-lc-rs`, or a default provider of `rustls` that the program has installed; [`PostgresOptions::tls`] takes
-/// any connector.
+/// Connections are encrypted if the URL has `sslmode=require` or `sslmode=verify-full`. Both check
+/// the certificate, by the file that `sslrootcert=` names or else by what the system trusts.
+/// Without, they are not encrypted. It takes the feature `tls-ring` or `tls-aws-lc-rs`, or a
+/// default provider of `rustls` that the program has installed; [`PostgresOptions::tls`] takes any
+/// connector.
 ///
 /// # Examples
 ///
@@ -269,14 +290,14 @@ impl Drop for Inner {
 }
 
 impl Postgres {
-    /// The files in the folder `migrations/postgres` of this package: SQL that makes the tables and functions, and
-    /// upgrades them, one file for each version of the schema.
+    /// The files in the folder `migrations/postgres` of this package: SQL that makes the tables and
+    /// functions, and upgrades them, one file for each version of the schema.
     pub const MIGRATIONS: &'static [&'static str] = &schema::MIGRATIONS;
 
     /// Connects to a database, and makes the tables if they are not there.
     ///
-    /// The URL is one of libpq: `postgres://user:password@host:port/database?option=value`, or a list of `option=value`. It may
-    /// name [several hosts](#failover).
+    /// The URL is one of libpq: `postgres://user:password@host:port/database?option=value`, or a
+    /// list of `option=value`. It may name [several hosts](#failover).
     ///
     /// # Errors
     ///
@@ -293,13 +314,13 @@ impl Postgres {
         Self::connect_with(PostgresOptions::new(url)?).await
     }
 
-    /// Connects to a database as [`connect`](Self::connect) does, with other settings: how connections are made, how many
-    /// there are, and whether tables are made.
+    /// Connects to a database as [`connect`](Self::connect) does, with other settings: how
+    /// connections are made, how many there are, and whether tables are made.
     ///
     /// # Errors
     ///
-    /// As [`connect`](Self::connect), and [`StoreError::Refused`] when a setting is out of its range, or tables are missing
-    /// and not to be made.
+    /// As [`connect`](Self::connect), and [`StoreError::Refused`] when a setting is out of its
+    /// range, or tables are missing and not to be made.
     ///
     /// # Panics
     ///

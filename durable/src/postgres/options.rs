@@ -14,13 +14,15 @@ use super::lanes::MAX_CONNECTIONS;
 use super::url;
 use crate::store::{BoxError, StoreError};
 
-/// How a [`Postgres`](crate::Postgres) store connects: a URL or a [`Config`] of the client, and what
-/// neither can say. With the feature `postgres`. The client is re-exported as
-/// [`tickwheel_durable::tokio_postgres`](crate::tokio_postgres), in the version that this type takes.
+/// How a [`Postgres`](crate::Postgres) store connects: a URL or a [`Config`] of the client, and
+/// what neither can say. With the feature `postgres`. The client is re-exported as
+/// [`tickwheel_durable::tokio_postgres`](crate::tokio_postgres), in the version that this type
+/// takes.
 ///
 /// # Examples
 ///
-/// Amazon RDS, with a token in place of a password. Tokens are valid for minutes, so each connection gets its own:
+/// Amazon RDS, with a token in place of a password. Tokens are valid for minutes, so each
+/// connection gets its own:
 ///
 /// ```no_run
 /// use tickwheel_durable::{Postgres, PostgresOptions};
@@ -63,7 +65,8 @@ impl PostgresOptions {
         })
     }
 
-    /// Encrypts all connections by this connector, which decides what certificates are trusted. Default: as `sslmode` says.
+    /// Encrypts all connections by this connector, which decides what certificates are trusted.
+    /// Default: as `sslmode` says.
     #[must_use]
     pub fn tls<T>(mut self, connector: T) -> Self
     where
@@ -77,12 +80,12 @@ impl PostgresOptions {
         self
     }
 
-    /// Calls this function before each connection, with the settings for one host, and connects with what it returns: for
-    /// passwords that expire, such as IAM tokens.
+    /// Calls this function before each connection, with the settings for one host, and connects
+    /// with what it returns: for passwords that expire, such as IAM tokens.
     ///
     /// It counts towards the `connect_timeout` of the settings, 5 s by default. Its error is the
-    /// [cause](std::error::Error::source) of a [`StoreError::Unavailable`], and the next call connects again; a
-    /// [`StoreError`] is returned as it is.
+    /// [cause](std::error::Error::source) of a [`StoreError::Unavailable`], and the next call
+    /// connects again; a [`StoreError`] is returned as it is.
     #[must_use]
     pub fn before_connect<F, R, E>(mut self, function: F) -> Self
     where
@@ -97,8 +100,9 @@ impl PostgresOptions {
         self
     }
 
-    /// Makes each connection by this function, from the settings for one host: for sockets of one's own, such as a tunnel
-    /// or the proxy of a cloud. It replaces [`tls`](Self::tls), and `sslmode` is the function's affair.
+    /// Makes each connection by this function, from the settings for one host: for sockets of one's
+    /// own, such as a tunnel or the proxy of a cloud. It replaces [`tls`](Self::tls), and `sslmode`
+    /// is the function's affair.
     ///
     /// The store reads the messages of the connection itself. Limits and errors are those of
     /// [`before_connect`](Self::before_connect), which runs before it.
@@ -132,8 +136,8 @@ impl PostgresOptions {
         self
     }
 
-    /// Whether the tables are made and upgraded. Default: `true`. With `false` the store refuses a database without them, or
-    /// with those of an earlier version, and names the files to apply.
+    /// Whether the tables are made and upgraded. Default: `true`. With `false` the store refuses a
+    /// database without them, or with those of an earlier version, and names the files to apply.
     #[must_use]
     pub fn create_tables(mut self, create_tables: bool) -> Self {
         self.create_tables = create_tables;

@@ -1,8 +1,9 @@
 //! Refuses poolers that share the process of a connection with other clients.
 //!
-//! Such a pooler, as pgbouncer in transaction mode, has a few connections to the server, and gives one of them to each
-//! transaction. Prepared statements, settings, `LISTEN`, and the end of a call by the end of its process need a process that
-//! belongs to one connection. With them the store would work for a while, and change the connections of other programs.
+//! Such a pooler, as pgbouncer in transaction mode, has a few connections to the server, and gives
+//! one of them to each transaction. Prepared statements, settings, `LISTEN`, and the end of a call
+//! by the end of its process need a process that belongs to one connection. With them the store
+//! would work for a while, and change the connections of other programs.
 //!
 //! Two connections show the difference: on a server, or through a pooler of sessions, each has a
 //! process of its own for as long as it is open. So each asks several times for the id of its
@@ -11,7 +12,8 @@
 //! * a pool of one: both see the same;
 //! * the process that was free last, as pgbouncer does: the second sees that of the first;
 //! * one after the other: the second, asking twice, sees two;
-//! * any, since others use the pool too: it would have to give each of the two its own every time, by chance.
+//! * any, since others use the pool too: it would have to give each of the two its own every time,
+//!   by chance.
 //!
 //! Nothing is set on the way, so nothing is left behind in a connection that belongs to others.
 

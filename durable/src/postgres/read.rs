@@ -117,7 +117,8 @@ impl Call for ListCall<'_> {
 /// So many rows in each state are counted one by one, which takes some ten milliseconds at worst.
 const COUNTED: i64 = 10_000;
 
-/// Where there are more, they are counted on about so many pages of the table, of 8 kB each: some 30,000 rows.
+/// Where there are more, they are counted on about so many pages of the table, of 8 kB each: some
+/// 30,000 rows.
 const SAMPLED_PAGES: i64 = 500;
 
 /// How many rows there are.

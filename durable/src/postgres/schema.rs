@@ -1,21 +1,23 @@
 //! The tables and functions, and how they come to be.
 //!
-//! The files in the folder `migrations/postgres` lead from each version of the schema to the next, the first from nothing. The
-//! first connection of a store runs those that a database lacks, and another role does where this one may not create anything.
-//! Functions have the version of the tables. The last file has them, and a test writes them there with
+//! The files in the folder `migrations/postgres` lead from each version of the schema to the next,
+//! the first from nothing. The first connection of a store runs those that a database lacks, and
+//! another role does where this one may not create anything. Functions have the version of the
+//! tables. The last file has them, and a test writes them there with
 //! `TICKWHEEL_WRITE_MIGRATIONS=1`, or else compares them: their text is that of the statements.
 //!
 //! # Names
 //!
-//! A role that may create functions in a schema could make one that fits our arguments better than the built-in, and the
-//! server would run it for us. So:
+//! A role that may create functions in a schema could make one that fits our arguments better than
+//! the built-in, and the server would run it for us. So:
 //!
-//! 1. The role's `search_path` says where the tables are, and nothing else. [`PLACE`] asks for that, before anything else, by
-//!    names that are all qualified.
-//! 2. From then on the path of a connection, of a function and of a migration is `pg_catalog, pg_temp`. Functions and operators
-//!    are never looked up in `pg_temp`, so all are built-in.
-//! 3. Our tables, sequences and functions have their schema before them: `@.` in the text of a statement. A call of one of our
-//!    functions by another has arguments of exactly its types.
+//! 1. The role's `search_path` says where the tables are, and nothing else. [`PLACE`] asks for
+//!    that, before anything else, by names that are all qualified.
+//! 2. From then on the path of a connection, of a function and of a migration is
+//!    `pg_catalog, pg_temp`. Functions and operators are never looked up in `pg_temp`, so all are
+//!    built-in.
+//! 3. Our tables, sequences and functions have their schema before them: `@.` in the text of a
+//!    statement. A call of one of our functions by another has arguments of exactly its types.
 
 use futures_util::future::{try_join, try_join3};
 use tokio_postgres::error::SqlState;
@@ -37,7 +39,8 @@ pub(super) const MIGRATIONS: [&str; 3] = [
     include_str!("../../migrations/postgres/3.sql"),
 ];
 
-/// Instances that make the tables at the same time take turns by this advisory lock, as the files do. Any number will do.
+/// Instances that make the tables at the same time take turns by this advisory lock, as the files
+/// do. Any number will do.
 const LOCK: i64 = 0x7469_636b_7768_6565;
 
 /// The quoted name of the schema in which the role's path finds the tables, if it does.
@@ -52,8 +55,9 @@ const PATH: &str = "SET search_path = pg_catalog, pg_temp";
 /// The version of the schema that is there, and which tables they are.
 const VERSION: &str = "SELECT version, identity::text FROM @.tickwheel_schema";
 
-/// Which roles may create in the schema beside its owner, that of the tables and this one, if any; the owner of the tables, and
-/// whether that is this role or acts for the owner of the schema, as superusers do.
+/// Which roles may create in the schema beside its owner, that of the tables and this one, if any;
+/// the owner of the tables, and whether that is this role or acts for the owner of the schema, as
+/// superusers do.
 const RIGHTS: &str = "
     SELECT (
         SELECT string_agg(CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE pg_get_userbyid(a.grantee) END, ', ')
@@ -64,11 +68,12 @@ const RIGHTS: &str = "
     FROM pg_class t, pg_namespace n, pg_roles me
     WHERE t.oid = '@.tickwheel_timers'::regclass AND n.oid = t.relnamespace AND me.rolname = current_user";
 
-/// Sets the sequence to the clock, or to the greatest number in use if that is greater. So tokens grow also when the server has
-/// lost commits, or a dump was restored without the latest number.
+/// Sets the sequence to the clock, or to the greatest number in use if that is greater. So tokens
+/// grow also when the server has lost commits, or a dump was restored without the latest number.
 ///
-/// One connection after the other does that. Those that draw numbers meanwhile do not wait for it, so it leaves a sequence alone
-/// that is behind by less than a second: nobody draws a million numbers between the look and the change.
+/// One connection after the other does that. Those that draw numbers meanwhile do not wait for it,
+/// so it leaves a sequence alone that is behind by less than a second: nobody draws a million
+/// numbers between the look and the change.
 const CATCH_UP: &str = "
     BEGIN;
     SELECT pg_advisory_xact_lock(8388345094170240358);
@@ -121,9 +126,10 @@ impl Tables {
         self.version < SCHEMA
     }
 
-    /// Refuses tables that a role may have made which has no business to: its triggers would run as this role. Warns where other
-    /// roles may create in the schema. Nothing of theirs is run by the store, but they can mislead the callers of the functions
-    /// for users, who look these up by name.
+    /// Refuses tables that a role may have made which has no business to: its triggers would run as
+    /// this role. Warns where other roles may create in the schema. Nothing of theirs is run by the
+    /// store, but they can mislead the callers of the functions for users, who look these up by
+    /// name.
     pub(super) fn check_rights(&self, target: &Target) -> Result<(), StoreError> {
         let Rights {
             creators: Some(creators),
@@ -178,9 +184,9 @@ async fn place(client: &Client) -> Result<Option<String>, Error> {
     Ok(rows.first().map(|row| row.get::<_, String>(0) + "."))
 }
 
-/// The tables, if they are there and not from before there were dead rows.
-/// Each statement reads one table of ours at most: another process may be upgrading them, and one that
-/// waits for a table while it holds another would deadlock with that.
+/// The tables, if they are there and not from before there were dead rows. Each statement reads one
+/// table of ours at most: another process may be upgrading them, and one that waits for a table
+/// while it holds another would deadlock with that.
 pub(super) async fn find(client: &Client) -> Result<Option<Tables>, Error> {
     let Some(place) = place(client).await? else {
         return Ok(None);

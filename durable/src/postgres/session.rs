@@ -22,7 +22,8 @@ use crate::store::StoreError;
 /// statistics say, because they are out of date most of the time: a table is full now and empty a
 /// minute later. A plan is made once for a connection.
 ///
-/// A process that is stopped in the middle of sending a batch holds the locks of its keys, for a second at most.
+/// A process that is stopped in the middle of sending a batch holds the locks of its keys, for a
+/// second at most.
 const SETTINGS: &str = "
     SET default_transaction_isolation = 'read committed';
     SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
@@ -37,7 +38,8 @@ const BACKEND: &str = "
 
 /// Ends processes of the server, and waits until they are gone. Returns how many are left.
 ///
-/// The planner may ask for the end of a process before it looks at which one it is, were it not for the `MATERIALIZED`.
+/// The planner may ask for the end of a process before it looks at which one it is, were it not for
+/// the `MATERIALIZED`.
 const TERMINATE: &str = "
     WITH old AS MATERIALIZED (
         SELECT a.pid FROM unnest($1::int[], $2::bigint[]) AS o(pid, began), pg_stat_activity a
@@ -45,7 +47,8 @@ const TERMINATE: &str = "
     )
     SELECT count(*) FROM old WHERE NOT pg_terminate_backend(old.pid, 5000)";
 
-/// A server that has not responded for so long may hang. Callers that drop a read sooner have changed their mind.
+/// A server that has not responded for so long may hang. Callers that drop a read sooner have
+/// changed their mind.
 const SILENT: Duration = Duration::from_millis(100);
 
 /// A process of the server.
@@ -158,8 +161,9 @@ impl Session {
         self.client.query(&statement, parameters).await
     }
 
-    /// Runs statements in one transaction and one round trip: the server has all of them before it takes the first lock, unless
-    /// there are too many bytes for the network to hold. Returns their rows.
+    /// Runs statements in one transaction and one round trip: the server has all of them before it
+    /// takes the first lock, unless there are too many bytes for the network to hold. Returns their
+    /// rows.
     pub(super) async fn transaction(
         &self,
         queries: &[(&'static str, &Parameters<'_>)],
@@ -168,8 +172,8 @@ impl Session {
             return Ok(vec![self.query(sql, parameters).await?]);
         }
         let statements = try_join_all(queries.iter().map(|(sql, _)| self.statement(sql))).await?;
-        // Requests leave in the order in which they are first polled. After one that fails the server skips the others, and
-        // COMMIT rolls back.
+        // Requests leave in the order in which they are first polled. After one that fails the
+        // server skips the others, and COMMIT rolls back.
         let plain = |sql: &'static str| -> Request<'_> {
             Box::pin(self.client.batch_execute(sql).map_ok(|()| Vec::new()))
         };
@@ -193,8 +197,8 @@ impl Session {
     }
 }
 
-/// A read that waits for its response. Dropped without one, it gives the connection up, if no other read had a response
-/// meanwhile and it has waited for [`SILENT`].
+/// A read that waits for its response. Dropped without one, it gives the connection up, if no other
+/// read had a response meanwhile and it has waited for [`SILENT`].
 pub(super) struct Asked<'a> {
     session: &'a Session,
     /// How many reads had a response before.

@@ -1,8 +1,8 @@
 //! Batches of claims that are to be settled. They are cut and sent as writes are, by token.
 //!
-//! One statement that makes no waiting row and no dead one commits by itself. Otherwise a transaction locks all claims first.
-//! Claims that are put back or die need the locks of their keys before that. Claims of keys that a transaction of a user has
-//! locked are left out.
+//! One statement that makes no waiting row and no dead one commits by itself. Otherwise a
+//! transaction locks all claims first. Claims that are put back or die need the locks of their keys
+//! before that. Claims of keys that a transaction of a user has locked are left out.
 
 use std::collections::HashSet;
 use std::time::Duration;

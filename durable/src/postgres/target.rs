@@ -18,7 +18,8 @@ use crate::store::{BoxError, StoreError, StoreTime};
 /// How long connecting to a host may take, unless the settings say otherwise.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// A connection without a response for this time counts as broken, unless the settings say otherwise.
+/// A connection without a response for this time counts as broken, unless the settings say
+/// otherwise.
 const UNANSWERED: Duration = Duration::from_secs(20);
 
 /// The hosts of a store, and how to connect to one.
@@ -120,7 +121,8 @@ impl Target {
     }
 }
 
-/// The error of a statement whose [terms](super::statements) do not hold: a text in quotes that is no number.
+/// The error of a statement whose [terms](super::statements) do not hold: a text in quotes that is
+/// no number.
 fn broken_terms(error: &Error) -> Option<StoreError> {
     let error = error.as_db_error()?;
     if *error.code() != SqlState::INVALID_TEXT_REPRESENTATION {
@@ -140,7 +142,8 @@ fn broken_terms(error: &Error) -> Option<StoreError> {
     }
 }
 
-/// Whether the server only reads: it was a primary, and is a standby now. Another connection may lead to the new primary.
+/// Whether the server only reads: it was a primary, and is a standby now. Another connection may
+/// lead to the new primary.
 fn is_read_only(error: &Error) -> bool {
     error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
 }
@@ -165,7 +168,8 @@ pub(super) fn is_lost(error: &Error) -> bool {
     }
 }
 
-/// Whether the same call succeeds when it runs again: it has lost against another one, and nothing has happened.
+/// Whether the same call succeeds when it runs again: it has lost against another one, and nothing
+/// has happened.
 pub(super) fn is_conflict(error: &Error) -> bool {
     [
         SqlState::T_R_SERIALIZATION_FAILURE,

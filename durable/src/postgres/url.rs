@@ -6,8 +6,8 @@ use tokio_postgres::Config;
 
 use crate::store::StoreError;
 
-/// Parses a URL or a list of `key=value`: the settings, and the file of roots that `sslrootcert` names. The error never
-/// repeats it, because the password may be anywhere in it.
+/// Parses a URL or a list of `key=value`: the settings, and the file of roots that `sslrootcert`
+/// names. The error never repeats it, because the password may be anywhere in it.
 pub(super) fn parse(url: &str) -> Result<(Config, Option<PathBuf>), StoreError> {
     let (url, roots) = take_roots(url);
     // Certificates are always checked, which libpq calls so.

@@ -1,9 +1,9 @@
 //! Batches of writes.
 //!
-//! A statement touches a key once. So a batch is cut where a key comes again, and each part has a statement for each kind of
-//! write in it. They share a transaction that first takes the locks of all keys: writes of keys that a transaction of a user
-//! has locked are left out. Sets alone, the most frequent batch, are one statement that does both
-//! and commits by itself.
+//! A statement touches a key once. So a batch is cut where a key comes again, and each part has a
+//! statement for each kind of write in it. They share a transaction that first takes the locks of
+//! all keys: writes of keys that a transaction of a user has locked are left out. Sets alone, the
+//! most frequent batch, are one statement that does both and commits by itself.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -18,8 +18,9 @@ use super::space::{NearParameters, Space};
 use super::statements as sql;
 use crate::store::{Action, Armed, Due, LoadWindow, Version, Write, WriteOutcome};
 
-/// Keys and values of one part take about this many bytes at most. A server holds the parameters of a statement several times
-/// over; with more than its usual `work_mem` it would write them to a file.
+/// Keys and values of one part take about this many bytes at most. A server holds the parameters of
+/// a statement several times over; with more than its usual `work_mem` it would write them to a
+/// file.
 const PART_BYTES: usize = 4 << 20;
 
 pub(super) struct WriteCall<'a> {

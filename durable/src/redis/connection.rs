@@ -49,8 +49,8 @@ const REDIRECTED: Duration = Duration::from_millis(20);
 /// socket, and run them after the calls of the new connection, although their callers have received
 /// an error. So:
 ///
-/// 1. Each store has a name of its own, and each of its connections an *epoch*, greater than that of the one before. Every
-///    script is sent both.
+/// 1. Each store has a name of its own, and each of its connections an *epoch*, greater than that
+///    of the one before. Every script is sent both.
 /// 2. A script first compares its epoch with the greatest one of that name in this namespace. If
 ///    its own is greater, the script records it in the same step as everything else it does. If its
 ///    own is less, it changes nothing and fails.
@@ -63,10 +63,12 @@ const REDIRECTED: Duration = Duration::from_millis(20);
 ///
 /// # Clusters
 ///
-/// All keys of a namespace are in one slot. Its node says `MOVED` when it has given the slot away, and has not run the script, so the
-/// call is made again on a new connection. While the keys are moved from one node to another, a script would find some of them
-/// at neither. So each script names [a key that never exists](absent_key_of), besides the one it works on. Then the old node
-/// sends it away with `ASK`, and the new one would say `TRYAGAIN`, until the slot has moved: the call waits for that.
+/// All keys of a namespace are in one slot. Its node says `MOVED` when it has given the slot away,
+/// and has not run the script, so the call is made again on a new connection. While the keys are
+/// moved from one node to another, a script would find some of them at neither. So each script
+/// names [a key that never exists](absent_key_of), besides the one it works on. Then the old node
+/// sends it away with `ASK`, and the new one would say `TRYAGAIN`, until the slot has moved: the
+/// call waits for that.
 pub(super) struct Connection {
     servers: Arc<Servers>,
     /// Where the server is, without credentials.
@@ -130,8 +132,8 @@ impl Link {
             .is_some_and(|at| at.elapsed() < REPLICATED)
     }
 
-    /// Sends a command, and waits until what it has changed is on so many replicas. Dropping the future gives up waiting for
-    /// the response.
+    /// Sends a command, and waits until what it has changed is on so many replicas. Dropping the
+    /// future gives up waiting for the response.
     async fn send(&self, command: &Cmd, replicas: Option<Replicas>) -> Result<Value, RedisError> {
         let mut connection = self.connection.clone();
         let mut waiting = Waiting::on(self);
@@ -160,14 +162,15 @@ pub(super) struct Replicas {
     pub(super) count: usize,
     /// Whether the call is to change nothing without them.
     ///
-    /// A call that fails after it has fired timers delivers them to no instance. While replicas are away, each timer
-    /// that comes due would lose an attempt to each instance, or be lost itself if it is delivered at most once.
+    /// A call that fails after it has fired timers delivers them to no instance. While replicas are
+    /// away, each timer that comes due would lose an attempt to each instance, or be lost itself if
+    /// it is delivered at most once.
     pub(super) needed: bool,
 }
 
 impl Replicas {
-    /// Sends a command and `WAIT` in one go: nothing comes between them. If the replicas are needed, and it is not known that they
-    /// `have_followed`, waits for them before, too.
+    /// Sends a command and `WAIT` in one go: nothing comes between them. If the replicas are
+    /// needed, and it is not known that they `have_followed`, waits for them before, too.
     async fn send(
         self,
         command: &Cmd,
@@ -323,8 +326,9 @@ impl Connection {
         Ok(connections)
     }
 
-    /// Runs a script on a namespace: one round trip, unless the server does not know the script yet, or another one has the
-    /// namespace. If it is to reach `replicas`, an answer means that so many have what it has changed.
+    /// Runs a script on a namespace: one round trip, unless the server does not know the script
+    /// yet, or another one has the namespace. If it is to reach `replicas`, an answer means that so
+    /// many have what it has changed.
     pub(super) async fn run(
         &self,
         script: &Script,
@@ -380,12 +384,14 @@ impl Connection {
     }
 }
 
-/// The key of what is known about a namespace. The others begin with it. The braces put all of them into one slot of a cluster.
+/// The key of what is known about a namespace. The others begin with it. The braces put all of them
+/// into one slot of a cluster.
 pub(super) fn key_of(namespace: &Namespace) -> String {
     format!("tickwheel:{{{namespace}}}")
 }
 
-/// A key of the namespace that never exists. A node that is moving the slot runs no script that names it.
+/// A key of the namespace that never exists. A node that is moving the slot runs no script that
+/// names it.
 fn absent_key_of(namespace: &Namespace) -> String {
     format!("{}:absent", key_of(namespace))
 }

@@ -6,7 +6,8 @@ use super::arguments::{digits, limit_argument, near_arguments, span};
 use super::{Redis, scripts};
 use crate::store::{DeadRows, LoadWindow, Namespace, Purged, Retried, StoreError};
 
-/// One step retries or discards at most this many dead rows, which takes the server some milliseconds.
+/// One step retries or discards at most this many dead rows, which takes the server some
+/// milliseconds.
 const BURIED_AT_ONCE: usize = 256;
 
 pub(super) async fn retry(

@@ -18,8 +18,8 @@ pub(super) fn without_credentials(url: &str) -> String {
 
 /// Whether a connection that gave this error is of no use any more.
 pub(super) fn ends_connection(error: &RedisError) -> bool {
-    // After a failover this server refuses writes, and another one that has its name takes them. A node of a cluster that is
-    // cut off from the others says that the cluster is down.
+    // After a failover this server refuses writes, and another one that has its name takes them. A
+    // node of a cluster that is cut off from the others says that the cluster is down.
     error.is_io_error()
         || error.is_unrecoverable_error()
         || matches!(error.code(), Some("READONLY" | "MOVED" | "CLUSTERDOWN"))

@@ -90,8 +90,8 @@ async fn listen(
     }
 }
 
-/// Listens on one connection until it ends, or that of the calls is given up: the same server is silent here too, and says
-/// nothing of it.
+/// Listens on one connection until it ends, or that of the calls is given up: the same server is
+/// silent here too, and says nothing of it.
 async fn subscribe_and_listen(
     servers: &Servers,
     namespace: &Namespace,

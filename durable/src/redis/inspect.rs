@@ -108,7 +108,8 @@ impl Inspect for Redis {
 }
 
 impl Redis {
-    /// The names of the namespaces of a server, which is asked for its keys step by step. It may name one twice.
+    /// The names of the namespaces of a server, which is asked for its keys step by step. It may
+    /// name one twice.
     async fn names(
         &self,
         server: &mut MultiplexedConnection,

@@ -4,8 +4,8 @@ use super::arguments::{limit_argument, span, unknown_argument};
 use super::{Redis, scripts};
 use crate::store::{Load, LoadWindow, Loaded, Namespace, StoreError};
 
-/// A load returns at most this many rows. A script blocks the server, so several short ones let other calls run in
-/// between, such as those that fire due timers.
+/// A load returns at most this many rows. A script blocks the server, so several short ones let
+/// other calls run in between, such as those that fire due timers.
 const LOADED_AT_ONCE: usize = 1024;
 
 pub(super) async fn load(

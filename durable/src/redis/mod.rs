@@ -5,10 +5,10 @@
 //! hinted()           <-- a connection of its own, subscribed to hints
 //! ```
 //!
-//! A script is named by its hash; when the server does not know it, it is loaded and called again. All scripts share
-//! `scripts/prelude.lua`. The head of each says what it takes, what it returns and what that costs.
-//! `write`, `load`, `fire`, `settle`, `dead` and `read` send what their scripts take, and read what
-//! these return.
+//! A script is named by its hash; when the server does not know it, it is loaded and called again.
+//! All scripts share `scripts/prelude.lua`. The head of each says what it takes, what it returns
+//! and what that costs. `write`, `load`, `fire`, `settle`, `dead` and `read` send what their
+//! scripts take, and read what these return.
 //!
 //! # The keys of a namespace
 //!
@@ -29,14 +29,17 @@
 //! | `..:epochs` | sorted set by time | the latest connection of each store that has connected again, see [`connection`] |
 //! | `..:hints` | channel | |
 //!
-//! 1. Each row lies in exactly one of the sorted sets by `due`, and its score there says when it is due. A waiting row that has
-//!    not fired is due at its deadline, or both have passed, unless it repeats; so `fire` need not ask.
-//! 2. An id is live from its first load on. The rows that were loaded under it stay in the sorted sets of the id after
-//!    it has ended, and `load` takes from there as from those of rows that no instance has loaded. So the end of an id
-//!    costs the same, however much was loaded under it.
-//! 3. A sorted set of an id is there only if the id is in `instances`, which it leaves once it has ended and both are empty.
-//! 4. A version is greater than the one before and than the clock in microseconds. So versions grow even if the server has lost
-//!    its last writes, and for the next two centuries they have 16 digits and sort as strings.
+//! 1. Each row lies in exactly one of the sorted sets by `due`, and its score there says when it is
+//!    due. A waiting row that has not fired is due at its deadline, or both have passed, unless it
+//!    repeats; so `fire` need not ask.
+//! 2. An id is live from its first load on. The rows that were loaded under it stay in the sorted
+//!    sets of the id after it has ended, and `load` takes from there as from those of rows that no
+//!    instance has loaded. So the end of an id costs the same, however much was loaded under it.
+//! 3. A sorted set of an id is there only if the id is in `instances`, which it leaves once it has
+//!    ended and both are empty.
+//! 4. A version is greater than the one before and than the clock in microseconds. So versions grow
+//!    even if the server has lost its last writes, and for the next two centuries they have 16
+//!    digits and sort as strings.
 
 mod arguments;
 mod charter;
@@ -75,14 +78,16 @@ use crate::store::{
 
 /// A store in a Redis or Valkey server. With the feature `redis`.
 ///
-/// Any number of processes may use a server at once, and any number of namespaces. Each call is one Lua script and one round trip.
-/// It costs O(log n) for each of its timers, whether there are a thousand others or a million. Batches have at most 1,024
-/// timers or about a megabyte of them, which keeps the server from others for some milliseconds. It is made for Redis 6.2 and later and for
-/// Valkey, and is tested with Redis 7.0.
+/// Any number of processes may use a server at once, and any number of namespaces. Each call is one
+/// Lua script and one round trip. It costs O(log n) for each of its timers, whether there are a
+/// thousand others or a million. Batches have at most 1,024 timers or about a megabyte of them,
+/// which keeps the server from others for some milliseconds. It is made for Redis 6.2 and later and
+/// for Valkey, and is tested with Redis 7.0.
 ///
-/// A URL is `redis://user:password@host:port/database`, `rediss://` for an encrypted connection, whose certificate is
-/// checked against those of the system, or `unix:///path?user=..&pass=..`. After a failure the next call connects
-/// again; so it does when the server has not responded to a call within its limit.
+/// A URL is `redis://user:password@host:port/database`, `rediss://` for an encrypted connection,
+/// whose certificate is checked against those of the system, or `unix:///path?user=..&pass=..`.
+/// After a failure the next call connects again; so it does when the server has not responded to a
+/// call within its limit.
 ///
 /// Servers that replace each other have URLs of their own, `rediss+..` for encrypted connections:
 ///
@@ -105,24 +110,28 @@ use crate::store::{
 /// | snapshots only (`save`) | everything since the last one | the same |
 /// | neither | everything | everything |
 ///
-/// Only the first keeps the whole promise, that a call which has returned survives. It costs a flush of the disk for each turn of
-/// the server, which concurrent calls share. [`check_durability`](Redis::check_durability) tells whether a server has it.
+/// Only the first keeps the whole promise, that a call which has returned survives. It costs a
+/// flush of the disk for each turn of the server, which concurrent calls share.
+/// [`check_durability`](Redis::check_durability) tells whether a server has it.
 ///
-/// A server that has lost everything says so in the error of each call, until an instance is started, which makes the
-/// namespace again.
+/// A server that has lost everything says so in the error of each call, until an instance is
+/// started, which makes the namespace again.
 ///
-/// *A full server*: with `maxmemory-policy noeviction`, and with those that begin with `volatile`, sets and moves fail with
-/// [`StoreError::Refused`] while the memory is full and change nothing, and timers are still delivered and acknowledged, which
-/// makes room. The policies that begin with `allkeys` **throw timers away**: do not use them.
+/// *A full server*: with `maxmemory-policy noeviction`, and with those that begin with `volatile`,
+/// sets and moves fail with [`StoreError::Refused`] while the memory is full and change nothing,
+/// and timers are still delivered and acknowledged, which makes room. The policies that begin with
+/// `allkeys` **throw timers away**: do not use them.
 ///
 /// # Failovers
 ///
-/// When a primary does not answer, Sentinels or the nodes of a cluster make one of its replicas the primary. Calls fail meanwhile.
-/// The first call after that finds the new primary, at most a call timeout later if the old one hangs.
+/// When a primary does not answer, Sentinels or the nodes of a cluster make one of its replicas the
+/// primary. Calls fail meanwhile. The first call after that finds the new primary, at most a call
+/// timeout later if the old one hangs.
 ///
-/// *Replication is asynchronous*: a replica that takes over lacks the last writes of the old primary, also with `appendfsync
-/// always`. A set, move or acknowledgement among them is undone, so a timer may be lost, be delivered at its old deadline or once
-/// more. Fencing tokens grow even then, if the clocks of both servers agree. What to do about it:
+/// *Replication is asynchronous*: a replica that takes over lacks the last writes of the old
+/// primary, also with `appendfsync always`. A set, move or acknowledgement among them is undone, so
+/// a timer may be lost, be delivered at its old deadline or once more. Fencing tokens grow even
+/// then, if the clocks of both servers agree. What to do about it:
 ///
 /// | | sets lost whose calls had returned, when the primary is killed | when both replicas hang for 3 s first | costs |
 /// |---|---|---|---|
@@ -130,28 +139,34 @@ use crate::store::{
 /// | `min-replicas-to-write 1` and `min-replicas-max-lag 1` on all servers: calls fail when no replica has answered for a second | | 64 of 36,537 to 28,928 of 76,473 | nothing |
 /// | [`wait_for_replicas(1)`](Self::wait_for_replicas) | 0 of 79,951 | 0 of 79,457 | a round trip to a replica for each call |
 ///
-/// Measured with 64 tasks that set timers, Redis 7.0, a primary with two replicas and three Sentinels on one host, five or six runs in
-/// each case but one of two. The losses of the first column depend on the network between the servers, which here has no delay.
+/// Measured with 64 tasks that set timers, Redis 7.0, a primary with two replicas and three
+/// Sentinels on one host, five or six runs in each case but one of two. The losses of the first
+/// column depend on the network between the servers, which here has no delay.
 ///
-/// So for timers that must not be lost: `wait_for_replicas(n)` with all `n` replicas, and `min-replicas-to-write n`, which refuses
-/// calls at once where the other one has them wait for a second. Then each replica has to answer. With fewer than all, calls go on
-/// while a replica is away, and a failover may rarely lose the last of them: Sentinels and clusters promote the reachable replica
-/// that has received most, by reports that are up to a second old.
+/// So for timers that must not be lost: `wait_for_replicas(n)` with all `n` replicas, and
+/// `min-replicas-to-write n`, which refuses calls at once where the other one has them wait for a
+/// second. Then each replica has to answer. With fewer than all, calls go on while a replica is
+/// away, and a failover may rarely lose the last of them: Sentinels and clusters promote the
+/// reachable replica that has received most, by reports that are up to a second old.
 ///
 /// # How much work
 ///
-/// The server runs scripts on one thread. In batches of 1,024, with Redis 7.0 on two busy cores, it takes 12 us of that thread to
-/// set a timer, and 27 us to load, fire and acknowledge it: 6, 15 and 6. Then there is the flush of the disk, if it has to.
+/// The server runs scripts on one thread. In batches of 1,024, with Redis 7.0 on two busy cores, it
+/// takes 12 us of that thread to set a timer, and 27 us to load, fire and acknowledge it: 6, 15
+/// and 6. Then there is the flush of the disk, if it has to.
 ///
 /// # How much memory
 ///
-/// About 310 bytes for each timer, besides the bytes of its value and twice those of its key, as encoded: 400 MB for a million with
-/// short keys and values of 50 bytes. While a snapshot or a rewrite of the append-only file runs, memory that changes is there twice.
+/// About 310 bytes for each timer, besides the bytes of its value and twice those of its key, as
+/// encoded: 400 MB for a million with short keys and values of 50 bytes. While a snapshot or a
+/// rewrite of the append-only file runs, memory that changes is there twice.
 ///
 /// # Permissions
 ///
 /// All keys and channels begin with `tickwheel:`. With Sentinels `+role` is needed besides, in
-/// clusters `+cluster|slots` and `+cluster|keyslot`, and for [`wait_for_replicas`](Self::wait_for_replicas) `+wait`. With an access control list this user suffices:
+/// clusters `+cluster|slots` and `+cluster|keyslot`, and for
+/// [`wait_for_replicas`](Self::wait_for_replicas) `+wait`. With an access control list this user
+/// suffices:
 ///
 /// ```text
 /// ACL SETUSER tickwheel on >s3cret resetkeys resetchannels ~tickwheel:* &tickwheel:* -@all +ping
@@ -164,10 +179,11 @@ use crate::store::{
 ///
 /// # Clusters
 ///
-/// The keys of a namespace lie in one slot, whose tag is the name of the namespace, so one node has the whole namespace.
-/// Each namespace has a connection of its own to the node that has its slot. A call that meets another node follows it. While a slot is moved to another node, calls on its
-/// namespaces wait until that is done, or fail after their time limit: the keys of a namespace are few and large, and each blocks
-/// the nodes while it is moved.
+/// The keys of a namespace lie in one slot, whose tag is the name of the namespace, so one node has
+/// the whole namespace. Each namespace has a connection of its own to the node that has its slot. A
+/// call that meets another node follows it. While a slot is moved to another node, calls on its
+/// namespaces wait until that is done, or fail after their time limit: the keys of a namespace are
+/// few and large, and each blocks the nodes while it is moved.
 ///
 /// # Examples
 ///
@@ -195,7 +211,8 @@ impl Redis {
     /// # Errors
     ///
     /// [`StoreError::Refused`] when the URL cannot be used or the server does not let this user in,
-    /// [`StoreError::Unavailable`] when it does not respond within 5 s. No text contains the password.
+    /// [`StoreError::Unavailable`] when it does not respond within 5 s. No text contains the
+    /// password.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
         let redis = Redis {
             connection: Connection::new(url)?,
@@ -208,13 +225,15 @@ impl Redis {
         Ok(redis)
     }
 
-    /// Checks that what a call has written survives a crash of the server, and that the server forgets no timers when its memory
-    /// is full: the settings `appendonly` must be `yes`, `appendfsync` `always`, and `maxmemory-policy` `noeviction` or one of
-    /// those that begin with `volatile`.
+    /// Checks that what a call has written survives a crash of the server, and that the server
+    /// forgets no timers when its memory is full: the settings `appendonly` must be `yes`,
+    /// `appendfsync` `always`, and `maxmemory-policy` `noeviction` or one of those that begin with
+    /// `volatile`.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Refused`] names the setting, its value and what it must be, or says that this user may not ask.
+    /// [`StoreError::Refused`] names the setting, its value and what it must be, or says that this
+    /// user may not ask.
     pub async fn check_durability(&self) -> Result<(), StoreError> {
         let mut servers = self.checked(self.connection.to_each().await)?;
         for (setting, allowed) in [
@@ -244,13 +263,16 @@ impl Redis {
         Ok(())
     }
 
-    /// Waits for replicas: a call that changes timers returns once this many replicas have what it has changed, or fails after a
-    /// second in which they have not received it. Then it may have taken effect, as after any error.
+    /// Waits for replicas: a call that changes timers returns once this many replicas have what it
+    /// has changed, or fails after a second in which they have not received it. Then it may have
+    /// taken effect, as after any error.
     ///
-    /// Nothing is fired once they have not followed for a second. Due timers wait for them, and lose no attempts.
+    /// Nothing is fired once they have not followed for a second. Due timers wait for them, and
+    /// lose no attempts.
     ///
-    /// A server that takes over from a primary that has crashed then has everything that calls have returned, if it is one of these
-    /// replicas: with one replica, or with as many as there are. See [failovers](Self#failovers).
+    /// A server that takes over from a primary that has crashed then has everything that calls have
+    /// returned, if it is one of these replicas: with one replica, or with as many as there are.
+    /// See [failovers](Self#failovers).
     #[must_use]
     pub fn wait_for_replicas(mut self, replicas: usize) -> Self {
         self.replicas = (replicas > 0).then_some(replicas);

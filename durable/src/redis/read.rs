@@ -5,7 +5,8 @@ use super::reply::Reply;
 use super::{Redis, scripts};
 use crate::store::{Counts, InstanceId, List, Namespace, State, StoreError, StoreTime, Stored};
 
-/// A list has at most this many rows, which take the server half a millisecond: looks are in no hurry.
+/// A list has at most this many rows, which take the server half a millisecond: looks are in no
+/// hurry.
 pub(super) const LISTED_AT_ONCE: usize = 128;
 
 pub(super) async fn get(

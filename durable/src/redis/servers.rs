@@ -1,8 +1,9 @@
-//! Where the server is that has a namespace: the only one, or the one that Sentinels or the nodes of a cluster name.
+//! Where the server is that has a namespace: the only one, or the one that Sentinels or the nodes
+//! of a cluster name.
 //!
-//! They are asked when a connection is made, never while one is good. The one that has answered is asked first the next time.
-//! One that fails, or names a server that cannot be reached, is asked last: it may hang, or be on the wrong side of a network
-//! that has parted.
+//! They are asked when a connection is made, never while one is good. The one that has answered is
+//! asked first the next time. One that fails, or names a server that cannot be reached, is asked
+//! last: it may hang, or be on the wrong side of a network that has parted.
 
 use std::collections::VecDeque;
 use std::io;
@@ -179,8 +180,8 @@ impl Servers {
         }
     }
 
-    /// Asks another node first from now on. A connection has failed, and the node that named its server may know no
-    /// better.
+    /// Asks another node first from now on. A connection has failed, and the node that named its
+    /// server may know no better.
     pub(super) fn doubt(&self) {
         if let Some(nodes) = self.nodes() {
             nodes.lock().rotate_left(1);
@@ -265,8 +266,8 @@ impl Nodes {
         Err(failed)
     }
 
-    /// The primaries of the slots of a cluster, or of the slot of a namespace, and who has named them. Remembers all nodes that
-    /// are named.
+    /// The primaries of the slots of a cluster, or of the slot of a namespace, and who has named
+    /// them. Remembers all nodes that are named.
     async fn primaries(
         &self,
         namespace: Option<&Namespace>,

@@ -30,7 +30,8 @@ pub(super) async fn settle(
     Ok(settled)
 }
 
-/// The claims, which of them are not acknowledged but settled otherwise, and how, as `settle.lua` takes it.
+/// The claims, which of them are not acknowledged but settled otherwise, and how, as `settle.lua`
+/// takes it.
 fn settle_arguments(command: &mut Cmd, settles: &[Settle]) {
     let mut errors = 0;
     let otherwise = settles.iter().enumerate().filter_map(|(at, settle)| {

@@ -8,7 +8,8 @@ use ::redis::{
     ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisError, RedisResult,
 };
 
-/// A connection that carries nothing is probed after this time, and given up after three times as long.
+/// A connection that carries nothing is probed after this time, and given up after three times as
+/// long.
 const PROBE: Duration = Duration::from_secs(5);
 
 /// The connection ends when its data is not acknowledged for this time.
@@ -51,7 +52,8 @@ pub(super) fn split_before<'a>(text: &'a str, letters: &[char]) -> (&'a str, &'a
     text.split_at(text.find(letters).unwrap_or(text.len()))
 }
 
-/// Takes the credentials for Sentinels out of the parameters: as `user:password@`, and the other parameters.
+/// Takes the credentials for Sentinels out of the parameters: as `user:password@`, and the other
+/// parameters.
 pub(super) fn sentinel_credentials(query: &str) -> (String, String) {
     let (mut user, mut password, mut rest) = ("", None, String::new());
     for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {

@@ -84,7 +84,8 @@ fn write_arguments(command: &mut Cmd, writes: &[Write]) {
     }
 }
 
-/// Reads the outcome of a write from the numbers, and a removed value from the rest of the response.
+/// Reads the outcome of a write from the numbers, and a removed value from the rest of the
+/// response.
 fn read_written(numbers: &mut Reply, values: &mut Reply) -> Result<WriteOutcome, StoreError> {
     Ok(match numbers.int()? {
         1 => WriteOutcome::Armed {

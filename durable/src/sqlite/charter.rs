@@ -12,7 +12,8 @@ use crate::store::{
 
 type Result<T> = rusqlite::Result<std::result::Result<T, StoreError>>;
 
-/// The columns that [`read`] reads. An instance has not written all of them yet where the file was upgraded.
+/// The columns that [`read`] reads. An instance has not written all of them yet where the file was
+/// upgraded.
 pub(super) const COLUMNS: &str = "codec, no_overlap, at_most_once, parts";
 
 /// A charter, from a column on. What no instance has written yet is as in the `default`.

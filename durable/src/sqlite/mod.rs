@@ -6,8 +6,9 @@
 //! ```
 //!
 //! A commit waits for the disk, and calls that come meanwhile share the next one. Each call has a
-//! savepoint: one that fails leaves the others alone. `rows` has the SQL of writes and settles, `load`
-//! that of loads, `fire` the rules of fires, `reading` the SQL of the looks, `dead` that of dead rows.
+//! savepoint: one that fails leaves the others alone. `rows` has the SQL of writes and settles,
+//! `load` that of loads, `fire` the rules of fires, `reading` the SQL of the looks, `dead` that of
+//! dead rows.
 
 mod charter;
 mod dead;
@@ -48,13 +49,13 @@ pub use transaction::SqliteTransaction;
 /// [`Admin`](crate::Admin)), each with a thread of its own. A look delays no call, however many
 /// timers there are. The calls keep the counts: rows that other programs delete stay counted.
 ///
-/// A commit is on the disk when a call returns (write-ahead log, `synchronous=FULL`): it survives a crash of the process and of
-/// the operating system, as far as the disk does what it says. Every commit waits for the disk, so calls that come meanwhile
-/// share the next one.
+/// A commit is on the disk when a call returns (write-ahead log, `synchronous=FULL`): it survives a
+/// crash of the process and of the operating system, as far as the disk does what it says. Every
+/// commit waits for the disk, so calls that come meanwhile share the next one.
 ///
-/// The store's clock is the host's. Instances in one process that share clones give each other hints of near timers. A timer
-/// that is due soon and set by a *process* that does not claim is found by the poll of those that do; one that claims fires
-/// what it sets itself.
+/// The store's clock is the host's. Instances in one process that share clones give each other
+/// hints of near timers. A timer that is due soon and set by a *process* that does not claim is
+/// found by the poll of those that do; one that claims fires what it sets itself.
 ///
 /// [`SqliteTransaction`] sets timers in a transaction of your own on the file.
 ///
@@ -65,8 +66,8 @@ pub use transaction::SqliteTransaction;
 /// When the file is deleted or replaced while it is open, each call fails with an error that names
 /// it, until the file is opened again.
 ///
-/// The tables are named `tickwheel_*` and can lie in a file with others. Network file systems are no place for SQLite files
-/// that several processes write.
+/// The tables are named `tickwheel_*` and can lie in a file with others. Network file systems are
+/// no place for SQLite files that several processes write.
 ///
 /// # Examples
 ///
@@ -93,8 +94,9 @@ impl Sqlite {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Refused`] when the file cannot be opened, is read-only or no database; [`StoreError::Schema`] when a later
-    /// version of this crate has written it; [`StoreError::Unavailable`] when it is locked. Each names the file.
+    /// [`StoreError::Refused`] when the file cannot be opened, is read-only or no database;
+    /// [`StoreError::Schema`] when a later version of this crate has written it;
+    /// [`StoreError::Unavailable`] when it is locked. Each names the file.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let path = path.into();
         let opened = schema::open(&path)?;
@@ -105,8 +107,9 @@ impl Sqlite {
         })
     }
 
-    /// Has the instances on clones of this store look for near timers of a namespace at once, instead of with their next poll.
-    /// For a process that has set some in [a transaction of its own](SqliteTransaction), after the commit.
+    /// Has the instances on clones of this store look for near timers of a namespace at once,
+    /// instead of with their next poll. For a process that has set some in [a transaction of its
+    /// own](SqliteTransaction), after the commit.
     ///
     /// # Errors
     ///

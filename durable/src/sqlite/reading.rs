@@ -33,12 +33,14 @@ pub(super) fn loaders(connection: &Connection, namespace: i64) -> Result<Vec<Opt
     loaders.collect()
 }
 
-/// A page of rows. The index has the rows of each loader in order, so the page is among the first of each.
+/// A page of rows. The index has the rows of each loader in order, so the page is among the first
+/// of each.
 pub(super) fn list(connection: &Connection, namespace: i64, request: List) -> Result<Vec<Stored>> {
     let (due, Version(version)) = request.after.unwrap_or((StoreTime::default(), Version(-1)));
     let (state, limit) = (state_number(request.state), number(request.limit));
     let mut page: Vec<(i64, i64)> = Vec::new();
-    // Those due at the same time have a query of their own: SQLite would read all of them otherwise.
+    // Those due at the same time have a query of their own: SQLite would read all of them
+    // otherwise.
     for rest in [
         "due = ?4 AND version > ?5 ORDER BY version LIMIT ?6",
         "due > ?4 AND ?5 IS NOT NULL ORDER BY due, version LIMIT ?6",
@@ -157,7 +159,8 @@ pub(super) fn read(row: &Row<'_>) -> Result<Stored> {
     })
 }
 
-/// What a row holds that no store writes, if it does. The table has [checks](super::schema) of the same.
+/// What a row holds that no store writes, if it does. The table has [checks](super::schema) of the
+/// same.
 pub(super) fn damage(row: &Row<'_>) -> Result<Option<String>> {
     let never = StoreTime::NEVER.as_micros();
     for (column, name, sound) in [

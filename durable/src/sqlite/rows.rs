@@ -37,7 +37,8 @@ pub(super) struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// A call on a namespace that was opened before, which may change it only under that charter and until then.
+    /// A call on a namespace that was opened before, which may change it only under that charter
+    /// and until then.
     pub(super) fn new(
         batch: &'a Batch<'a>,
         namespace: &Namespace,

@@ -31,11 +31,12 @@ const STATEMENTS: usize = 64;
 /// | `loaded_by` | the id of an instance, or null |
 /// | `lacks` | how many due rows an instance wanted and was not given |
 ///
-/// `waiting` and `in_flight` say how many rows a namespace has. Each call that changes that keeps them, since to count millions
-/// of rows takes seconds.
+/// `waiting` and `in_flight` say how many rows a namespace has. Each call that changes that keeps
+/// them, since to count millions of rows takes seconds.
 ///
-/// Rows are found by the key that waits, the key in flight, and by who has loaded them and when they are due. Only living
-/// instances have rows loaded, and these are in `tickwheel_instances`. `tickwheel_meta` has the version of the schema and the last number of the sequence.
+/// Rows are found by the key that waits, the key in flight, and by who has loaded them and when
+/// they are due. Only living instances have rows loaded, and these are in `tickwheel_instances`.
+/// `tickwheel_meta` has the version of the schema and the last number of the sequence.
 pub(super) const TABLES: &str = "
     CREATE TABLE tickwheel_meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID, STRICT;
     INSERT INTO tickwheel_meta VALUES ('schema', 1), ('sequence', 0);
@@ -72,12 +73,15 @@ macro_rules! sound {
     };
 }
 
-/// From each version of the schema to the next, the first from version 1. An older file is upgraded when it is opened.
+/// From each version of the schema to the next, the first from version 1. An older file is upgraded
+/// when it is opened.
 ///
-/// 2. Dead rows: `died` says when, `error` why. `dead` is how many a namespace has. Rows of timers have the last error, too.
-///    The schedule of rows that repeat by one: its text, or null. And the id of the instance that fired a row in flight.
-/// 3. The table of timers with checks, which need another table. Rows that hold what no store writes are dead. And the
-///    [charter](crate::store::Charter) of a namespace, and its edition. Null until an instance opens the namespace.
+/// 2. Dead rows: `died` says when, `error` why. `dead` is how many a namespace has. Rows of timers
+///    have the last error, too. The schedule of rows that repeat by one: its text, or null. And the
+///    id of the instance that fired a row in flight.
+/// 3. The table of timers with checks, which need another table. Rows that hold what no store
+///    writes are dead. And the [charter](crate::store::Charter) of a namespace, and its edition.
+///    Null until an instance opens the namespace.
 const UPGRADES: [&str; 2] = [
     "
     ALTER TABLE tickwheel_timers ADD COLUMN error TEXT;

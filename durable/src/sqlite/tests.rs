@@ -1,4 +1,5 @@
-//! Files that are locked, full, read-only, from the future, or no databases, and what is read of large ones.
+//! Files that are locked, full, read-only, from the future, or no databases, and what is read of
+//! large ones.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -286,7 +287,8 @@ async fn recovers_from_a_full_disk_and_keeps_what_was_written() {
 async fn undoes_a_call_that_fails_and_no_other() {
     let folder = Folder::new();
     let (store, space) = (opened(&folder).await, space());
-    // The calls are queued before the first is awaited, so they share a transaction or not: either way.
+    // The calls are queued before the first is awaited, so they share a transaction or not: either
+    // way.
     let before = store.write(&space, set("before", 1), NEAR);
     let failing = store
         .thread
@@ -321,7 +323,8 @@ async fn calls_that_were_given_up_do_not_run() {
     assert_eq!(row, Ok(None));
 }
 
-/// Hints were never sent, and no test noticed: a near timer waited for the next poll of the claiming instance.
+/// Hints were never sent, and no test noticed: a near timer waited for the next poll of the
+/// claiming instance.
 #[tokio::test]
 async fn near_row_that_is_not_loaded_sends_a_hint() {
     let folder = Folder::new();

@@ -91,8 +91,8 @@ impl<'a> Batch<'a> {
         Batch { connection, hints }
     }
 
-    /// The next so many versions: the first of them. They are never behind the clock, so they grow also in a file that was
-    /// restored.
+    /// The next so many versions: the first of them. They are never behind the clock, so they grow
+    /// also in a file that was restored.
     pub(super) fn versions(&self, count: usize) -> rusqlite::Result<Version> {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         let sql = "UPDATE tickwheel_meta SET value = max(value + 1, ?2) + ?1 - 1 WHERE name = 'sequence' RETURNING value";
@@ -213,7 +213,8 @@ impl Worker {
     fn transaction(&self, jobs: Vec<Box<dyn Job>>) {
         let mut done = Vec::with_capacity(jobs.len());
         for mut job in jobs {
-            // No transaction is open at first, and after an error that has rolled one back, such as a full disk.
+            // No transaction is open at first, and after an error that has rolled one back, such as
+            // a full disk.
             let begun = if self.connection.is_autocommit() {
                 self.begin(&*job)
             } else {

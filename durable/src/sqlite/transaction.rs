@@ -24,29 +24,30 @@ use crate::store::{
 use crate::timers::{Moved, Removed, SetIfAbsent};
 use crate::token::Token;
 
-/// Sets, moves and removes timers in a transaction of your own, on the file that [`Sqlite`](crate::Sqlite) has opened. With the
-/// feature `sqlite`.
+/// Sets, moves and removes timers in a transaction of your own, on the file that
+/// [`Sqlite`](crate::Sqlite) has opened. With the feature `sqlite`.
 ///
-/// The timer is set if the transaction commits, together with everything else in it. If it is rolled back, or the process dies
-/// before the commit, nothing was set.
+/// The timer is set if the transaction commits, together with everything else in it. If it is
+/// rolled back, or the process dies before the commit, nothing was set.
 ///
-/// The calls are those of [`DurableTimers`](crate::DurableTimers), and block. They take effect in the transaction at once, in
-/// their order, and count delays from the call. A call that fails changes nothing, and leaves the transaction as it was.
+/// The calls are those of [`DurableTimers`](crate::DurableTimers), and block. They take effect in
+/// the transaction at once, in their order, and count delays from the call. A call that fails
+/// changes nothing, and leaves the transaction as it was.
 ///
 /// # When it is delivered
 ///
-/// An instance finds a near timer with its next poll, 1 s by default, or at once if the process that has committed calls
-/// [`Sqlite::hint`](crate::Sqlite::hint). Far timers need neither.
+/// An instance finds a near timer with its next poll, 1 s by default, or at once if the process
+/// that has committed calls [`Sqlite::hint`](crate::Sqlite::hint). Far timers need neither.
 ///
 /// # Locks
 ///
-/// SQLite has one writer at a time. From the first write of your transaction to its end, all calls of all instances on the
-/// file wait, for their call timeout at most: keep it short. Begin it with
-/// [`TransactionBehavior::Immediate`](rusqlite::TransactionBehavior::Immediate). A deferred one that has read before fails if
-/// another connection has written since: [`StoreError::Unavailable`].
+/// SQLite has one writer at a time. From the first write of your transaction to its end, all calls
+/// of all instances on the file wait, for their call timeout at most: keep it short. Begin it with
+/// [`TransactionBehavior::Immediate`](rusqlite::TransactionBehavior::Immediate). A deferred one
+/// that has read before fails if another connection has written since: [`StoreError::Unavailable`].
 ///
-/// The file has a write-ahead log, and your connection's `PRAGMA synchronous` says what its commits survive: with `FULL`, the
-/// default, a crash of the operating system.
+/// The file has a write-ahead log, and your connection's `PRAGMA synchronous` says what its commits
+/// survive: with `FULL`, the default, a crash of the operating system.
 ///
 /// # Examples
 ///
@@ -85,9 +86,9 @@ use crate::token::Token;
 ///
 /// # Other clients
 ///
-/// In other languages, and with other crates, these statements do the same, in a transaction that begins with
-/// `BEGIN IMMEDIATE`. They are for the codec `json` and keys that are strings. Keys have at most 1,024 bytes when they are
-/// encoded, and values a mebibyte.
+/// In other languages, and with other crates, these statements do the same, in a transaction that
+/// begins with `BEGIN IMMEDIATE`. They are for the codec `json` and keys that are strings. Keys
+/// have at most 1,024 bytes when they are encoded, and values a mebibyte.
 ///
 /// ```sql
 #[doc = include_str!("plain.sql")]
@@ -107,14 +108,15 @@ where
     ///
     /// # Errors
     ///
-    /// [`BuildError::Namespace`] when the name is none. [`BuildError::Open`] when the namespace was not opened, or with
-    /// another codec; when the file has no timers, or its schema is of another version; and when SQLite fails.
+    /// [`BuildError::Namespace`] when the name is none. [`BuildError::Open`] when the namespace was
+    /// not opened, or with another codec; when the file has no timers, or its schema is of another
+    /// version; and when SQLite fails.
     pub fn new(transaction: &'t Transaction<'t>, namespace: &str) -> Result<Self, BuildError> {
         Self::with_codec(transaction, namespace, Json)
     }
 
-    /// Timers of a namespace that are encoded by `codec`, as [`Builder::codec`](crate::Builder::codec) says. Otherwise as
-    /// [`new`](Self::new).
+    /// Timers of a namespace that are encoded by `codec`, as
+    /// [`Builder::codec`](crate::Builder::codec) says. Otherwise as [`new`](Self::new).
     ///
     /// # Errors
     ///
@@ -144,7 +146,8 @@ impl<K, V> SqliteTransaction<'_, K, V> {
     ///
     /// # Errors
     ///
-    /// [`Error::Store`] when SQLite fails. Keys and values that are too long or cannot be encoded are refused.
+    /// [`Error::Store`] when SQLite fails. Keys and values that are too long or cannot be encoded
+    /// are refused.
     pub fn set_timer<Q>(&self, key: &Q, value: &V, delay: Duration) -> Result<(), Error>
     where
         K: Borrow<Q>,
@@ -167,12 +170,13 @@ impl<K, V> SqliteTransaction<'_, K, V> {
             .map(drop)
     }
 
-    /// Sets a timer that repeats, as [`DurableTimers::set_cron`](crate::DurableTimers::set_cron). With the feature `cron`.
+    /// Sets a timer that repeats, as [`DurableTimers::set_cron`](crate::DurableTimers::set_cron).
+    /// With the feature `cron`.
     ///
     /// # Errors
     ///
-    /// As [`set_timer`](Self::set_timer), and [`Error::Cron`] when the expression or the zone is none, and when the expression
-    /// never occurs.
+    /// As [`set_timer`](Self::set_timer), and [`Error::Cron`] when the expression or the zone is
+    /// none, and when the expression never occurs.
     #[cfg(feature = "cron")]
     #[cfg_attr(docsrs, doc(cfg(feature = "cron")))]
     pub fn set_cron<Q>(&self, key: &Q, value: &V, expression: &str, zone: &str) -> Result<(), Error>

@@ -39,7 +39,8 @@ pub struct Armed {
     pub version: Version,
     /// When it is due.
     pub due: StoreTime,
-    /// Whether it is marked as loaded by the [`LoadWindow::loader`](super::LoadWindow::loader) of the call.
+    /// Whether it is marked as loaded by the [`LoadWindow::loader`](super::LoadWindow::loader) of
+    /// the call.
     pub loaded: bool,
 }
 
@@ -80,8 +81,9 @@ pub enum WriteOutcome {
     Present,
     /// Not changed: the key has no waiting row, but one in flight. Its latest token.
     InFlight(Version),
-    /// Not done: a transaction that is not the store's own has changed the key and has not ended. So it is with all writes
-    /// of the key in this call. The instance makes them again, in their order, until the callers' time is over.
+    /// Not done: a transaction that is not the store's own has changed the key and has not ended.
+    /// So it is with all writes of the key in this call. The instance makes them again, in their
+    /// order, until the callers' time is over.
     Locked(Write),
 }
 
@@ -132,17 +134,21 @@ impl Loaded {
 pub struct FireReport {
     /// The store's time.
     pub now: StoreTime,
-    /// The rows that have fired: those named, in the order asked for, then those that no instance had loaded, earliest first.
+    /// The rows that have fired: those named, in the order asked for, then those that no instance
+    /// had loaded, earliest first.
     pub fired: Vec<Fired>,
     /// Rows that exist and are not due, or no more, in the same order.
     pub later: Vec<Armed>,
     /// The next occurrences of the repeating timers that have fired.
     pub next: Vec<Armed>,
-    /// How many of the last versions of the batch were left as they are, since the answer had enough bytes.
+    /// How many of the last versions of the batch were left as they are, since the answer had
+    /// enough bytes.
     pub left: usize,
-    /// Whether more rows may be due that no instance has loaded. Only a call that [asked](super::Fire::unloaded) for some can tell.
+    /// Whether more rows may be due that no instance has loaded. Only a call that
+    /// [asked](super::Fire::unloaded) for some can tell.
     pub more: bool,
-    /// Those of the rows in [`later`](Self::later) and [`next`](Self::next) that repeat by a schedule and are loaded.
+    /// Those of the rows in [`later`](Self::later) and [`next`](Self::next) that repeat by a
+    /// schedule and are loaded.
     pub scheduled: Vec<Scheduled>,
     /// Rows that hold what no store writes. They are dead now.
     pub damaged: Vec<Damaged>,
@@ -176,7 +182,8 @@ impl FireReport {
     }
 }
 
-/// A row that was found to hold what no store writes: another program has written it, or the medium has changed it.
+/// A row that was found to hold what no store writes: another program has written it, or the medium
+/// has changed it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Damaged {
@@ -250,7 +257,8 @@ pub enum Settled {
     Armed(Armed),
     /// The token names no row: nothing was changed.
     Lost,
-    /// Not done: as [`WriteOutcome::Locked`]. So it is with everything in this call that names the token.
+    /// Not done: as [`WriteOutcome::Locked`]. So it is with everything in this call that names the
+    /// token.
     Locked,
 }
 
@@ -276,7 +284,8 @@ pub struct Stored {
     pub period: Option<Duration>,
     /// If it repeats by a schedule: its text.
     pub schedule: Option<String>,
-    /// The instance that has loaded it, by the id that it had then. Or the one that has [left](InstanceId::left) it to others.
+    /// The instance that has loaded it, by the id that it had then. Or the one that has
+    /// [left](InstanceId::left) it to others.
     pub loaded_by: Option<InstanceId>,
     /// In flight: [who](super::Fire::by) has fired it, by the id that it had then.
     pub claimed_by: Option<InstanceId>,
@@ -285,7 +294,8 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// A row that has not fired, was not put back, does not repeat, and that no instance has loaded.
+    /// A row that has not fired, was not put back, does not repeat, and that no instance has
+    /// loaded.
     pub fn new(
         version: Version,
         state: State,
@@ -328,8 +338,8 @@ impl Stored {
         row
     }
 
-    /// A row that was just set with the schedule of the waiting row that it replaces is due when that one was, unless that
-    /// was never.
+    /// A row that was just set with the schedule of the waiting row that it replaces is due when
+    /// that one was, unless that was never.
     pub(crate) fn keep_time(&mut self, replaced: Option<&Stored>) {
         let same = |old: &&Stored| {
             self.schedule.is_some() && old.schedule == self.schedule && !old.due.is_never()
@@ -339,7 +349,8 @@ impl Stored {
         }
     }
 
-    /// The row as it is delivered when it has just fired: its version is the token, and its attempts count this one.
+    /// The row as it is delivered when it has just fired: its version is the token, and its
+    /// attempts count this one.
     pub(crate) fn fired(&self, missed: u64, repeats: bool) -> Fired {
         Fired {
             token: self.version,
@@ -382,13 +393,14 @@ pub struct Counts {
     pub dead: u64,
     /// When the earliest waiting row is due.
     pub earliest: Option<StoreTime>,
-    /// Whether one of the numbers is an estimate. All are exact on all stores of this crate but PostgreSQL, which counts
-    /// [up to 10,000 rows](crate::Postgres#sizing) in each state.
+    /// Whether one of the numbers is an estimate. All are exact on all stores of this crate but
+    /// PostgreSQL, which counts [up to 10,000 rows](crate::Postgres#sizing) in each state.
     pub is_estimate: bool,
 }
 
 impl Counts {
-    /// Exact numbers of rows, none of them dead. If rows wait, [`earliest`](Self::earliest) is to be set.
+    /// Exact numbers of rows, none of them dead. If rows wait, [`earliest`](Self::earliest) is to
+    /// be set.
     pub fn new(now: StoreTime, waiting: u64, in_flight: u64) -> Self {
         Counts {
             now,
@@ -447,8 +459,9 @@ impl Purged {
     }
 }
 
-/// A store adds no more rows to an answer of [`fire`](super::Store::fire) or [`list`](super::Store::list) that has so many bytes
-/// of keys and values: 1 MiB. The caller asks for the rest.
+/// A store adds no more rows to an answer of [`fire`](super::Store::fire) or
+/// [`list`](super::Store::list) that has so many bytes of keys and values: 1 MiB. The caller asks
+/// for the rest.
 pub const ANSWER_BYTES: usize = 1 << 20;
 
 /// Adds up the keys and values of an answer.

@@ -5,11 +5,12 @@ use std::fmt;
 use super::error::StoreError;
 use super::ids::Namespace;
 
-/// What all instances of a namespace agree on. One row of the store has it, which the first instance that opens the namespace
-/// writes. The version of the store's schema is compared with it.
+/// What all instances of a namespace agree on. One row of the store has it, which the first
+/// instance that opens the namespace writes. The version of the store's schema is compared with it.
 ///
-/// An instance that differs does not start. If the charter is [amended](crate::Admin::amend) while it runs, it stops loading,
-/// firing and writing with its next call, and goes on when it agrees again.
+/// An instance that differs does not start. If the charter is [amended](crate::Admin::amend) while
+/// it runs, it stops loading, firing and writing with its next call, and goes on when it agrees
+/// again.
 ///
 /// # Examples
 ///
@@ -34,7 +35,8 @@ pub struct Charter {
 }
 
 impl Charter {
-    /// A namespace with this codec, of one part. Overlaps are allowed, and timers are delivered at least once.
+    /// A namespace with this codec, of one part. Overlaps are allowed, and timers are delivered at
+    /// least once.
     pub fn new(codec: impl Into<String>) -> Self {
         Charter {
             codec: codec.into(),
@@ -125,6 +127,7 @@ impl fmt::Display for Charter {
     }
 }
 
-/// Names a charter as an instance has read it. An amendment gives the namespace another one, so calls compare this number alone.
+/// Names a charter as an instance has read it. An amendment gives the namespace another one, so
+/// calls compare this number alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Edition(pub i64);

@@ -7,15 +7,16 @@ use std::sync::Arc;
 use super::ids::Namespace;
 use super::time::StoreTime;
 
-/// A call of a store failed. Its text names the value and the bound it is about, and never contains a password.
+/// A call of a store failed. Its text names the value and the bound it is about, and never contains
+/// a password.
 ///
-/// The error of the engine or its client is the [source](Error::source), and is not printed but with `{:#}`, which prints all
-/// causes, each once.
+/// The error of the engine or its client is the [source](Error::source), and is not printed but
+/// with `{:#}`, which prints all causes, each once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The store cannot be reached, is locked or overloaded: the same call may succeed later. Whether this one took effect is
-    /// not known, unless the text says so.
+    /// The store cannot be reached, is locked or overloaded: the same call may succeed later.
+    /// Whether this one took effect is not known, unless the text says so.
     #[non_exhaustive]
     Unavailable {
         /// A description of the failure.
@@ -23,8 +24,8 @@ pub enum StoreError {
         /// Why.
         cause: Option<Cause>,
     },
-    /// The store refuses: a file that is read-only or full, a missing permission, a damaged table. Nothing was changed. An
-    /// operator has to look at it.
+    /// The store refuses: a file that is read-only or full, a missing permission, a damaged table.
+    /// Nothing was changed. An operator has to look at it.
     #[non_exhaustive]
     Refused {
         /// A description of the failure.
@@ -32,8 +33,8 @@ pub enum StoreError {
         /// Why.
         cause: Option<Cause>,
     },
-    /// The instance does not agree with the [charter](super::Charter) of the namespace. Nothing was changed. It goes on by
-    /// itself when the charter is amended to what it has.
+    /// The instance does not agree with the [charter](super::Charter) of the namespace. Nothing was
+    /// changed. It goes on by itself when the charter is amended to what it has.
     #[non_exhaustive]
     Charter {
         /// The namespace.
@@ -45,7 +46,8 @@ pub enum StoreError {
         /// What the instance has.
         asked: String,
     },
-    /// The charter was amended since the instance has read it. Nothing was changed. The next call reads it.
+    /// The charter was amended since the instance has read it. Nothing was changed. The next call
+    /// reads it.
     #[non_exhaustive]
     Amended {
         /// The namespace.
@@ -101,7 +103,8 @@ impl StoreError {
         StoreError::Schema { found, supported }
     }
 
-    /// The same error with a cause, which its message need not repeat. One about a charter or a schema has none.
+    /// The same error with a cause, which its message need not repeat. One about a charter or a
+    /// schema has none.
     #[must_use]
     pub fn because_of(mut self, error: impl Into<BoxError>) -> Self {
         if let StoreError::Unavailable { cause, .. } | StoreError::Refused { cause, .. } = &mut self
@@ -180,14 +183,15 @@ pub(crate) fn write_causes(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt
 /// Any error.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
-/// The error of another library: a client, an engine, a codec. Shared by clones; two are equal if they print the same.
+/// The error of another library: a client, an engine, a codec. Shared by clones; two are equal if
+/// they print the same.
 #[derive(Clone)]
 pub struct Cause(Arc<dyn Error + Send + Sync>);
 
 impl Cause {
-    /// The error itself, for `downcast_ref`. Which type it has, and of which version of its crate, is the store's or the
-    /// codec's affair: that of SQLite has `rusqlite::Error`, that of PostgreSQL `tokio_postgres::Error`, that of Redis
-    /// `redis::RedisError`.
+    /// The error itself, for `downcast_ref`. Which type it has, and of which version of its crate,
+    /// is the store's or the codec's affair: that of SQLite has `rusqlite::Error`, that of
+    /// PostgreSQL `tokio_postgres::Error`, that of Redis `redis::RedisError`.
     pub fn get(&self) -> &(dyn Error + 'static) {
         &*self.0
     }

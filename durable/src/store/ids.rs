@@ -64,13 +64,14 @@ impl Error for NamespaceError {}
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub i64);
 
-/// The id under which an instance that has opened a namespace loads, until it unloads. No instance ever gets one that was in use.
+/// The id under which an instance that has opened a namespace loads, until it unloads. No instance
+/// ever gets one that was in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstanceId(pub i64);
 
 impl InstanceId {
-    /// The id that marks the rows which this instance has [left](super::Settlement::Leave) to others: less than zero, as
-    /// no other id is.
+    /// The id that marks the rows which this instance has [left](super::Settlement::Leave) to
+    /// others: less than zero, as no other id is.
     #[must_use]
     pub fn left(self) -> Self {
         InstanceId(-self.0.abs())

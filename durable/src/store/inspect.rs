@@ -11,34 +11,37 @@ use super::{Answer, StoreError};
 
 /// The reads of an operator: its namespaces, its instances, and rows by key.
 ///
-/// Optional: a store that has it returns itself from [`Store::inspect`](super::Store::inspect). No call changes anything or
-/// opens a namespace, and each is a *look*: it delays no other call by more than a few milliseconds, however many rows there
-/// are. See rule 3 of [the contract](super#the-contract).
+/// Optional: a store that has it returns itself from [`Store::inspect`](super::Store::inspect). No
+/// call changes anything or opens a namespace, and each is a *look*: it delays no other call by
+/// more than a few milliseconds, however many rows there are. See rule 3 of [the
+/// contract](super#the-contract).
 pub trait Inspect: Send + Sync {
     /// The namespaces that were opened, by name.
     fn namespaces(&self) -> Answer<'_, Vec<StoredNamespace>>;
 
-    /// The instances of a namespace, by id: those that count as living, and those whose time has run out and whose rows no
-    /// other instance has unloaded yet.
+    /// The instances of a namespace, by id: those that count as living, and those whose time has
+    /// run out and whose rows no other instance has unloaded yet.
     fn instances<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<StoredInstance>>;
 
-    /// The rows under a key: the waiting one, then those in flight, then the dead ones, each from the latest on. At most
-    /// [`MAX_KEY_ROWS`] in each state, and no more once they have [`ANSWER_BYTES`](super::ANSWER_BYTES).
+    /// The rows under a key: the waiting one, then those in flight, then the dead ones, each from
+    /// the latest on. At most [`MAX_KEY_ROWS`] in each state, and no more once they have
+    /// [`ANSWER_BYTES`](super::ANSWER_BYTES).
     fn rows_of<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Vec<Stored>>;
 
-    /// A page of the rows in one state whose keys begin with some bytes. Follow [`RowPage::next`] until it is `None`.
+    /// A page of the rows in one state whose keys begin with some bytes. Follow [`RowPage::next`]
+    /// until it is `None`.
     ///
-    /// Each row that is there from the first page to the last is listed. One that changes meanwhile may be listed twice, or
-    /// not.
+    /// Each row that is there from the first page to the last is listed. One that changes meanwhile
+    /// may be listed twice, or not.
     fn rows_with_prefix<'a>(
         &'a self,
         namespace: &'a Namespace,
         request: PrefixRows,
     ) -> Answer<'a, RowPage>;
 
-    /// How many rows wait whose `due` lies between each of these ascending times and the next, the first of both included. So
-    /// there is one number less than times. A number is at most [`MAX_DUE_COUNT`] for each living instance and once more:
-    /// so many are counted.
+    /// How many rows wait whose `due` lies between each of these ascending times and the next, the
+    /// first of both included. So there is one number less than times. A number is at most
+    /// [`MAX_DUE_COUNT`] for each living instance and once more: so many are counted.
     fn count_due<'a>(
         &'a self,
         namespace: &'a Namespace,

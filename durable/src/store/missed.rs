@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use super::time::{StoreTime, micros};
 
-/// The rule for occurrences of a repeating timer that were missed, because no instance ran or had capacity.
+/// The rule for occurrences of a repeating timer that were missed, because no instance ran or had
+/// capacity.
 ///
-/// An occurrence is missed once the next one is due too. A store need not match the rules: [`next`](Self::next) applies them.
+/// An occurrence is missed once the next one is due too. A store need not match the rules:
+/// [`next`](Self::next) applies them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Missed {
@@ -19,7 +21,8 @@ pub enum Missed {
     Skip,
 }
 
-/// The decision of the rule about an occurrence that has come due. From [`Missed::next`] or a [`Plan`](super::Plan).
+/// The decision of the rule about an occurrence that has come due. From [`Missed::next`] or a
+/// [`Plan`](super::Plan).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NextOccurrence {
@@ -32,7 +35,8 @@ pub struct NextOccurrence {
 }
 
 impl NextOccurrence {
-    /// An occurrence that fires or not, how many after it are missed, and the deadline of the next one.
+    /// An occurrence that fires or not, how many after it are missed, and the deadline of the next
+    /// one.
     pub fn new(fires: bool, missed: u64, due: StoreTime) -> Self {
         NextOccurrence { fires, missed, due }
     }
@@ -41,9 +45,10 @@ impl NextOccurrence {
 impl Missed {
     /// Applies the rule to an occurrence with this deadline that is due at `now`.
     ///
-    /// In microseconds: with `late = now - deadline` and `behind = late / period`, rounded down, the next deadline is
-    /// `deadline + period` under `FireAll` and `deadline + (behind + 1) * period` under the others, never at most. `Skip`
-    /// fires only if `behind` is zero. `FireOnce` has missed `behind`.
+    /// In microseconds: with `late = now - deadline` and `behind = late / period`, rounded down,
+    /// the next deadline is `deadline + period` under `FireAll` and
+    /// `deadline + (behind + 1) * period` under the others, never at most. `Skip` fires only if
+    /// `behind` is zero. `FireOnce` has missed `behind`.
     pub fn next(self, deadline: StoreTime, period: Duration, now: StoreTime) -> NextOccurrence {
         let period = micros(period).max(1);
         let late = (now.as_micros() - deadline.as_micros()).max(0);
@@ -73,12 +78,12 @@ impl Missed {
 }
 
 impl Missed {
-    /// Until when an occurrence with this deadline waits that is due at `now` and may not fire, and the deadline that it has
-    /// then.
+    /// Until when an occurrence with this deadline waits that is due at `now` and may not fire, and
+    /// the deadline that it has then.
     ///
-    /// It waits until the next time of its schedule, `deadline + (behind + 1) * period` with `behind` as in
-    /// [`next`](Self::next). Its deadline stays, so that the rule applies to it as to any that is late, but under `Skip` it is
-    /// that time.
+    /// It waits until the next time of its schedule, `deadline + (behind + 1) * period` with
+    /// `behind` as in [`next`](Self::next). Its deadline stays, so that the rule applies to it as
+    /// to any that is late, but under `Skip` it is that time.
     pub fn wait(
         self,
         deadline: StoreTime,

@@ -1,16 +1,17 @@
 //! The contract of stores: the trait [`Store`], and the rows that travel through it.
 //!
-//! A store keeps the timers of any number of *namespaces*. An *instance* is one running copy of the program that has opened a
-//! namespace. It loads under an id, and under a fresh one after each [`unload`](Store::unload). Everything else the crate does
-//! with wheels, claims and leases is made of the calls of this trait. [The protocol](crate::protocol) says how, and why they
-//! suffice.
+//! A store keeps the timers of any number of *namespaces*. An *instance* is one running copy of the
+//! program that has opened a namespace. It loads under an id, and under a fresh one after each
+//! [`unload`](Store::unload). Everything else the crate does with wheels, claims and leases is made
+//! of the calls of this trait. [The protocol](crate::protocol) says how, and why they suffice.
 //!
 //! # A row and its states
 //!
-//! A row is a timer, or an occurrence of one that has fired. Its *version* names it in this state: a number from one sequence
-//! for the whole store, given anew whenever the row is set, moved, fired or put back. No two rows ever have the same version,
-//! and one that has been replaced never comes back. So a version is at once the generation that outdates what was loaded
-//! before, and the fencing token of a claim.
+//! A row is a timer, or an occurrence of one that has fired. Its *version* names it in this state:
+//! a number from one sequence for the whole store, given anew whenever the row is set, moved, fired
+//! or put back. No two rows ever have the same version, and one that has been replaced never comes
+//! back. So a version is at once the generation that outdates what was loaded before, and the
+//! fencing token of a claim.
 //!
 //! | state | meaning | `due` |
 //! |---|---|---|
@@ -27,48 +28,59 @@
 //! | remove | discards them, unless the answer is [`WriteOutcome::InFlight`]; without a waiting row the answer has the latest of them |
 //! | get | the latest of them, if the key has no other row |
 //!
-//! A row in one of the other states may be *loaded*, which is a mark with the id of an instance. That only shares the work: while the id
-//! counts as living it keeps others from loading the row, and stops no call of another instance. The mark goes with the version.
+//! A row in one of the other states may be *loaded*, which is a mark with the id of an instance.
+//! That only shares the work: while the id counts as living it keeps others from loading the row,
+//! and stops no call of another instance. The mark goes with the version.
 //!
-//! A waiting row may *repeat*: with a period, or by a schedule. A schedule is a text, such as a cron expression in a time zone,
-//! which stores keep and compare, and only instances understand. So the store tells it to the instance that has loaded the
-//! row, which computes a [`Plan`] of what follows and brings it to the [`fire`](Store::fire). An instance may not know some
+//! A waiting row may *repeat*: with a period, or by a schedule. A schedule is a text, such as a
+//! cron expression in a time zone, which stores keep and compare, and only instances understand. So
+//! the store tells it to the instance that has loaded the row, which computes a [`Plan`] of what
+//! follows and brings it to the [`fire`](Store::fire). An instance may not know some
 //! [schedules](Schedules), as one of an earlier version. The store does not give it their rows.
 //!
 //! # The contract
 //!
-//! 1. **Round trips.** A call is one round trip where the engine allows it, and atomic as a whole: either all of a batch has
-//!    happened, or none of it, and what a crash leaves is one of the two. Items of a batch take effect in the order given. A
-//!    batch that moves, removes or puts back rows of more than [`ANSWER_BYTES`] may be divided into several such steps, in order.
-//! 2. **Durability.** When a call returns `Ok`, what it wrote survives a crash of this process. The store's documentation says
-//!    what else it survives.
-//! 3. **Order.** Calls that one instance makes one after the other take effect in this order, also when the future of an
-//!    earlier one was dropped before it completed. A call whose future was dropped may have happened or not. A *look*,
-//!    [`list`](Store::list) or [`count`](Store::count), sees what was answered before it was asked, and may pass by what was
-//!    not. It delays no other call by more than a few milliseconds, however many rows there are.
-//! 4. **Time** is the store's. Every `now`, every relative delay and every comparison with a deadline uses one clock, read
-//!    once in a call. It should not step back; if it does, timers are late by as much and nothing else happens.
-//! 5. **Versions** grow: a version that is given later is greater than all that were given before under the same key. They
-//!    start at the store's time in microseconds, and catch up with it at least when the store is opened. So they grow also in a
-//!    store that was restored, or that has lost commits.
-//! 6. **Loading.** [`load`](Store::load) hands out the rows that no living id has loaded, earliest first. An id counts as
-//!    living from a load until its [`alive`](Load::alive) has run out, or until it is [unloaded](Store::unload). An instance
-//!    that asks for an id to be unloaded loads nothing under it any more, whether it has the answer or not. A mark of an id
-//!    that does not live holds nothing: any load may hand the row out, or the first after whatever keeps the row, such as a
-//!    transaction that has locked it.
-//! 7. **Firing** compares and sets: a row fires only if its version still exists and it is due by the store's clock. A row that
-//!    no instance has loaded fires on request without being named, as if it were loaded and fired in one step.
-//! 8. **Settling** looks at the token alone. While its row exists the claim is held, also after the lease has ended; once the
-//!    row has fired again the token names nothing, and the answer is [`Settled::Lost`].
-//! 9. **Near rows.** A waiting row that a call makes due within [`LoadWindow::window`] is marked as loaded by
-//!    [`LoadWindow::loader`] in the same step, if that id counts as living. If it is not marked, a store that can sends a
-//!    hint: [`hinted`](Store::hinted) of the instances returns. At most one a call. A hint may be lost.
-//! 10. **The charter** of a namespace, and the version of the schema, are compared in the same step as whatever a load, a write or
-//!     a fire does. [`LoadWindow::until`] is compared with the time at which the store begins a write, however long it waited
-//!     before.
-//! 11. **Errors** are [`StoreError`]s that name the value and the bound they concern, and never contain a password. A store
-//!     that was away recovers by itself: the next call connects again. The caller sets a limit on the time of every call and
-//!     drops the future when it is over, so a store needs no time limits of its own beyond that.
+//! 1. **Round trips.** A call is one round trip where the engine allows it, and atomic as a whole:
+//!    either all of a batch has happened, or none of it, and what a crash leaves is one of the two.
+//!    Items of a batch take effect in the order given. A batch that moves, removes or puts back
+//!    rows of more than [`ANSWER_BYTES`] may be divided into several such steps, in order.
+//! 2. **Durability.** When a call returns `Ok`, what it wrote survives a crash of this process. The
+//!    store's documentation says what else it survives.
+//! 3. **Order.** Calls that one instance makes one after the other take effect in this order, also
+//!    when the future of an earlier one was dropped before it completed. A call whose future was
+//!    dropped may have happened or not. A *look*, [`list`](Store::list) or [`count`](Store::count),
+//!    sees what was answered before it was asked, and may pass by what was not. It delays no other
+//!    call by more than a few milliseconds, however many rows there are.
+//! 4. **Time** is the store's. Every `now`, every relative delay and every comparison with a
+//!    deadline uses one clock, read once in a call. It should not step back; if it does, timers are
+//!    late by as much and nothing else happens.
+//! 5. **Versions** grow: a version that is given later is greater than all that were given before
+//!    under the same key. They start at the store's time in microseconds, and catch up with it at
+//!    least when the store is opened. So they grow also in a store that was restored, or that has
+//!    lost commits.
+//! 6. **Loading.** [`load`](Store::load) hands out the rows that no living id has loaded, earliest
+//!    first. An id counts as living from a load until its [`alive`](Load::alive) has run out, or
+//!    until it is [unloaded](Store::unload). An instance that asks for an id to be unloaded loads
+//!    nothing under it any more, whether it has the answer or not. A mark of an id that does not
+//!    live holds nothing: any load may hand the row out, or the first after whatever keeps the row,
+//!    such as a transaction that has locked it.
+//! 7. **Firing** compares and sets: a row fires only if its version still exists and it is due by
+//!    the store's clock. A row that no instance has loaded fires on request without being named, as
+//!    if it were loaded and fired in one step.
+//! 8. **Settling** looks at the token alone. While its row exists the claim is held, also after the
+//!    lease has ended; once the row has fired again the token names nothing, and the answer is
+//!    [`Settled::Lost`].
+//! 9. **Near rows.** A waiting row that a call makes due within [`LoadWindow::window`] is marked as
+//!    loaded by [`LoadWindow::loader`] in the same step, if that id counts as living. If it is not
+//!    marked, a store that can sends a hint: [`hinted`](Store::hinted) of the instances returns. At
+//!    most one a call. A hint may be lost.
+//! 10. **The charter** of a namespace, and the version of the schema, are compared in the same step
+//!     as whatever a load, a write or a fire does. [`LoadWindow::until`] is compared with the time
+//!     at which the store begins a write, however long it waited before.
+//! 11. **Errors** are [`StoreError`]s that name the value and the bound they concern, and never
+//!     contain a password. A store that was away recovers by itself: the next call connects again.
+//!     The caller sets a limit on the time of every call and drops the future when it is over, so a
+//!     store needs no time limits of its own beyond that.
 //!
 //! The crate `tickwheel-durable-conformance` holds a store to all of this.
 
@@ -114,18 +126,20 @@ pub use time::{StoreTime, micros};
 /// A future in a box.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// The future that a call of a [`Store`] returns. It need not be cancel safe: see rule 3 of [the contract](self#the-contract).
+/// The future that a call of a [`Store`] returns. It need not be cancel safe: see rule 3 of [the
+/// contract](self#the-contract).
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
 /// Keeps timers. [The module](self) says what every implementation promises.
 ///
-/// The trait can be used as an object: [`Builder::start`](crate::Builder::start) takes a store, and a `Box<dyn Store>` that
-/// was chosen at run time.
+/// The trait can be used as an object: [`Builder::start`](crate::Builder::start) takes a store, and
+/// a `Box<dyn Store>` that was chosen at run time.
 ///
 /// # Examples
 ///
-/// An implementation puts an async block into a box, or passes on an answer that it was given in one. [`Memory`](crate::Memory)
-/// is the shortest complete store. This one is around another, and logs writes that take long:
+/// An implementation puts an async block into a box, or passes on an answer that it was given in
+/// one. [`Memory`](crate::Memory) is the shortest complete store. This one is around another, and
+/// logs writes that take long:
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -220,34 +234,38 @@ pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 /// # }
 /// ```
 pub trait Store: Send + Sync + 'static {
-    /// Opens a namespace, and makes it with this charter if it is new. Returns the store's time, the first id of the instance,
-    /// which is a version from the sequence, and the edition of the charter. An instance opens it again after
-    /// [`StoreError::Amended`].
+    /// Opens a namespace, and makes it with this charter if it is new. Returns the store's time,
+    /// the first id of the instance, which is a version from the sequence, and the edition of the
+    /// charter. An instance opens it again after [`StoreError::Amended`].
     ///
     /// # Errors
     ///
-    /// [`StoreError::Charter`] when the namespace has another charter, and [`StoreError::Schema`] when a later version of the
-    /// store's schema is found. So does every other call but a look.
+    /// [`StoreError::Charter`] when the namespace has another charter, and [`StoreError::Schema`]
+    /// when a later version of the store's schema is found. So does every other call but a look.
     fn open<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, Opened>;
 
-    /// Gives an open namespace another charter, with another [edition](Edition). If it has this one already, nothing happens.
+    /// Gives an open namespace another charter, with another [edition](Edition). If it has this one
+    /// already, nothing happens.
     ///
     /// # Errors
     ///
     /// [`StoreError::Refused`] by [`Charter::check_amendment`].
     fn amend<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, ()>;
 
-    /// Sets, moves and removes waiting rows by their keys. One answer for each write, in their order.
+    /// Sets, moves and removes waiting rows by their keys. One answer for each write, in their
+    /// order.
     ///
     /// * Set: a waiting row under the key is replaced with everything it had. If it has the same
     ///   [schedule](Action::Set::schedule) as is set, `due` and deadline stay. With
-    ///   [`if_absent`](Action::Set::if_absent) nothing happens when the key has a row in either state: the answer is
-    ///   [`WriteOutcome::Present`] or [`WriteOutcome::InFlight`].
-    /// * Move: the waiting row has another deadline and another version; value, period, schedule and count of attempts stay.
+    ///   [`if_absent`](Action::Set::if_absent) nothing happens when the key has a row in either
+    ///   state: the answer is [`WriteOutcome::Present`] or [`WriteOutcome::InFlight`].
+    /// * Move: the waiting row has another deadline and another version; value, period, schedule
+    ///   and count of attempts stay.
     /// * Remove: the waiting row goes, and its value comes back.
-    /// * Moving and removing a key without waiting row changes nothing: [`WriteOutcome::InFlight`] with the latest token if
-    ///   the key has a row in flight, else [`WriteOutcome::Absent`].
-    /// * A store whose keys can be locked by transactions of others does not wait for these: [`WriteOutcome::Locked`].
+    /// * Moving and removing a key without waiting row changes nothing: [`WriteOutcome::InFlight`]
+    ///   with the latest token if the key has a row in flight, else [`WriteOutcome::Absent`].
+    /// * A store whose keys can be locked by transactions of others does not wait for these:
+    ///   [`WriteOutcome::Locked`].
     fn write<'a>(
         &'a self,
         namespace: &'a Namespace,
@@ -255,65 +273,79 @@ pub trait Store: Send + Sync + 'static {
         near: LoadWindow,
     ) -> Answer<'a, Vec<WriteOutcome>>;
 
-    /// Marks rows as loaded by the instance and returns them, earliest `due` first: the waiting ones due within the window, and
-    /// those in flight whose lease has ended. At most `limit` of them, and none whose schedule the instance does not
-    /// [know](Load::schedules): these are in the way of no other row. It [tells](Loaded::scheduled) their schedules.
+    /// Marks rows as loaded by the instance and returns them, earliest `due` first: the waiting
+    /// ones due within the window, and those in flight whose lease has ended. At most `limit` of
+    /// them, and none whose schedule the instance does not [know](Load::schedules): these are in
+    /// the way of no other row. It [tells](Loaded::scheduled) their schedules.
     ///
-    /// Rows that are due and that another instance has [left](Settlement::Leave) count as unloaded here, whether that one
-    /// lives or not.
+    /// Rows that are due and that another instance has [left](Settlement::Leave) count as unloaded
+    /// here, whether that one lives or not.
     ///
-    /// It is also the sign of life of the instance, which keeps what it has loaded until [`alive`](Load::alive) from now has
-    /// run out. And it unloads what is marked by ids that do not live: because their [`alive`](Load::alive) has run out, or
-    /// because an [`unload`](Store::unload) has left it.
+    /// It is also the sign of life of the instance, which keeps what it has loaded until
+    /// [`alive`](Load::alive) from now has run out. And it unloads what is marked by ids that do
+    /// not live: because their [`alive`](Load::alive) has run out, or because an
+    /// [`unload`](Store::unload) has left it.
     ///
-    /// The store notes how many due rows the instance [lacks](Load::wanted), until its next load, its unload or the next
-    /// [`unmark`](Store::unmark) by another one. The answer tells what [others lack](Loaded::others_lack).
+    /// The store notes how many due rows the instance [lacks](Load::wanted), until its next load,
+    /// its unload or the next [`unmark`](Store::unmark) by another one. The answer tells what
+    /// [others lack](Loaded::others_lack).
     fn load<'a>(&'a self, namespace: &'a Namespace, request: Load) -> Answer<'a, Loaded>;
 
-    /// Fires rows: for each version that still exists and is due, the row goes in flight with a new version, the token, and a
-    /// lease that begins now; its count of attempts grows by one. What fired comes back in the order asked for. Without a lease
-    /// the row is deleted instead.
+    /// Fires rows: for each version that still exists and is due, the row goes in flight with a new
+    /// version, the token, and a lease that begins now; its count of attempts grows by one. What
+    /// fired comes back in the order asked for. Without a lease the row is deleted instead.
     ///
-    /// Then it fires up to [`Fire::unloaded`] due rows that no instance has loaded, the waiting ones and those whose
-    /// lease has ended, earliest `due` first, but for those whose schedules the instance does not [know](Fire::schedules).
-    /// [`FireReport::more`] says whether there may be others.
+    /// Then it fires up to [`Fire::unloaded`] due rows that no instance has loaded, the waiting
+    /// ones and those whose lease has ended, earliest `due` first, but for those whose schedules
+    /// the instance does not [know](Fire::schedules). [`FireReport::more`] says whether there may
+    /// be others.
     ///
-    /// A version that exists and is not due comes back in [`FireReport::later`], and stays as it is. One that does not exist is
-    /// left out.
+    /// A version that exists and is not due comes back in [`FireReport::later`], and stays as it
+    /// is. One that does not exist is left out.
     ///
-    /// With [`no_overlap`](Fire::no_overlap) a waiting row that repeats does not fire while its key has a row in flight, whether
-    /// its lease has ended or not. It waits until the next time of its schedule, with a new version, and comes back in
-    /// [`FireReport::later`]. [`Missed::wait`] says until when, and what its deadline is then, or [`Plan::wait`].
+    /// With [`no_overlap`](Fire::no_overlap) a waiting row that repeats does not fire while its key
+    /// has a row in flight, whether its lease has ended or not. It waits until the next time of its
+    /// schedule, with a new version, and comes back in [`FireReport::later`]. [`Missed::wait`] says
+    /// until when, and what its deadline is then, or [`Plan::wait`].
     ///
-    /// A waiting row that repeats leaves the next occurrence waiting in the same step, with a new version and no attempts.
-    /// [`Missed::next`] says when, and whether this one fires at all. If it does not, the new waiting row comes back in
-    /// [`FireReport::later`].
+    /// A waiting row that repeats leaves the next occurrence waiting in the same step, with a new
+    /// version and no attempts. [`Missed::next`] says when, and whether this one fires at all. If
+    /// it does not, the new waiting row comes back in [`FireReport::later`].
     ///
-    /// A row with a schedule follows its [plan](Fire::plan) instead, if that [holds](Plan::holds) at the store's time. Without
-    /// a plan that holds, a row that is due stays, with its version, and comes back in [`FireReport::later`]. If no instance
-    /// has loaded it, the [loader](LoadWindow::loader) of the call has now, if that id counts as living.
+    /// A row with a schedule follows its [plan](Fire::plan) instead, if that [holds](Plan::holds)
+    /// at the store's time. Without a plan that holds, a row that is due stays, with its version,
+    /// and comes back in [`FireReport::later`]. If no instance has loaded it, the
+    /// [loader](LoadWindow::loader) of the call has now, if that id counts as living.
     /// [`FireReport::scheduled`] has the schedules of the rows that wait and are loaded.
     ///
-    /// A row that holds what no store writes, such as a count of attempts below zero, does not fire. It is dead from now on,
-    /// with the reason as its error, and comes back in [`FireReport::damaged`]. No such row keeps another one from firing,
-    /// and setting its key replaces it. A look shows what can be read of it.
+    /// A row that holds what no store writes, such as a count of attempts below zero, does not
+    /// fire. It is dead from now on, with the reason as its error, and comes back in
+    /// [`FireReport::damaged`]. No such row keeps another one from firing, and setting its key
+    /// replaces it. A look shows what can be read of it.
     ///
-    /// Once what has fired has [`ANSWER_BYTES`], the rest of the batch is [`left`](FireReport::left) as it is.
+    /// Once what has fired has [`ANSWER_BYTES`], the rest of the batch is
+    /// [`left`](FireReport::left) as it is.
     fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport>;
 
     /// Settles rows in flight by their tokens. One answer for each, in their order.
     ///
     /// * [`Settlement::Ack`]: the row is deleted.
     /// * [`Settlement::Extend`]: the lease ends that long after now. The token stays.
-    /// * [`Settlement::RetryAfter`]: if the key has no waiting row, this one becomes it, with a new version, due that long
-    ///   after now. The count of attempts stays. If it has one, which is then newer, this row stays in flight and its lease
-    ///   ends that long after now: it is delivered again beside the newer one.
-    /// * [`Settlement::Release`]: as `RetryAfter` without delay, but the deadline stays what it was.
-    /// * [`Settlement::Unfire`]: as `Release`, and the count of attempts is one less, unless it is zero.
-    /// * [`Settlement::Leave`]: as `Unfire`, but due after [a pause](LeftRow::pause), and for other instances. There is a hint.
-    /// * [`Settlement::Dead`]: the row is dead. It keeps its token, its deadline and its count of attempts.
+    /// * [`Settlement::RetryAfter`]: if the key has no waiting row, this one becomes it, with a new
+    ///   version, due that long after now. The count of attempts stays. If it has one, which is
+    ///   then newer, this row stays in flight and its lease ends that long after now: it is
+    ///   delivered again beside the newer one.
+    /// * [`Settlement::Release`]: as `RetryAfter` without delay, but the deadline stays what it
+    ///   was.
+    /// * [`Settlement::Unfire`]: as `Release`, and the count of attempts is one less, unless it is
+    ///   zero.
+    /// * [`Settlement::Leave`]: as `Unfire`, but due after [a pause](LeftRow::pause), and for other
+    ///   instances. There is a hint.
+    /// * [`Settlement::Dead`]: the row is dead. It keeps its token, its deadline and its count of
+    ///   attempts.
     ///
-    /// A row that stays takes the [error](Settle::error) of its settle, if there is one. Moving keeps it, setting does not.
+    /// A row that stays takes the [error](Settle::error) of its settle, if there is one. Moving
+    /// keeps it, setting does not.
     fn settle<'a>(
         &'a self,
         namespace: &'a Namespace,
@@ -321,21 +353,24 @@ pub trait Store: Send + Sync + 'static {
         near: LoadWindow,
     ) -> Answer<'a, Vec<Settled>>;
 
-    /// Ends the life of an id, takes away its marks, and sends a hint if there were any. Returns a fresh id, under which the
-    /// instance goes on: a version from the sequence.
+    /// Ends the life of an id, takes away its marks, and sends a hint if there were any. Returns a
+    /// fresh id, under which the instance goes on: a version from the sequence.
     ///
-    /// Marks that cannot be taken away at once, because a transaction has locked the row, may stay: see rule 6. The call does not
-    /// wait for them. It can be made again for the same id, when its answer was lost, and then returns another one.
+    /// Marks that cannot be taken away at once, because a transaction has locked the row, may stay:
+    /// see rule 6. The call does not wait for them. It can be made again for the same id, when its
+    /// answer was lost, and then returns another one.
     fn unload<'a>(
         &'a self,
         namespace: &'a Namespace,
         instance: InstanceId,
     ) -> Answer<'a, InstanceId>;
 
-    /// Takes the mark of the instance off rows that it leaves to others, and sends a hint if there were any. Rows that
-    /// are not marked by that id are left alone. If there were any, no instance counts as lacking rows until it loads again.
+    /// Takes the mark of the instance off rows that it leaves to others, and sends a hint if there
+    /// were any. Rows that are not marked by that id are left alone. If there were any, no instance
+    /// counts as lacking rows until it loads again.
     ///
-    /// Returns the versions whose marks stay, because a transaction has locked the row. The call does not wait for them.
+    /// Returns the versions whose marks stay, because a transaction has locked the row. The call
+    /// does not wait for them.
     fn unmark<'a>(
         &'a self,
         namespace: &'a Namespace,
@@ -346,30 +381,35 @@ pub trait Store: Send + Sync + 'static {
     /// The row under a key: the waiting one, else the latest in flight, else the latest dead one.
     fn get<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Option<Stored>>;
 
-    /// Rows in one state, by `due` and then by version. To read on, pass both of the last one. An answer has no more rows once
-    /// it has [`ANSWER_BYTES`], and may have fewer than the limit for other reasons. When there are none, the list has ended.
+    /// Rows in one state, by `due` and then by version. To read on, pass both of the last one. An
+    /// answer has no more rows once it has [`ANSWER_BYTES`], and may have fewer than the limit for
+    /// other reasons. When there are none, the list has ended.
     fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>>;
 
-    /// How many rows there are. Where counting them would take long it is [an estimate](Counts::is_estimate).
+    /// How many rows there are. Where counting them would take long it is [an
+    /// estimate](Counts::is_estimate).
     fn count<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Counts>;
 
-    /// Deletes rows of the namespace in every state: as many as it can without delaying other calls by more than
-    /// some milliseconds, and at least one if there are any. The caller goes on until there are no [`more`](Purged::more).
+    /// Deletes rows of the namespace in every state: as many as it can without delaying other calls
+    /// by more than some milliseconds, and at least one if there are any. The caller goes on until
+    /// there are no [`more`](Purged::more).
     fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Purged>;
 
-    /// How many parts each namespace has. The number is the same for all stores that reach the namespace, and never changes.
-    /// An instance opens a namespace for each part, `orders.0`, `orders.1` and so on, and knows which has a key.
+    /// How many parts each namespace has. The number is the same for all stores that reach the
+    /// namespace, and never changes. An instance opens a namespace for each part, `orders.0`,
+    /// `orders.1` and so on, and knows which has a key.
     fn parts(&self) -> usize {
         1
     }
 
-    /// Gives dead rows another start: each is due now, with a new version and no attempts. It becomes the waiting row of its
-    /// key if there is none. Otherwise it goes in flight with a lease that has ended, so that it is delivered beside the
-    /// newer one. Deadline and error stay. Nothing is loaded; if any row is due again there is a hint.
+    /// Gives dead rows another start: each is due now, with a new version and no attempts. It
+    /// becomes the waiting row of its key if there is none. Otherwise it goes in flight with a
+    /// lease that has ended, so that it is delivered beside the newer one. Deadline and error stay.
+    /// Nothing is loaded; if any row is due again there is a hint.
     ///
-    /// One step retries as many rows as the store can without delaying other calls by more than some milliseconds, those
-    /// that died first before others, and at least one if there are any. The caller goes on until there are no
-    /// [`more`](Retried::more).
+    /// One step retries as many rows as the store can without delaying other calls by more than
+    /// some milliseconds, those that died first before others, and at least one if there are any.
+    /// The caller goes on until there are no [`more`](Retried::more).
     ///
     /// # Errors
     ///
@@ -383,8 +423,9 @@ pub trait Store: Send + Sync + 'static {
     /// The reads of an operator.
     fn inspect(&self) -> &dyn Inspect;
 
-    /// Returns when another instance may have left near rows that no instance has loaded. One caller for an instance calls it
-    /// again and again. Cancel safe. A store without hints keeps this one, which never returns: rows are found by the poll.
+    /// Returns when another instance may have left near rows that no instance has loaded. One
+    /// caller for an instance calls it again and again. Cancel safe. A store without hints keeps
+    /// this one, which never returns: rows are found by the poll.
     fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {
         let _ = namespace;
         Box::pin(pending())

@@ -1,11 +1,14 @@
 //! Changes of all waiting rows whose keys begin with some bytes.
 //!
-//! A step lists a page of rows and writes a batch about their keys. Others write meanwhile, and the rows that a step has
-//! changed may be listed again. So that each timer is changed once and the steps end:
+//! A step lists a page of rows and writes a batch about their keys. Others write meanwhile, and the
+//! rows that a step has changed may be listed again. So that each timer is changed once and the
+//! steps end:
 //!
-//! 1. A move goes to one instant, which the first step chooses. A row that is due then already is left as it is.
-//! 2. A store that lists by key lists rows that a step has changed again only if they have the last key of its page. The next
-//!    step leaves that key out. This holds for a timer that repeats and has fired in between, too.
+//! 1. A move goes to one instant, which the first step chooses. A row that is due then already is
+//!    left as it is.
+//! 2. A store that lists by key lists rows that a step has changed again only if they have the last
+//!    key of its page. The next step leaves that key out. This holds for a timer that repeats and
+//!    has fired in between, too.
 
 use std::time::Duration;
 
@@ -18,7 +21,8 @@ use super::{
 /// One step changes at most so many rows, which takes a store some milliseconds.
 const CHANGED_AT_ONCE: usize = 128;
 
-/// Rows that become due within this long are hinted to the instances. How far ahead does not matter.
+/// Rows that become due within this long are hinted to the instances. How far ahead does not
+/// matter.
 const NEAR: LoadWindow = LoadWindow::new(Duration::from_secs(1), None);
 
 /// What an operator does to waiting timers.
@@ -60,7 +64,8 @@ pub struct PrefixChange {
 pub struct ChangedRows {
     /// How many timers it has changed.
     pub rows: u64,
-    /// How many it has found in flight: they fired before the change reached them, and stay as they are.
+    /// How many it has found in flight: they fired before the change reached them, and stay as they
+    /// are.
     pub in_flight: u64,
     /// How many it has not changed because an open transaction has changed their keys.
     pub locked: u64,
@@ -92,8 +97,8 @@ impl PrefixChange {
         }
     }
 
-    /// Makes one step, which takes the store some milliseconds. The caller goes on until there are no
-    /// [`more`](ChangedRows::more).
+    /// Makes one step, which takes the store some milliseconds. The caller goes on until there are
+    /// no [`more`](ChangedRows::more).
     ///
     /// # Errors
     ///
@@ -101,7 +106,8 @@ impl PrefixChange {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, or the step fails, it may have changed timers or not. The next step makes it again.
+    /// If the future is dropped, or the step fails, it may have changed timers or not. The next
+    /// step makes it again.
     pub async fn step(
         &mut self,
         store: &dyn Store,

@@ -8,8 +8,8 @@ use super::missed::Missed;
 use super::schedule::{Plan, Schedules};
 use super::time::StoreTime;
 
-/// The terms of a call: the time that counts as soon, the instance that loads the rows that it makes due soon, and until when and
-/// under which charter it may change anything.
+/// The terms of a call: the time that counts as soon, the instance that loads the rows that it
+/// makes due soon, and until when and under which charter it may change anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoadWindow {
@@ -17,11 +17,12 @@ pub struct LoadWindow {
     pub window: Duration,
     /// The instance that loads such rows in the same step. Without one, others are given a hint.
     pub loader: Option<InstanceId>,
-    /// The charter that the caller agrees with. Under another one a write or a fire changes nothing:
-    /// [`StoreError::Amended`](super::StoreError::Amended). `None` for an operator, whose calls suit any charter.
+    /// The charter that the caller agrees with. Under another one a write or a fire changes
+    /// nothing: [`StoreError::Amended`](super::StoreError::Amended). `None` for an operator, whose
+    /// calls suit any charter.
     pub charter: Option<Edition>,
-    /// The caller has given up by then, by the store's clock. A write that the store gets to later changes nothing:
-    /// [`StoreError::Late`](super::StoreError::Late).
+    /// The caller has given up by then, by the store's clock. A write that the store gets to later
+    /// changes nothing: [`StoreError::Late`](super::StoreError::Late).
     pub until: StoreTime,
 }
 
@@ -29,8 +30,8 @@ impl LoadWindow {
     /// No row counts as soon, so none is loaded, and no instance is given a hint.
     pub(crate) const NONE: LoadWindow = LoadWindow::new(Duration::ZERO, None);
 
-    /// Rows due at most that long after the store's time are loaded by this instance. The call suits any charter, and is
-    /// never late.
+    /// Rows due at most that long after the store's time are loaded by this instance. The call
+    /// suits any charter, and is never late.
     pub const fn new(window: Duration, loader: Option<InstanceId>) -> Self {
         LoadWindow {
             window,
@@ -57,8 +58,8 @@ impl LoadWindow {
 
 /// When a row is to be due.
 ///
-/// A store may match this exhaustively, and takes it for granted that a time is one of these. A third kind would be a change
-/// of the protocol, which no store may pass over.
+/// A store may match this exhaustively, and takes it for granted that a time is one of these. A
+/// third kind would be a change of the protocol, which no store may pass over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
     /// That long after the store's time in the call.
@@ -118,8 +119,9 @@ pub enum Action {
         due: Due,
         /// If it repeats: how often, at least a millisecond.
         period: Option<Duration>,
-        /// If it repeats by a schedule: at most [`MAX_SCHEDULE_BYTES`] of text that only instances understand, and without
-        /// line breaks. It has no period then. A waiting row with the same schedule keeps its `due` and its deadline.
+        /// If it repeats by a schedule: at most [`MAX_SCHEDULE_BYTES`] of text that only instances
+        /// understand, and without line breaks. It has no period then. A waiting row with the same
+        /// schedule keeps its `due` and its deadline.
         schedule: Option<String>,
         /// Only if the key has no row in any state.
         if_absent: bool,
@@ -176,8 +178,8 @@ pub struct Load {
     pub window: Duration,
     /// At most this many rows. With zero it is a sign of life only.
     pub limit: usize,
-    /// How many rows that are due already the program of the instance can take, at most `limit`. The store keeps how many of
-    /// these it does not hand out: the instance *lacks* them.
+    /// How many rows that are due already the program of the instance can take, at most `limit`.
+    /// The store keeps how many of these it does not hand out: the instance *lacks* them.
     pub wanted: usize,
     /// How long from now the id of the instance counts as living.
     pub alive: Duration,
@@ -209,8 +211,8 @@ impl Load {
 pub struct Fire {
     /// The rows.
     pub versions: Vec<Version>,
-    /// How many due rows that no instance has loaded it asks for besides, earliest first. They fire without being loaded,
-    /// which saves a backlog a write for each row.
+    /// How many due rows that no instance has loaded it asks for besides, earliest first. They fire
+    /// without being loaded, which saves a backlog a write for each row.
     pub unloaded: usize,
     /// How long each claim lasts, from now. `None` deletes what fires.
     pub lease: Option<Duration>,
@@ -253,8 +255,8 @@ pub struct Settle {
     pub token: Version,
     /// How it is settled.
     pub settlement: Settlement,
-    /// The error to keep with the row, if it stays: at most [`MAX_ERROR_BYTES`] long, and without `'\0'`. Without one the row
-    /// keeps the error that it has.
+    /// The error to keep with the row, if it stays: at most [`MAX_ERROR_BYTES`] long, and without
+    /// `'\0'`. Without one the row keeps the error that it has.
     pub error: Option<String>,
 }
 
@@ -289,7 +291,8 @@ pub enum Settlement {
     RetryAfter(Duration),
     /// It is due again at once, with its old deadline.
     Release,
-    /// As [`Release`](Self::Release), and the firing does not count as an attempt: no program has seen the claim.
+    /// As [`Release`](Self::Release), and the firing does not count as an attempt: no program has
+    /// seen the claim.
     Unfire,
     /// As [`Unfire`](Self::Unfire), for other instances: see [`LeftRow`].
     Leave(LeftRow),
@@ -301,9 +304,10 @@ pub enum Settlement {
 
 /// How a row is left to other instances, because this one cannot decode it.
 ///
-/// The row is put back, due after a pause, and marked by the instance with [`InstanceId::left`]. That id counts as living
-/// for a time from the first row that it marks. Until then the instance itself does not load the row, and any other one
-/// does once the row is due. After that the row counts as unloaded.
+/// The row is put back, due after a pause, and marked by the instance with [`InstanceId::left`].
+/// That id counts as living for a time from the first row that it marks. Until then the instance
+/// itself does not load the row, and any other one does once the row is due. After that the row
+/// counts as unloaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeftRow {

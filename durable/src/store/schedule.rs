@@ -56,7 +56,8 @@ impl Schedules {
 
 /// How a row with a schedule repeats when it fires, as its instance has computed it.
 ///
-/// The instance knows the store's time only roughly. So a plan says for which times it holds, and the store compares.
+/// The instance knows the store's time only roughly. So a plan says for which times it holds, and
+/// the store compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Plan {
@@ -86,8 +87,8 @@ impl Plan {
         self.from <= now && now < self.until
     }
 
-    /// Until when the row waits if it [may not overlap](super::Fire::no_overlap), and the deadline that it has then. As
-    /// [`Missed::wait`].
+    /// Until when the row waits if it [may not overlap](super::Fire::no_overlap), and the deadline
+    /// that it has then. As [`Missed::wait`].
     pub fn wait(&self, missed: Missed, deadline: StoreTime) -> (StoreTime, StoreTime) {
         match missed {
             Missed::FireAll | Missed::FireOnce => (self.until, deadline),

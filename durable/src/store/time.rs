@@ -7,15 +7,18 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 ///
 /// It prints as a time, `2026-11-22T09:17:47.443053Z`, also for debugging.
 ///
-/// The greatest is [`NEVER`](Self::NEVER), which is small enough for engines that count in double precision.
+/// The greatest is [`NEVER`](Self::NEVER), which is small enough for engines that count in double
+/// precision.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct StoreTime(i64);
 
 impl StoreTime {
-    /// An instant that no clock reaches: 2^53 - 1 microseconds, in the year 2255. Everything later counts as this.
+    /// An instant that no clock reaches: 2^53 - 1 microseconds, in the year 2255. Everything later
+    /// counts as this.
     pub const NEVER: StoreTime = StoreTime((1 << 53) - 1);
 
-    /// The instant with this many microseconds since the epoch, which is the epoch at least and never at most.
+    /// The instant with this many microseconds since the epoch, which is the epoch at least and
+    /// never at most.
     pub const fn from_micros(micros: i64) -> Self {
         match micros {
             ..0 => StoreTime(0),
@@ -29,7 +32,8 @@ impl StoreTime {
         self.0
     }
 
-    /// That long after this instant. A part of a microsecond counts as a whole one, so that nothing is early.
+    /// That long after this instant. A part of a microsecond counts as a whole one, so that nothing
+    /// is early.
     #[must_use]
     pub fn after(self, delay: Duration) -> Self {
         Self::from_micros(self.0.saturating_add(micros(delay)))
@@ -52,7 +56,8 @@ impl StoreTime {
     }
 }
 
-/// A duration in microseconds, rounded up: what stores keep a delay, lease or period as. One too long is the greatest.
+/// A duration in microseconds, rounded up: what stores keep a delay, lease or period as. One too
+/// long is the greatest.
 pub fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos().div_ceil(1_000)).unwrap_or(i64::MAX)
 }
@@ -94,7 +99,8 @@ impl fmt::Debug for StoreTime {
 
 /// Year, month and day, so many days after 1970-01-01.
 ///
-/// Years begin in March here, so that a leap day is the last of its year; four hundred years have 146,097 days.
+/// Years begin in March here, so that a leap day is the last of its year; four hundred years have
+/// 146,097 days.
 fn date(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468; // since 0000-03-01
     let (era, day_of_era) = (days / 146_097, days % 146_097);

@@ -49,8 +49,8 @@ async fn follows_a_clock_that_steps() {
     assert!((SECOND * 10..SECOND * 12).contains(&took), "{took:?}");
 }
 
-/// How often a timer is handled whose handler takes half an hour, while the store's clock steps forward by that much, and how
-/// many claims are lost. The lease is a minute.
+/// How often a timer is handled whose handler takes half an hour, while the store's clock steps
+/// forward by that much, and how many claims are lost. The lease is a minute.
 async fn handled_across_a_step(step: Duration) -> (usize, u64) {
     let store = Memory::new();
     let (timers, mut claims) = start(store.clone()).await;
@@ -94,7 +94,8 @@ async fn step_of_less_than_half_a_lease_ends_no_lease() {
     }
 }
 
-/// A longer step ends leases whose handlers run: the timer is delivered once beside each, and the former claim is lost.
+/// A longer step ends leases whose handlers run: the timer is delivered once beside each, and the
+/// former claim is lost.
 #[tokio::test(start_paused = true)]
 async fn step_of_more_than_a_lease_delivers_beside_a_handler() {
     for step in [SECOND * 61, HOUR] {

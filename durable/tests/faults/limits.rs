@@ -25,7 +25,8 @@ async fn loads_no_backlog_beyond_its_bound() {
         let claim = claims.recv().await.expect("the stream goes on");
         claim.ack().await.expect("it is held");
     }
-    // Besides those received: 2,048 that are not fired, a batch that is being fired, and the capacity.
+    // Besides those received: 2,048 that are not fired, a batch that is being fired, and the
+    // capacity.
     let loaded = timers.metrics().loaded;
     assert!(loaded <= 2_100 + 2_048 + 1_024 + 128, "{loaded} are loaded");
 }
@@ -53,7 +54,8 @@ async fn delivers_all_though_the_wheel_is_small() {
     }
 }
 
-/// Rows that a store leaves out of an answer, as it has enough bytes, are fired next, in their order.
+/// Rows that a store leaves out of an answer, as it has enough bytes, are fired next, in their
+/// order.
 #[tokio::test(start_paused = true)]
 async fn large_values_are_delivered_in_their_order() {
     const TIMERS: usize = 12;

@@ -1,4 +1,5 @@
-//! Faults around an instance, and its errors: settings, keys, clocks, a store that is slow, away, or another's.
+//! Faults around an instance, and its errors: settings, keys, clocks, a store that is slow, away,
+//! or another's.
 
 mod clocks;
 mod dispatch;

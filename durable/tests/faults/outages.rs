@@ -80,7 +80,8 @@ async fn gives_nothing_back_in_the_middle_of_a_load() {
             .await
             .expect("it is set");
     }
-    // Most of the time a load is under way. The store panics if one reaches it after the unload of its id.
+    // Most of the time a load is under way. The store panics if one reaches it after the unload of
+    // its id.
     store.set_delay(poll * 3 / 4);
     let handled = AtomicU32::new(0);
     let handle = |claim: Claim<String, String>| {
@@ -147,7 +148,8 @@ async fn delivers_to_a_program_that_waits_though_the_store_is_slower_than_the_le
     claim.ack().await.expect("no other instance has it yet");
 }
 
-/// The wait between two tries had no bound: after an hour without store a timer came half an hour late.
+/// The wait between two tries had no bound: after an hour without store a timer came half an hour
+/// late.
 #[tokio::test(start_paused = true)]
 async fn fires_soon_after_a_long_outage() {
     let store = Faulty::new(Memory::new());

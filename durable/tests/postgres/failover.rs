@@ -1,4 +1,5 @@
-//! A primary fails, and its synchronous standby takes over: nothing is lost, and the instances find the new primary.
+//! A primary fails, and its synchronous standby takes over: nothing is lost, and the instances find
+//! the new primary.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,7 +57,8 @@ impl Pair {
         )
     }
 
-    /// Makes the standby the primary. Returns how long a plain client then needs for a connection and a write.
+    /// Makes the standby the primary. Returns how long a plain client then needs for a connection
+    /// and a write.
     async fn promote(&self) -> Duration {
         let url = self.standby.url();
         let promote = "SELECT pg_promote(true, 60)";
@@ -197,7 +199,8 @@ async fn killed_primary_loses_nothing() {
     survive(Server::kill, true).await;
 }
 
-/// It is named first. Its connections stay open, and the system accepts new ones for it, but nothing responds.
+/// It is named first. Its connections stay open, and the system accepts new ones for it, but
+/// nothing responds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn frozen_primary_loses_nothing() {
     survive(Server::freeze, false).await;

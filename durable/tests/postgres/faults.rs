@@ -169,7 +169,8 @@ async fn goes_on_beside_a_row_that_is_locked() {
     let moved = timers.move_timer("0", FAR).await;
     let error = moved.expect_err("the row is locked").to_string();
     assert!(error.contains("within 1s"), "{error}");
-    // The instance delivers all others: those loaded before, those set now, and those set when they can only be loaded.
+    // The instance delivers all others: those loaded before, those set now, and those set when they
+    // can only be loaded.
     set_each(&timers, 21..30, Duration::ZERO).await;
     assert_eq!(next(&mut claims, 28).await, (1..20).chain(21..30).collect());
     set_each(&timers, 30..40, 2 * SECOND).await;
@@ -278,7 +279,8 @@ async fn runs_again_what_the_server_has_rolled_back() {
     };
     let fire = Fire::new(vec![row.version], Some(FAR), UNLOADED);
     let token = store.fire(&space, fire).await.expect("it fires").fired[0].token;
-    // Another transaction sets the key while the claim is put back, and commits after that has begun.
+    // Another transaction sets the key while the claim is put back, and commits after that has
+    // begun.
     let mut other = client(&url).await;
     let sets = other.transaction().await.expect("it begins");
     let insert = "INSERT INTO tickwheel_timers (version, namespace, key, value, in_flight, due, deadline, attempt)
@@ -365,7 +367,8 @@ async fn older_instance_stops_when_tables_are_raised() {
     assert_eq!(opened, Err(later));
 }
 
-/// A set that waits for a row which another session has locked has taken effect when that one ended, however late.
+/// A set that waits for a row which another session has locked has taken effect when that one
+/// ended, however late.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn write_that_has_waited_too_long_changes_nothing() {
     let Some(url) = database("waited").await else {

@@ -120,7 +120,8 @@ async fn near_rows_that_no_instance_loads_are_hinted() {
     case.sees_a_hint("a next occurrence").await;
 }
 
-/// A timer that a transaction sets may be due when it commits, though no instance loads what is so far when it is set.
+/// A timer that a transaction sets may be due when it commits, though no instance loads what is so
+/// far when it is set.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transaction_hints_whatever_may_be_due_at_its_commit() {
     let Some(case) = Case::open("far_hints").await else {

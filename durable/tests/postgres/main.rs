@@ -1,4 +1,5 @@
-//! The store in PostgreSQL keeps the promises, on a server of the tests' own. The clock is the real one.
+//! The store in PostgreSQL keeps the promises, on a server of the tests' own. The clock is the real
+//! one.
 
 mod away;
 #[cfg(feature = "cron")]

@@ -1,5 +1,5 @@
-//! Every call looks its rows up in an index, whatever the planner knows: a claim costs the same among a thousand timers and
-//! among very many.
+//! Every call looks its rows up in an index, whatever the planner knows: a claim costs the same
+//! among a thousand timers and among very many.
 //!
 //! The server explains each statement as it runs, with what it has read, into its log.
 
@@ -44,7 +44,8 @@ fn set(key: &str, if_absent: bool) -> Write {
     write(key, action)
 }
 
-/// Makes every call that an instance makes while it runs, and those of its handles. Returns the id under which it goes on.
+/// Makes every call that an instance makes while it runs, and those of its handles. Returns the id
+/// under which it goes on.
 pub(super) async fn make_all_calls(
     store: &Postgres,
     space: &Namespace,
@@ -133,8 +134,8 @@ async fn die_and_retry(store: &Postgres, space: &Namespace, near: LoadWindow) {
     }
 }
 
-/// Fills the table in stages, makes all calls after each, and looks at how the server has run them. A stage is how many rows,
-/// one in how many of them is in flight, and what follows.
+/// Fills the table in stages, makes all calls after each, and looks at how the server has run them.
+/// A stage is how many rows, one in how many of them is in flight, and what follows.
 async fn reads_few_rows_after(stages: &[(u32, u32, &str)]) {
     let settings = [
         "fsync=off",
@@ -215,6 +216,7 @@ async fn reads_few_rows_among_very_many() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_few_rows_where_very_many_wait() {
-    // As after a backlog was written: the index of those in flight is empty when the first plans are made.
+    // As after a backlog was written: the index of those in flight is empty when the first plans
+    // are made.
     reads_few_rows_after(&[(100_000, 1_000_000, ""), (10_000, 2, "")]).await;
 }

@@ -1,4 +1,5 @@
-//! Through pgbouncer, which the tests start: sessions are fine, transactions are refused, and nothing is left behind.
+//! Through pgbouncer, which the tests start: sessions are fine, transactions are refused, and
+//! nothing is left behind.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -111,7 +112,8 @@ async fn changed_settings(url: &str) -> Vec<String> {
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// A store worked for two seconds, and its neighbours in the pool planned with its settings from then on.
+/// A store worked for two seconds, and its neighbours in the pool planned with its settings from
+/// then on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pooler_of_transactions_is_refused_by_name() {
     let Some((server, program)) = start() else {

@@ -117,7 +117,8 @@ async fn tables_that_a_stranger_may_have_made_are_refused() {
     Postgres::connect(&url).await.expect("it connects");
 }
 
-/// Advisory locks are those of a database, and their numbers were made of the namespace and the key alone.
+/// Advisory locks are those of a database, and their numbers were made of the namespace and the key
+/// alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transaction_of_one_schema_delays_no_call_in_another() {
     let Some(url) = database("tenants").await else {

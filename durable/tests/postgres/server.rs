@@ -1,11 +1,12 @@
 //! PostgreSQL servers for tests.
 //!
-//! Tests share the server that `TICKWHEEL_POSTGRES_URL` leads to, or else one that is started from the usual places of its
-//! programs, in a temporary folder, on a port of the loopback interface. Without either the tests fail if `CI` is set; else
-//! they say so and pass. A server may be a standby of another one.
+//! Tests share the server that `TICKWHEEL_POSTGRES_URL` leads to, or else one that is started from
+//! the usual places of its programs, in a temporary folder, on a port of the loopback interface.
+//! Without either the tests fail if `CI` is set; else they say so and pass. A server may be a
+//! standby of another one.
 //!
-//! A shell stands between the test process and its server: it waits for its input to end, which happens however the process
-//! ends, then stops the server and removes the folder.
+//! A shell stands between the test process and its server: it waits for its input to end, which
+//! happens however the process ends, then stops the server and removes the folder.
 
 #[path = "../support/not_run.rs"]
 mod not_run;
@@ -23,9 +24,10 @@ use tickwheel_durable::Postgres;
 use tickwheel_durable::store::{Load, Namespace, Store as _};
 use tokio_postgres::NoTls;
 
-/// Starts a server in a new folder, says so, and does what it reads: `freeze` stops all processes of the server where they
-/// are, `thaw` lets them go on, `keep` ends them and leaves the data, `kill` ends them at once. The end of the input removes everything. Root cannot
-/// run a server: `postgres` does.
+/// Starts a server in a new folder, says so, and does what it reads: `freeze` stops all processes
+/// of the server where they are, `thaw` lets them go on, `keep` ends them and leaves the data,
+/// `kill` ends them at once. The end of the input removes everything. Root cannot run a server:
+/// `postgres` does.
 const RUN: &str = r#"
 set -eu
 bin=$1 port=$2 folder=$3 primary=$4

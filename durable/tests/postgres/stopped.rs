@@ -1,5 +1,5 @@
-//! A process that is stopped in the middle of a batch, as by SIGSTOP, a debugger or a machine that sleeps: calls of others on
-//! the same locks go on.
+//! A process that is stopped in the middle of a batch, as by SIGSTOP, a debugger or a machine that
+//! sleeps: calls of others on the same locks go on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,8 +18,8 @@ use super::server::{client, database, missing};
 const HOUR: Duration = Duration::from_secs(3_600);
 const FAR: LoadWindow = LoadWindow::new(Duration::ZERO, None);
 
-/// Stands between a store and its server. Once it is told to stop, it passes on what a connection sends at once with the begin
-/// of a transaction, and nothing after that.
+/// Stands between a store and its server. Once it is told to stop, it passes on what a connection
+/// sends at once with the begin of a transaction, and nothing after that.
 struct Proxy {
     port: u16,
     stops: Arc<AtomicBool>,
@@ -110,7 +110,8 @@ async fn others_go_on(url: &str) {
     assert_eq!(timers.remove_timer("b").await, Ok(Removed::Value(1)));
 }
 
-/// It took the locks of the keys, and the rest of the batch came with a second round trip, which never came.
+/// It took the locks of the keys, and the rest of the batch came with a second round trip, which
+/// never came.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn process_stopped_in_a_batch_of_writes_delays_no_other() {
     let stopped = stop_in("stopped_writes", async |store, space, stops| {

@@ -1,8 +1,8 @@
-//! A role that may create functions and operators in the schema of the tables, and call the functions: it runs no code as
-//! another role.
+//! A role that may create functions and operators in the schema of the tables, and call the
+//! functions: it runs no code as another role.
 //!
-//! It plants what fits better than the built-in: for every function and operator that SQL of ours uses, a copy and all
-//! variants with more exact types. Each writes down the role that runs it.
+//! It plants what fits better than the built-in: for every function and operator that SQL of ours
+//! uses, a copy and all variants with more exact types. Each writes down the role that runs it.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ use tokio_postgres::Client;
 use super::plans::make_all_calls;
 use super::server::{client, database, missing};
 
-/// One overload, by which locks were chosen: it returns what the built-in does, so nothing else shows it.
+/// One overload, by which locks were chosen: it returns what the built-in does, so nothing else
+/// shows it.
 const PLANT_ONE: &str = r"
     SET search_path = pg_catalog;
     CREATE TABLE public.loot (taken_by text, through text);
@@ -135,7 +136,8 @@ async fn loot(admin: &Client) -> Vec<String> {
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// A database with our tables, in the schema of which a role of the returned name has planted what it could.
+/// A database with our tables, in the schema of which a role of the returned name has planted what
+/// it could.
 async fn planted(name: &str) -> Option<(String, String)> {
     let url = database(name).await?;
     let store = Postgres::connect(&url).await.expect("it connects");
@@ -196,7 +198,8 @@ async fn make_calls(url: &str) {
     store.purge(&space).await.expect("it purges");
 }
 
-/// The arguments have their exact types, so that the caller's own overloads are not the ones that it calls.
+/// The arguments have their exact types, so that the caller's own overloads are not the ones that
+/// it calls.
 const CALLS: [(&str, &str); 6] = [
     (
         "tickwheel_set('orders'::pg_catalog.text, 'a'::pg_catalog.text, '1'::pg_catalog.jsonb, at)",

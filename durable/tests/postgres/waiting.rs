@@ -1,4 +1,5 @@
-//! Batches of several instances on the same keys at the same moment: none waits until the server finds a deadlock.
+//! Batches of several instances on the same keys at the same moment: none waits until the server
+//! finds a deadlock.
 //!
 //! The server counts the deadlocks that it has found. Time says nothing on a busy machine.
 
@@ -38,7 +39,8 @@ async fn stores(url: &str, count: usize) -> (Namespace, Vec<(Postgres, InstanceI
     (space, stores)
 }
 
-/// How many deadlocks the server has found in the database, once all others are gone from it: they report as they go.
+/// How many deadlocks the server has found in the database, once all others are gone from it: they
+/// report as they go.
 async fn deadlocks(url: &str) -> i64 {
     let admin = client(url).await;
     let others = "SELECT count(*) FROM pg_stat_activity
@@ -53,7 +55,8 @@ async fn deadlocks(url: &str) -> i64 {
     row.get(0)
 }
 
-/// It was said that batches cannot wait for each other, and they did: what sets and what sets if absent were two passes.
+/// It was said that batches cannot wait for each other, and they did: what sets and what sets if
+/// absent were two passes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sets_of_the_same_new_keys_never_deadlock() {
     let Some(url) = database("new_keys").await else {
@@ -209,8 +212,8 @@ async fn instances_that_come_back_at_once_never_deadlock() {
     assert_eq!(deadlocks(&url).await, 0);
 }
 
-/// A load locked one row more than it was to load, to see whether there is more. A fire at that moment left the earliest row
-/// out, and fired a later one first.
+/// A load locked one row more than it was to load, to see whether there is more. A fire at that
+/// moment left the earliest row out, and fired a later one first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fires_by_deadline_while_other_instances_load_nothing() {
     const ROWS: u64 = 400;

@@ -40,7 +40,8 @@ async fn shared() -> Option<Shared> {
     Some(Shared(cluster.as_ref()?.url()))
 }
 
-// Each script at least once. With `TICKWHEEL_REDIS_URL=redis+cluster://..` all checks run on a cluster.
+// Each script at least once. With `TICKWHEEL_REDIS_URL=redis+cluster://..` all checks run on a
+// cluster.
 conformance_tests! { @modules [#[tokio::test(flavor = "multi_thread", worker_threads = 2)]]
     (match shared().await {
         Some(shared) => shared,
@@ -84,7 +85,8 @@ impl Cluster {
 
     /// Starts primaries, and so many replicas of the one that has the namespace.
     async fn start_with(replicas: usize) -> Option<Cluster> {
-        // Without replicas there is no failover to wait for, and a busy machine is to cause no trouble.
+        // Without replicas there is no failover to wait for, and a busy machine is to cause no
+        // trouble.
         let node_timeout = if replicas == 0 { "15000" } else { "1000" };
         let options = [
             ["--cluster-enabled", "yes"],
@@ -116,7 +118,8 @@ impl Cluster {
         }
         let size = nodes.len().to_string();
         for node in nodes {
-            // The state is fine before all slots are known, since a part of them is enough to serve.
+            // The state is fine before all slots are known, since a part of them is enough to
+            // serve.
             let complete = [
                 ("cluster_known_nodes", &*size),
                 ("cluster_slots_assigned", &*SLOTS.to_string()),
@@ -207,7 +210,8 @@ impl Cluster {
         None
     }
 
-    /// Moves the slot of the namespace to another node, key by key, as `redis-cli --cluster reshard` does.
+    /// Moves the slot of the namespace to another node, key by key, as
+    /// `redis-cli --cluster reshard` does.
     async fn move_slot(&self, from: usize, to: usize) {
         let (slot, from, to) = (
             self.slot().await.to_string(),

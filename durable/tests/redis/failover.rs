@@ -35,7 +35,8 @@ async fn replicated(servers: &impl Servers) -> Redis {
     store.wait_for_replicas(1)
 }
 
-/// Each of the two replicas may take over: the others judge which one has more by what they heard a second ago.
+/// Each of the two replicas may take over: the others judge which one has more by what they heard a
+/// second ago.
 const REPLICAS: usize = 2;
 
 /// Waits until all agree on a primary, which is another one than `old`. Returns which one it is.
@@ -66,8 +67,8 @@ async fn set_until_it_fails(timers: DurableTimers<String, u64>, task: u64) -> Ve
     kept
 }
 
-/// Nothing that a call has returned is lost, and calls work again within their time limit and two seconds after the others have
-/// a new primary.
+/// Nothing that a call has returned is lost, and calls work again within their time limit and two
+/// seconds after the others have a new primary.
 async fn survives_a_kill<S: Servers>() {
     let Some(mut servers) = S::start().await else {
         return;
@@ -108,7 +109,8 @@ async fn survives_a_kill<S: Servers>() {
     delivered(&mut claims, &BTreeSet::from([7])).await;
 }
 
-/// The replicas that are left have this time to follow a new primary: without one, no call is replicated.
+/// The replicas that are left have this time to follow a new primary: without one, no call is
+/// replicated.
 const FOLLOW: Duration = Duration::from_secs(10);
 
 /// A primary that hung, was replaced, and wakes up changes nothing any more.
@@ -177,7 +179,8 @@ async fn call_that_no_replica_receives_fails() {
     set_at_last(&timers, "timer", 3).await;
 }
 
-/// A timer that fired and reached no replica was delivered to no instance: it had lost an attempt, or was gone.
+/// A timer that fired and reached no replica was delivered to no instance: it had lost an attempt,
+/// or was gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn timer_is_not_fired_while_replicas_are_away() {
     let Some(primary) = Server::start(&["--repl-diskless-sync-delay", "0"]) else {
@@ -213,8 +216,8 @@ fn reminders() -> Option<PathBuf> {
     program.is_file().then_some(program)
 }
 
-/// The example fails if a reminder is lost, early, or comes twice without a reason, while its workers are killed, and here a
-/// server too.
+/// The example fails if a reminder is lost, early, or comes twice without a reason, while its
+/// workers are killed, and here a server too.
 async fn reminders_survive_a_kill<S: Servers>() {
     let Some(program) = reminders() else {
         return not_run("the example `reminders` is not built");

@@ -29,13 +29,15 @@ async fn connect_fails_when_the_server_says_nothing() {
     }
 }
 
-/// How far a server has got in the stream of replication. That is not above 0 before a replica has all that came earlier.
+/// How far a server has got in the stream of replication. That is not above 0 before a replica has
+/// all that came earlier.
 async fn replicated(server: &Server, field: &str) -> i64 {
     let offset = server.info("replication", field).await;
     offset.map_or(-1, |offset| offset.parse().expect("it is a number"))
 }
 
-/// Running instances never came back: their calls timed out on the old connection, whose peer's kernel acknowledged them.
+/// Running instances never came back: their calls timed out on the old connection, whose peer's
+/// kernel acknowledged them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn instance_recovers_from_a_primary_that_hangs() {
     let Some(primary) = Server::start(&["--repl-diskless-sync-delay", "0"]) else {
@@ -86,7 +88,8 @@ async fn instance_recovers_from_a_primary_that_hangs() {
     assert_eq!(all, BTreeSet::from([1, 2, 3]));
 }
 
-/// A call that was given up with its connection must not happen after later ones, whenever its bytes arrive.
+/// A call that was given up with its connection must not happen after later ones, whenever its
+/// bytes arrive.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn late_call_of_a_given_up_connection_changes_nothing() {
     let Some(server) = Server::start(&[]) else {

@@ -51,7 +51,8 @@ impl Proxy {
         self.shared.server.store(server, Ordering::Relaxed);
     }
 
-    /// Holds back what is sent on the connections that there are, until the sender says no. Those made later are not held.
+    /// Holds back what is sent on the connections that there are, until the sender says no. Those
+    /// made later are not held.
     pub(crate) fn hold(&self) -> watch::Sender<bool> {
         let held = std::mem::replace(&mut *self.shared.held(), watch::Sender::new(false));
         held.send_replace(true);
@@ -70,7 +71,8 @@ impl Shared {
     }
 }
 
-/// Carries bytes both ways. What a client has sent reaches the server also when the client has gone since.
+/// Carries bytes both ways. What a client has sent reaches the server also when the client has gone
+/// since.
 async fn carry(client: TcpStream, shared: Arc<Shared>) {
     let server = ("127.0.0.1", shared.server.load(Ordering::Relaxed));
     let mut held = shared.held().subscribe();

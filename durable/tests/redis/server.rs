@@ -19,8 +19,8 @@ use tickwheel_durable::Redis;
 /// A server to use instead of one of their own, by tests that leave it as it was.
 const URL: &str = "TICKWHEEL_REDIS_URL";
 
-/// Runs a server until standard input ends, however the tests have ended: then it is killed, and its folder goes. A word on
-/// standard input keeps the folder.
+/// Runs a server until standard input ends, however the tests have ended: then it is killed, and
+/// its folder goes. A word on standard input keeps the folder.
 const GUARD: &str = r#"
 "$@" >/dev/null 2>&1 &
 echo $!
@@ -67,7 +67,8 @@ pub(crate) fn shared() -> Option<String> {
 }
 
 impl Server {
-    /// Starts a server with these options besides those that a durable one has. `None` if there is no such program.
+    /// Starts a server with these options besides those that a durable one has. `None` if there is
+    /// no such program.
     pub(crate) fn start(options: &[&str]) -> Option<Server> {
         let mut server = Server::new()?;
         server.options = options.iter().map(|&option| option.to_owned()).collect();
@@ -221,7 +222,8 @@ impl Server {
         command.arg(&words[1..]).query_async(&mut connection).await
     }
 
-    /// A field of what it says about itself, such as `role`. `None` if it does not answer, or has no such field.
+    /// A field of what it says about itself, such as `role`. `None` if it does not answer, or has
+    /// no such field.
     pub(crate) async fn info(&self, section: &str, field: &str) -> Option<String> {
         let words: &[&str] = match section {
             "cluster" => &["CLUSTER", "INFO"],

@@ -342,7 +342,8 @@ async fn transactions_race_with_calls_on_the_same_keys() {
     });
 }
 
-/// The process that a test kills: it inserts an order, sets its timer, and says so; then it commits, and says so.
+/// The process that a test kills: it inserts an order, sets its timer, and says so; then it
+/// commits, and says so.
 #[test]
 #[ignore = "it is a process of another test"]
 fn child_process() {
@@ -371,7 +372,8 @@ fn child_process() {
     std::thread::sleep(60 * SECOND);
 }
 
-/// Kills it after the insert, or so long after it was told to commit. Returns whether it has said that it has committed.
+/// Kills it after the insert, or so long after it was told to commit. Returns whether it has said
+/// that it has committed.
 fn kill_child(path: &Path, commits_for: Option<Duration>) {
     let child = std::env::current_exe().expect("it is a file");
     let mut command = Command::new(child);
@@ -487,7 +489,8 @@ async fn plain_statements_do_what_calls_do() {
         assert_eq!(shop.counts().await, (0, 0, 1));
         run(&mut shop.user, &set, key, "9", 0);
         assert_eq!(shop.counts().await.2, 0);
-        // A dead one goes with a waiting one, whatever is in flight, and otherwise stays beside that.
+        // A dead one goes with a waiting one, whatever is in flight, and otherwise stays beside
+        // that.
         let older = shop.claims.recv().await.expect("it goes on");
         for (waits, left) in [(true, (0, 1, 0)), (false, (0, 1, 1))] {
             run(&mut shop.user, &set, key, "0", 0);

@@ -1,7 +1,7 @@
 //! Keeps what is logged on a thread.
 //!
-//! One subscriber serves the whole process. With one for each thread, a line that a thread without one logs first would
-//! be switched off for all.
+//! One subscriber serves the whole process. With one for each thread, a line that a thread without
+//! one logs first would be switched off for all.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;

@@ -1,4 +1,5 @@
-//! Instances whose keys are strings and whose values are numbers, for the tests that drive them by hand.
+//! Instances whose keys are strings and whose values are numbers, for the tests that drive them by
+//! hand.
 
 use std::time::Duration;
 

@@ -12,7 +12,8 @@ use tokio::time::{sleep, timeout};
 
 const TIMERS: u64 = 200;
 
-/// Runs handlers, of which many end during the outage. It takes a second or more, and the lease a minute.
+/// Runs handlers, of which many end during the outage. It takes a second or more, and the lease a
+/// minute.
 pub(crate) async fn is_survived(
     namespace: &str,
     store: impl Into<Box<dyn Store>>,

@@ -1,7 +1,7 @@
 //! The calls that a store which stands before another one passes on.
 
-/// Writes the calls that every store has, but for `load` and `fire`, as those of the store in a field. The file that
-/// invokes it imports the types of the calls.
+/// Writes the calls that every store has, but for `load` and `fire`, as those of the store in a
+/// field. The file that invokes it imports the types of the calls.
 macro_rules! pass_on {
     ($field:tt) => {
         fn open<'a>(

@@ -71,7 +71,8 @@ impl Parties {
     }
 }
 
-// Fails if the driver does nothing when the future is locked, or does not wake the task when it has finished the future.
+// Fails if the driver does nothing when the future is locked, or does not wake the task when it has
+// finished the future.
 #[test]
 fn model_task_ends_while_two_drivers_poll() {
     check(None, || {
@@ -89,7 +90,8 @@ fn model_task_ends_while_two_drivers_poll() {
     });
 }
 
-// Fails if the driver's waker refers to the future strongly, as a timer in the future refers to the waker.
+// Fails if the driver's waker refers to the future strongly, as a timer in the future refers to the
+// waker.
 #[test]
 fn model_future_is_dropped_with_its_task_while_a_driver_polls() {
     check(None, || {

@@ -67,7 +67,8 @@ fn driver_polls_without_waking_the_task() {
 fn driver_wakes_the_task_while_it_polls() {
     let (sender, receiver) = mpsc::channel::<Waker>();
     let mut bench = Bench::new(move |before| {
-        // The timer elapses within the second poll, as it does when it is set to an instant that has passed.
+        // The timer elapses within the second poll, as it does when it is set to an instant that
+        // has passed.
         if before == 1 {
             receiver.recv().unwrap().wake();
         }

@@ -1,8 +1,8 @@
-//! Loom models of notes: two callers change the timer at one index while the actor applies notes, reaches the index,
-//! visits its set, and parks. [`crate::model`] explains such models.
+//! Loom models of notes: two callers change the timer at one index while the actor applies notes,
+//! reaches the index, visits its set, and parks. [`crate::model`] explains such models.
 //!
-//! The mailbox, the places and the wheel are the real ones. The set is reduced to one slot. Each model names changes that
-//! make it fail; each change was tried.
+//! The mailbox, the places and the wheel are the real ones. The set is reduced to one slot. Each
+//! model names changes that make it fail; each change was tried.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -177,8 +177,9 @@ impl Actor {
         waits
     }
 
-    /// Asserts, once the callers have ended, that an actor that waits will wake in time. Then it takes more turns: the timer
-    /// is scheduled in time, and fires; an index without a timer has left the wheel, unless its slot is kept.
+    /// Asserts, once the callers have ended, that an actor that waits will wake in time. Then it
+    /// takes more turns: the timer is scheduled in time, and fires; an index without a timer has
+    /// left the wheel, unless its slot is kept.
     fn assert_in_time(mut self, waits: bool, now: u64) {
         let deadline = lock(&self.set.slot).deadline;
         let wakes = self.wheel.next_wake().unwrap_or(NEVER);
@@ -220,8 +221,8 @@ impl Actor {
     }
 }
 
-/// The calls of two callers, one after the other each, against an actor that takes a turn at each of `ticks`. Before, it has
-/// applied the calls in `first`.
+/// The calls of two callers, one after the other each, against an actor that takes a turn at each
+/// of `ticks`. Before, it has applied the calls in `first`.
 fn check_calls(
     preemptions: usize,
     first: &'static [Call],
@@ -249,15 +250,18 @@ fn check_calls(
     });
 }
 
-/// One caller sets the timer for late, the other moves it to soon: a note overtakes the other in its lane.
+/// One caller sets the timer for late, the other moves it to soon: a note overtakes the other in
+/// its lane.
 ///
-/// Fails without the comparison of numbers in [`Places::apply`], and if a note is pushed after the lock is released.
+/// Fails without the comparison of numbers in [`Places::apply`], and if a note is pushed after the
+/// lock is released.
 #[test]
 fn set_late_against_set_soon() {
     check_calls(3, &[], [&[Call::Arm(LATER)], &[Call::Arm(3)]], &[0, 1]);
 }
 
-/// A caller sets and removes the timer, the other one sets it soon: taking the index off the wheel may come last.
+/// A caller sets and removes the timer, the other one sets it soon: taking the index off the wheel
+/// may come last.
 ///
 /// Fails without the comparison of numbers in [`Places::apply`].
 #[test]
@@ -278,7 +282,8 @@ fn remove_against_set() {
 
 /// The wheel reaches the index while callers move the timer later and earlier, and remove it.
 ///
-/// Fails if a visit does not write its number in [`Places::set`], and if [`Places::reached`] leaves the node.
+/// Fails if a visit does not write its number in [`Places::set`], and if [`Places::reached`] leaves
+/// the node.
 #[test]
 fn reach_against_moves() {
     check_calls(
@@ -301,7 +306,8 @@ fn reach_against_moves() {
     );
 }
 
-/// A slot is kept and taken over, with its node or the note for it, while the wheel reaches the index.
+/// A slot is kept and taken over, with its node or the note for it, while the wheel reaches the
+/// index.
 ///
 /// Fails if a visit does not write its number in [`Places::set`].
 #[test]

@@ -1,8 +1,8 @@
 //! The end of the actor.
 //!
-//! However it ends, also when its runtime is dropped, it closes what it holds: sleeping futures wake
-//! up and go on with Tokio's own timer, and keyed timers go back to their stream. Wakers are user
-//! code and may panic, so each is called on its own.
+//! However it ends, also when its runtime is dropped, it closes what it holds: sleeping futures
+//! wake up and go on with Tokio's own timer, and keyed timers go back to their stream. Wakers are
+//! user code and may panic, so each is called on its own.
 
 use std::sync::Arc;
 
@@ -33,7 +33,8 @@ impl Drop for Actor {
     }
 }
 
-/// Closes the entry of a command. Dropping the command may wake a task, or drop a set with its keys and values.
+/// Closes the entry of a command. Dropping the command may wake a task, or drop a set with its keys
+/// and values.
 fn close(command: Command) {
     if let Command::Request(Request::Sleep(entry)) = &command {
         wake(entry.close());

@@ -79,7 +79,8 @@ fn step(actor: &mut Actor) -> &'static str {
     late_step(actor)
 }
 
-/// A step after other tasks have run since the actor was notified or let them run. Its name is easier to compare.
+/// A step after other tasks have run since the actor was notified or let them run. Its name is
+/// easier to compare.
 fn late_step(actor: &mut Actor) -> &'static str {
     match actor.step() {
         Step::Again => "again",

@@ -114,7 +114,8 @@ pub(super) fn check_watches(facts: &Facts, target: Option<Duration>) -> Result<(
     Ok(())
 }
 
-/// Checks the end of a schedule, when only the wheel is left: nothing is pending, and everything is counted once.
+/// Checks the end of a schedule, when only the wheel is left: nothing is pending, and everything is
+/// counted once.
 pub(super) fn check_totals(wheel: &TimerWheel, facts: &SharedFacts) {
     block_on(MAIN, Wait::default(), wheel.settle());
     let (was_shut_down, received) = facts.update(|l| (l.was_shut_down, l.received));

@@ -1,6 +1,7 @@
 //! The mix of steps that a schedule takes, and its random numbers.
 
-/// How often each kind of step is taken, in relation to the others, and how many threads take steps.
+/// How often each kind of step is taken, in relation to the others, and how many threads take
+/// steps.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Mix {
     /// How many threads take steps, at least and at most, and how many steps each takes at most.
@@ -33,7 +34,8 @@ impl Mix {
         self.set + self.interval > 0
     }
 
-    /// A mix of some of this one's steps. A step that is left out cannot repair what another one has broken.
+    /// A mix of some of this one's steps. A step that is left out cannot repair what another one
+    /// has broken.
     pub(super) fn some(mut self, random: &mut Random) -> Self {
         self.steps = 1 + random.below(self.steps);
         let all = self;

@@ -1,14 +1,14 @@
-//! The explorer: it runs the real sets, queues and entries and the real actor under a scheduler that chooses the next
-//! thread at every lock and every atomic.
+//! The explorer: it runs the real sets, queues and entries and the real actor under a scheduler
+//! that chooses the next thread at every lock and every atomic.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg tickwheel_shuttle" cargo test --profile models --lib explore::
 //! ```
 //!
-//! The loom models run parts of the crate through every interleaving. This module searches at random for bugs in the
-//! code between those parts, which no model contains. [shuttle] runs the threads as coroutines, and schedules them at
-//! random or by probabilistic concurrency testing. Time is virtual, see [`world`]. The steps that the threads take are
-//! random too, see [`work`].
+//! The loom models run parts of the crate through every interleaving. This module searches at
+//! random for bugs in the code between those parts, which no model contains. [shuttle] runs the
+//! threads as coroutines, and schedules them at random or by probabilistic concurrency testing.
+//! Time is virtual, see [`world`]. The steps that the threads take are random too, see [`work`].
 //!
 //! Everything but the scheduling is written against the public interface. The seam to the crate is:
 //!
@@ -23,9 +23,9 @@
 //!
 //! # Numbers
 //!
-//! A schedule has a number. It gives the work and the scheduler with its seed: sixteen schedules in a row, a group, share
-//! both. One group in four is scheduled at random, one by PCT, and two [sluggishly](sluggish). A schedule that fails is
-//! printed with its number, and replayed by it:
+//! A schedule has a number. It gives the work and the scheduler with its seed: sixteen schedules in
+//! a row, a group, share both. One group in four is scheduled at random, one by PCT, and two
+//! [sluggishly](sluggish). A schedule that fails is printed with its number, and replayed by it:
 //!
 //! | in the environment | |
 //! |---|---|
@@ -74,7 +74,8 @@ fn number(name: &str) -> Option<u64> {
 
 /// Explores schedules of the mix; `name` is the test's.
 fn explore(name: &str, mix: Mix) {
-    // Sleeps of a wheel that is shut down go on with Tokio's timer, and need a runtime to be polled in.
+    // Sleeps of a wheel that is shut down go on with Tokio's timer, and need a runtime to be polled
+    // in.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build();
@@ -135,8 +136,8 @@ fn kind(why: &str) -> String {
     kind
 }
 
-/// Runs the first `count` schedules of a group. Returns how many it ran, and the one that failed: its number, the
-/// reason, and its trace if `shown` is its number.
+/// Runs the first `count` schedules of a group. Returns how many it ran, and the one that failed:
+/// its number, the reason, and its trace if `shown` is its number.
 fn explore_group(
     mix: Mix,
     group: u64,
@@ -200,7 +201,8 @@ fn fires_keyed_timers_on_time() {
     explore("fires_keyed_timers_on_time", mix);
 }
 
-/// Threads change one set and do nothing else, so no other command wakes the actor if a change fails to.
+/// Threads change one set and do nothing else, so no other command wakes the actor if a change
+/// fails to.
 #[test]
 fn notifies_the_actor_of_every_change_of_a_set() {
     let mix = Mix {

@@ -39,7 +39,8 @@ pub(super) fn run(mix: Mix, seed: u64) {
         reaper = Some(handle);
         parties.push(reap(mix, random.next(), &facts, stream));
     }
-    // The wheel holds some timers from the start. Otherwise steps would begin to affect each other only at the third or so.
+    // The wheel holds some timers from the start. Otherwise steps would begin to affect each other
+    // only at the third or so.
     if let Some(timers) = timers.as_ref().filter(|_| random.percent(70)) {
         for key in 0..=random.below(KEYS) {
             let value = facts.update(Facts::next_value);

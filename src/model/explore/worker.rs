@@ -290,7 +290,8 @@ impl Worker {
             return;
         }
         note(self.me, || format!("is not busy with {key} any more"));
-        // The facts says so before it is so: from the release on the watch may be reaped, after an idle duration.
+        // The facts says so before it is so: from the release on the watch may be reaped, after an
+        // idle duration.
         self.facts.update(|facts| {
             if let Some(watched) = facts.watches.get_mut(&key) {
                 watched.busy = false;
@@ -314,7 +315,8 @@ impl Worker {
             self.facts.update(|facts| {
                 // Whether by this or by being idle, it has to be received.
                 facts.refused.insert(key);
-                // One that was idle and has not been received is due at the end of this tick instead.
+                // One that was idle and has not been received is due at the end of this tick
+                // instead.
                 let now = clock::elapsed().saturating_sub(facts.idle);
                 if let Some(watched) = facts.watches.get_mut(&key).filter(|_| expired) {
                     watched.not_after = watched.not_after.max(now);

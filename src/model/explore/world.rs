@@ -1,12 +1,13 @@
 //! The explorer's world: a virtual clock, and parties that wait.
 //!
-//! Every thread of a schedule is a *party*. All waiting that is not for one of the crate's locks goes through
-//! [`wait`], so the world knows when all parties wait. Time passes only then, or when a party [moves it](advance). It
-//! jumps to the earliest instant that a party waits for. Before a jump the world checks that no party waits longer than
-//! it should: a lost wake-up shows there. A schedule in which all parties wait for nothing is stuck and has failed.
+//! Every thread of a schedule is a *party*. All waiting that is not for one of the crate's locks
+//! goes through [`wait`], so the world knows when all parties wait. Time passes only then, or when
+//! a party [moves it](advance). It jumps to the earliest instant that a party waits for. Before a
+//! jump the world checks that no party waits longer than it should: a lost wake-up shows there. A
+//! schedule in which all parties wait for nothing is stuck and has failed.
 //!
-//! Shuttle's threads are coroutines on one thread, so the world is plain data of that thread. It has no lock. Waking a
-//! party is the only operation in this module at which another party may run.
+//! Shuttle's threads are coroutines on one thread, so the world is plain data of that thread. It
+//! has no lock. Waking a party is the only operation in this module at which another party may run.
 
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -126,8 +127,9 @@ pub(super) struct Me(usize);
 /// The party of the thread that began the world.
 pub(super) const MAIN: Me = Me(1);
 
-/// Fails the schedule. The caller stops here, and all others at their next wait. Shuttle then finds a deadlock, and
-/// leaves every stack as it is; unwinding the stacks would run code that has just failed.
+/// Fails the schedule. The caller stops here, and all others at their next wait. Shuttle then finds
+/// a deadlock, and leaves every stack as it is; unwinding the stacks would run code that has just
+/// failed.
 pub(super) fn fail(why: impl Display) -> ! {
     let why = why.to_string();
     with(|world| {
@@ -311,8 +313,8 @@ fn jump(me: Me) {
     if let Some(why) = with(|world| world.overdue(now, target)) {
         fail(why);
     }
-    // This party counts as running until it has woken the others. The check and the waking let other parties run, and
-    // none of them may find that all wait.
+    // This party counts as running until it has woken the others. The check and the waking let
+    // other parties run, and none of them may find that all wait.
     with(|world| world.parties[me.0].state = State::Running);
     let checked = check.map_or(Ok(()), |check| check(target));
     if let Err(why) = checked {
@@ -431,8 +433,8 @@ impl Wake for Task {
 pub(super) struct Wait {
     /// The waker panics after it has woken the task.
     pub(super) panics: bool,
-    /// Each poll passes another waker, as it does for a future that moves between tasks. The crate has to clone it, and
-    /// releases its locks for that.
+    /// Each poll passes another waker, as it does for a future that moves between tasks. The crate
+    /// has to clone it, and releases its locks for that.
     pub(super) fresh: bool,
     /// The party must stop waiting by the tick of this instant.
     pub(super) must_by: Option<Duration>,

@@ -24,11 +24,12 @@ struct World {
     note: AtomicU64,
 }
 
-/// Runs one operation on each of two threads, after `prepare`, and passes their results and the activity to `judge`.
+/// Runs one operation on each of two threads, after `prepare`, and passes their results and the
+/// activity to `judge`.
 ///
-/// Runs twice, with the roles of the spawning and the spawned thread exchanged: loom remembers only the last access to
-/// an atomic, so a load that another thread's load follows is forgotten, and some interleavings are tried in one of the
-/// roles only.
+/// Runs twice, with the roles of the spawning and the spawned thread exchanged: loom remembers only
+/// the last access to an atomic, so a load that another thread's load follows is forgotten, and
+/// some interleavings are tried in one of the roles only.
 fn race<A: 'static, B: 'static>(
     prepare: impl Fn(&Activity) + Copy + Send + Sync + 'static,
     one: impl Fn(&World) -> A + Copy + Send + Sync + 'static,
@@ -92,10 +93,11 @@ fn end(world: &World) -> Option<u64> {
 
 // --- touches ---
 
-/// A connection is touched while it is reaped: exactly one of them happens, and the touch says which.
+/// A connection is touched while it is reaped: exactly one of them happens, and the touch says
+/// which.
 ///
-/// Fails if [`Activity::reap`] stores [`GONE`](super::GONE) instead of exchanging it, and without the question for it
-/// in `advance`.
+/// Fails if [`Activity::reap`] stores [`GONE`](super::GONE) instead of exchanging it, and without
+/// the question for it in `advance`.
 #[test]
 fn touch_against_reap() {
     race(nothing, touch(5), reap(3), |touched, reaped, activity| {
@@ -143,10 +145,11 @@ fn two_touches_against_reap() {
 
 // --- guards ---
 
-/// A request begins while the connection is reaped: exactly one of them happens, and the guard says which.
+/// A request begins while the connection is reaped: exactly one of them happens, and the guard says
+/// which.
 ///
-/// Fails if [`Activity::reap`] does not ask for the busy bit or stores [`GONE`](super::GONE), and without the question
-/// for that in `advance`.
+/// Fails if [`Activity::reap`] does not ask for the busy bit or stores [`GONE`](super::GONE), and
+/// without the question for that in `advance`.
 #[test]
 fn enter_against_reap() {
     race(nothing, enter, reap(9), |entered, reaped, activity| {
@@ -160,10 +163,11 @@ fn enter_against_reap() {
     });
 }
 
-/// The last request ends while the reaper processes a connection that was not active otherwise: it is not idle in
-/// between.
+/// The last request ends while the reaper processes a connection that was not active otherwise: it
+/// is not idle in between.
 ///
-/// Fails if [`Activity::leave`] first clears the bit and then records the release, or does not record it.
+/// Fails if [`Activity::leave`] first clears the bit and then records the release, or does not
+/// record it.
 #[test]
 fn leave_against_reap() {
     race(busy, leave(5), reap(3), |(), reaped, activity| {
@@ -178,8 +182,8 @@ fn leave_against_reap() {
 /// The last request ends while there is traffic: it does not stay busy, and the later of them
 /// counts.
 ///
-/// Fails if [`Activity::touch`] keeps the busy bit of the word that it read first, if `advance` stores the word instead
-/// of exchanging it, and without `max` there.
+/// Fails if [`Activity::touch`] keeps the busy bit of the word that it read first, if `advance`
+/// stores the word instead of exchanging it, and without `max` there.
 #[test]
 fn leave_against_touch() {
     for (left, touched) in [(5, 7), (7, 5)] {
@@ -198,7 +202,8 @@ fn leave_against_touch() {
 
 /// A request begins while there is traffic: neither is lost.
 ///
-/// Fails if [`Activity::touch`] keeps the busy bit of the word that it read first, and without `max` in `advance`.
+/// Fails if [`Activity::touch`] keeps the busy bit of the word that it read first, and without
+/// `max` in `advance`.
 #[test]
 fn enter_against_touch() {
     race(nothing, enter, touch(5), |entered, counted, activity| {
@@ -223,8 +228,8 @@ fn enter_against_leave() {
 
 /// Two requests end: the watch is not busy then, and was last active at the later end.
 ///
-/// Fails if [`Activity::leave`] writes the word outside the mutex and by what it read of it before, and without `max`
-/// in `advance`.
+/// Fails if [`Activity::leave`] writes the word outside the mutex and by what it read of it before,
+/// and without `max` in `advance`.
 #[test]
 fn leave_against_leave() {
     let twice = |activity: &Activity| {
@@ -255,7 +260,8 @@ fn leave_against_is_busy() {
 
 /// A watch is dropped while it is reaped: exactly one of them ends it.
 ///
-/// Fails if [`Activity::end`] loads and stores instead of swapping, and if [`Activity::reap`] stores.
+/// Fails if [`Activity::end`] loads and stores instead of swapping, and if [`Activity::reap`]
+/// stores.
 #[test]
 fn end_against_reap() {
     race(nothing, end, reap(3), |ended, reaped, activity| {
@@ -267,8 +273,8 @@ fn end_against_reap() {
     });
 }
 
-/// A watch ends while another task touches it and takes a guard: they do not revive it, and return `true` only if
-/// they came before.
+/// A watch ends while another task touches it and takes a guard: they do not revive it, and return
+/// `true` only if they came before.
 ///
 /// Fails without the check for [`GONE`](super::GONE) in `advance`, and if that stores the word.
 #[test]
@@ -298,7 +304,8 @@ fn end_against_touch_and_guard() {
     );
 }
 
-/// A watch reaches its maximum age while a second request begins: the guard has no effect if it comes too late.
+/// A watch reaches its maximum age while a second request begins: the guard has no effect if it
+/// comes too late.
 ///
 /// Fails if [`Activity::enter`] does not check for [`GONE`](super::GONE) while a guard is held.
 #[test]
@@ -317,10 +324,11 @@ fn end_against_second_guard() {
 
 // --- the future ---
 
-/// An actor that read the clock earlier lowers activity in the future while there is real traffic. It does not lower the
-/// traffic's activity.
+/// An actor that read the clock earlier lowers activity in the future while there is real traffic.
+/// It does not lower the traffic's activity.
 ///
-/// Fails if [`Activity::clamp`] does not read the clock again, if it reads it before the word, and if it stores the word without an exchange.
+/// Fails if [`Activity::clamp`] does not read the clock again, if it reads it before the word, and
+/// if it stores the word without an exchange.
 #[test]
 fn clamp_against_touch() {
     const LIMIT: u64 = 10;
@@ -340,10 +348,11 @@ fn clamp_against_touch() {
     });
 }
 
-/// A guard is taken, and the watch ends, while activity in the future is lowered: it stays busy, and gone.
+/// A guard is taken, and the watch ends, while activity in the future is lowered: it stays busy,
+/// and gone.
 ///
-/// Fails if [`Activity::clamp`] forgets the busy bit, if it does not check for [`GONE`](super::GONE), and if it stores the
-/// word.
+/// Fails if [`Activity::clamp`] forgets the busy bit, if it does not check for
+/// [`GONE`](super::GONE), and if it stores the word.
 #[test]
 fn clamp_against_enter_and_against_end() {
     let ahead = |activity: &Activity| assert!(activity.touch(1000, GRAIN));

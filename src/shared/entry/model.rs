@@ -1,6 +1,7 @@
 //! Loom models of an entry between its owner and the actor. See [`crate::model`].
 //!
-//! Each model names changes that make it fail, of `entry.rs` and `bound.rs` unless it says otherwise; each change was tried.
+//! Each model names changes that make it fail, of `entry.rs` and `bound.rs` unless it says
+//! otherwise; each change was tried.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -13,7 +14,8 @@ use crate::shared::bound::ActorAction;
 use crate::sync::{Mutex, lock};
 use crate::tick::NEVER;
 
-/// An actor at tick 0, and an entry that is armed and scheduled at `tick` for the task that is returned last.
+/// An actor at tick 0, and an entry that is armed and scheduled at `tick` for the task that is
+/// returned last.
 fn armed(tick: u64) -> (Arc<Shared>, Actor, Arc<SleepEntry>, Arc<Wakes>) {
     let shared = Shared::new(1);
     let mut actor = Actor::new(&shared);
@@ -58,7 +60,8 @@ fn assert_invariants(actor: &mut Actor, entry: &Arc<SleepEntry>) {
     );
 }
 
-/// Lets the actor go on until `tick`. Asserts that the entry fires at `tick` and not before, and that the actor drops it.
+/// Lets the actor go on until `tick`. Asserts that the entry fires at `tick` and not before, and
+/// that the actor drops it.
 fn assert_fires_at(tick: u64, mut actor: Actor, entry: &Arc<SleepEntry>, wakes: &Wakes) {
     assert_invariants(&mut actor, entry);
     if !actor.fired().is_empty() {
@@ -91,8 +94,8 @@ fn turn(mut actor: Actor, tick: u64) -> JoinHandle<Actor> {
 
 /// A cancelled entry is armed while the actor processes it at its old tick.
 ///
-/// Fails without `self.scheduled = NEVER` in `Bound::reached`: the owner believes that the actor is going to process the
-/// entry.
+/// Fails without `self.scheduled = NEVER` in `Bound::reached`: the owner believes that the actor is
+/// going to process the entry.
 fn arm_against_expiration(deadline: u64) {
     check(None, move || {
         let (shared, actor, entry) = cancelled(2);
@@ -116,8 +119,9 @@ fn arms_for_a_later_tick_during_expiration() {
 
 /// A sleep is dropped while it fires: it is woken only if it had fired before it was cancelled.
 ///
-/// Fails without `state.phase = Phase::Idle` in [`Entry::disarm`], without `state.phase = Phase::Fired` in
-/// [`Entry::process_expiration`], and if that does not check the phase.
+/// Fails without `state.phase = Phase::Idle` in [`Entry::disarm`], without
+/// `state.phase = Phase::Fired` in [`Entry::process_expiration`], and if that does not check the
+/// phase.
 #[test]
 fn cancels_during_firing() {
     check(None, || {
@@ -136,9 +140,11 @@ fn cancels_during_firing() {
     });
 }
 
-/// A sleep that was moved later is moved earlier while the actor reschedules it: the earlier deadline is not lost.
+/// A sleep that was moved later is moved earlier while the actor reschedules it: the earlier
+/// deadline is not lost.
 ///
-/// Fails without `self.scheduled = tick` in `Bound::insert`, since the invariant does not hold then.
+/// Fails without `self.scheduled = tick` in `Bound::insert`, since the invariant does not hold
+/// then.
 #[test]
 fn moves_earlier_during_rescheduling() {
     check(None, || {
@@ -151,10 +157,11 @@ fn moves_earlier_during_rescheduling() {
     });
 }
 
-/// Two tasks poll in turn while the sleep fires: the last one whose poll was pending is woken, and only that one.
+/// Two tasks poll in turn while the sleep fires: the last one whose poll was pending is woken, and
+/// only that one.
 ///
-/// Fails if [`Entry::poll`] answers with the phase it saw before it cloned the waker, if it swaps wakers without
-/// checking the phase again, and if it keeps the waker that is there.
+/// Fails if [`Entry::poll`] answers with the phase it saw before it cloned the waker, if it swaps
+/// wakers without checking the phase again, and if it keeps the waker that is there.
 #[test]
 fn polls_twice_during_firing() {
     check(None, || {
@@ -185,11 +192,11 @@ fn polls_twice_during_firing() {
     });
 }
 
-/// Another thread arms a cancelled entry again while the actor processes it at its old tick. The task that cancelled is
-/// not woken; the one that armed is, at the new deadline.
+/// Another thread arms a cancelled entry again while the actor processes it at its old tick. The
+/// task that cancelled is not woken; the one that armed is, at the new deadline.
 ///
-/// Fails without `state.phase = Phase::Idle` in [`Entry::disarm`], and without `self.scheduled = NEVER` in
-/// `Bound::reached`.
+/// Fails without `state.phase = Phase::Idle` in [`Entry::disarm`], and without
+/// `self.scheduled = NEVER` in `Bound::reached`.
 #[test]
 fn reuses_an_entry_during_expiration() {
     check(None, || {
@@ -215,7 +222,8 @@ fn reuses_an_entry_during_expiration() {
     });
 }
 
-/// An entry is released while the actor processes it. It leaves the wheel, in whichever order, and is not queued without need.
+/// An entry is released while the actor processes it. It leaves the wheel, in whichever order, and
+/// is not queued without need.
 ///
 /// Fails without `!self.is_in_use()` in `Bound::release`.
 #[test]
@@ -236,7 +244,8 @@ fn releases_during_expiration() {
 
 /// A sleep that is in the queue is moved earlier while the actor registers it.
 ///
-/// Fails without `self.place &= NO_NODE` in `Bound::agree`: the owner believes that it will come out of a queue.
+/// Fails without `self.place &= NO_NODE` in `Bound::agree`: the owner believes that it will come
+/// out of a queue.
 #[test]
 fn moves_earlier_during_registration() {
     check(None, || {
@@ -249,7 +258,8 @@ fn moves_earlier_during_registration() {
     });
 }
 
-/// The same, moved later first: the wheel's tick is now behind the one for which the entry was queued.
+/// The same, moved later first: the wheel's tick is now behind the one for which the entry was
+/// queued.
 ///
 /// Fails without `self.scheduled = tick` where `Bound::agree` moves a node.
 #[test]
@@ -268,8 +278,8 @@ fn moves_later_and_earlier_during_registration() {
 
 /// A sleep that is in the queue is cancelled and armed again while the actor registers it.
 ///
-/// Fails without `self.scheduled = ...` where `Bound::agree` keeps: the actor drops the entry, and the owner believes that
-/// it is going to process it.
+/// Fails without `self.scheduled = ...` where `Bound::agree` keeps: the actor drops the entry, and
+/// the owner believes that it is going to process it.
 #[test]
 fn cancels_and_arms_during_registration() {
     check(None, || {
@@ -290,8 +300,9 @@ fn cancels_and_arms_during_registration() {
 
 /// An entry that is in the queue and on the wheel is released while the actor registers it.
 ///
-/// Fails without `self.is_queued()` in `Bound::release`, which would queue it twice; without `self.place |= QUEUED` there,
-/// since the invariant does not hold then; and if `Bound::agree` keeps what is released.
+/// Fails without `self.is_queued()` in `Bound::release`, which would queue it twice; without
+/// `self.place |= QUEUED` there, since the invariant does not hold then; and if `Bound::agree`
+/// keeps what is released.
 #[test]
 fn releases_during_registration() {
     check(None, || {
@@ -312,7 +323,8 @@ fn releases_during_registration() {
 
 /// The search for cancelled sleeps finds an entry that is being armed.
 ///
-/// Fails without `state.bound.leave()` in [`Entry::deregister_unarmed`], and if that does not check the phase.
+/// Fails without `state.bound.leave()` in [`Entry::deregister_unarmed`], and if that does not check
+/// the phase.
 #[test]
 fn arms_during_the_search_for_cancelled_entries() {
     check(None, || {
@@ -330,11 +342,12 @@ fn arms_during_the_search_for_cancelled_entries() {
 
 // --- against close ---
 
-/// The actor ends while an entry is armed, a new one or one that is on the wheel: arming fails, or the task is woken and
-/// finds the entry closed.
+/// The actor ends while an entry is armed, a new one or one that is on the wheel: arming fails, or
+/// the task is woken and finds the entry closed.
 ///
-/// Fails without `state.phase = Phase::Closed` in [`Entry::close`], if that does not return the waker, and, for a new
-/// entry, if `Actor::close` closes what it took out of the queues before it closes them.
+/// Fails without `state.phase = Phase::Closed` in [`Entry::close`], if that does not return the
+/// waker, and, for a new entry, if `Actor::close` closes what it took out of the queues before it
+/// closes them.
 fn arm_against_close(on_wheel: bool) {
     check(None, move || {
         let (shared, actor, entry) = cancelled(2);
@@ -365,8 +378,8 @@ fn arms_a_pooled_entry_during_the_end() {
 
 /// The actor ends while one task resets the sleep for which another waits: that other is woken.
 ///
-/// Fails if `Sleep::reset` drops the waker of an entry that it closes, and without `state.waker.take()` in
-/// [`Entry::close`].
+/// Fails if `Sleep::reset` drops the waker of an entry that it closes, and without
+/// `state.waker.take()` in [`Entry::close`].
 #[test]
 fn moves_earlier_during_the_end() {
     check(None, || {
@@ -379,7 +392,8 @@ fn moves_earlier_during_the_end() {
     });
 }
 
-/// The actor ends while a sleep is dropped: it is woken only if it was closed before it was cancelled.
+/// The actor ends while a sleep is dropped: it is woken only if it was closed before it was
+/// cancelled.
 ///
 /// Fails without `state.waker.take()` in [`Entry::disarm`].
 #[test]
@@ -395,8 +409,8 @@ fn cancels_during_the_end() {
     });
 }
 
-/// A sleep fires, and the actor ends, while the sleep is moved: a fired entry stays fired, and cannot be armed for another
-/// sleep. One that is in the queue when the wheel reaches it is closed.
+/// A sleep fires, and the actor ends, while the sleep is moved: a fired entry stays fired, and
+/// cannot be armed for another sleep. One that is in the queue when the wheel reaches it is closed.
 ///
 /// Fails if [`Entry::close`] closes a fired entry, and if `Sleep::reset` does not close an entry
 /// that it could not queue: its task waits forever.

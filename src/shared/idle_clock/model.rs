@@ -1,6 +1,8 @@
-//! Loom models of the decision that an idle timer or stream is idle. [`crate::model`] explains how they run.
+//! Loom models of the decision that an idle timer or stream is idle. [`crate::model`] explains how
+//! they run.
 //!
-//! Each model names changes, of `idle_clock.rs` or `activity.rs`, that make it fail; each was tried.
+//! Each model names changes, of `idle_clock.rs` or `activity.rs`, that make it fail; each was
+//! tried.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,11 +40,12 @@ fn hold_guard(clock: &Arc<IdleClock>) -> thread::JoinHandle<bool> {
     })
 }
 
-/// Two tasks touch, a guard is taken and dropped, and the owner decides. Touches and guards that return `true` come before
-/// the decision, which is not made then. Those that come after it return `false`.
+/// Two tasks touch, a guard is taken and dropped, and the owner decides. Touches and guards that
+/// return `true` come before the decision, which is not made then. Those that come after it return
+/// `false`.
 ///
-/// Fails if `Activity::reap` stores `GONE` without an exchange, does not check the busy bit or checks the
-/// activity only once, and without the check for `GONE` in `advance`.
+/// Fails if `Activity::reap` stores `GONE` without an exchange, does not check the busy bit or
+/// checks the activity only once, and without the check for `GONE` in `advance`.
 #[test]
 fn two_touchers_and_guard_against_decider() {
     check(Some(2), || {
@@ -72,7 +75,8 @@ fn two_touchers_and_guard_against_decider() {
     });
 }
 
-/// The owner decides and begins a new period while a task touches: a touch that counts is in one of the periods.
+/// The owner decides and begins a new period while a task touches: a touch that counts is in one of
+/// the periods.
 ///
 /// Fails without the check for `GONE` in `advance`.
 #[test]
@@ -97,8 +101,8 @@ fn touch_against_decide_and_revive() {
 
 /// A stream has limits of several kinds: a decision by one kind holds for all.
 ///
-/// Fails if [`IdleClock::touch`] or [`IdleClock::enter`] leaves out a kind or ignores its answer, and if an `enter` that fails
-/// leaves a guard behind.
+/// Fails if [`IdleClock::touch`] or [`IdleClock::enter`] leaves out a kind or ignores its answer,
+/// and if an `enter` that fails leaves a guard behind.
 #[test]
 fn touch_and_guard_against_decision_by_each_kind() {
     for deciding in [Kind::Read, Kind::Write, Kind::KeepAlive] {

@@ -1,6 +1,7 @@
 //! Loom models of the wake rule and the earliest tick. [`crate::model`] explains such models.
 //!
-//! Each model names changes that make it fail, of `mailbox.rs` unless it says otherwise; each change was tried.
+//! Each model names changes that make it fail, of `mailbox.rs` unless it says otherwise; each
+//! change was tried.
 
 use std::sync::Arc;
 
@@ -40,8 +41,8 @@ struct Parked {
     waits: bool,
 }
 
-/// The actor takes all commands and parks, once for each of `next_wakes`. After each time but the last it wakes up by
-/// itself.
+/// The actor takes all commands and parks, once for each of `next_wakes`. After each time but the
+/// last it wakes up by itself.
 fn park(mail: &Mail, next_wakes: &[Option<u64>]) -> Parked {
     let mut taken = Vec::new();
     let mut waits = false;
@@ -53,8 +54,9 @@ fn park(mail: &Mail, next_wakes: &[Option<u64>]) -> Parked {
     Parked { taken, waits }
 }
 
-/// Asserts, once all threads have ended, that none of the `pushed` commands was missed: the actor has it, or is awake and
-/// is going to take it, or was notified, or wakes by itself in time. The actor gets each command once.
+/// Asserts, once all threads have ended, that none of the `pushed` commands was missed: the actor
+/// has it, or is awake and is going to take it, or was notified, or wakes by itself in time. The
+/// actor gets each command once.
 fn assert_none_missed(mail: &Mail, actor: Parked, pushed: &[u64]) {
     let next_wake = mail.published.0.next_wake.load(Ordering::SeqCst);
     let wakes_by = |tick| next_wake != AWAKE && next_wake <= tick;
@@ -74,11 +76,13 @@ fn assert_none_missed(mail: &Mail, actor: Parked, pushed: &[u64]) {
     assert_eq!(taken, pushed);
 }
 
-/// A command is pushed, for a tick before the next wake-up, at it, or after it, while the actor parks.
+/// A command is pushed, for a tick before the next wake-up, at it, or after it, while the actor
+/// parks.
 ///
-/// Fails without [`Mailbox::wake_by`] after the push; without the check of the queues in [`Mailbox::park`], or if
-/// that comes before the publication; without `self.awake()` there; without the notification in `claim`; if `wake_by`
-/// compares the other way, or with `<=`; if `next_wake` of `None` is published as 0.
+/// Fails without [`Mailbox::wake_by`] after the push; without the check of the queues in
+/// [`Mailbox::park`], or if that comes before the publication; without `self.awake()` there;
+/// without the notification in `claim`; if `wake_by` compares the other way, or with `<=`; if
+/// `next_wake` of `None` is published as 0.
 #[test]
 fn push_against_park() {
     for (next_wake, tick) in [
@@ -106,10 +110,11 @@ fn push_against_park() {
     }
 }
 
-/// Two threads push for early ticks, each into its own queue, while the actor parks: one of them notifies it.
+/// Two threads push for early ticks, each into its own queue, while the actor parks: one of them
+/// notifies it.
 ///
-/// Fails if `claim` stores instead of exchanging, in that both notify, and if [`Mailbox::park`] checks the first
-/// queue alone, or [`Mailbox::take`] takes it alone.
+/// Fails if `claim` stores instead of exchanging, in that both notify, and if [`Mailbox::park`]
+/// checks the first queue alone, or [`Mailbox::take`] takes it alone.
 #[test]
 fn two_callers_against_park() {
     check(None, || {
@@ -130,8 +135,9 @@ fn two_callers_against_park() {
     });
 }
 
-/// The actor wakes up by itself and parks again, for the same tick or a later one, while a command is pushed: the
-/// exchange in `claim` may fail, or succeed for the later parking, and neither loses the command.
+/// The actor wakes up by itself and parks again, for the same tick or a later one, while a command
+/// is pushed: the exchange in `claim` may fail, or succeed for the later parking, and neither loses
+/// the command.
 ///
 /// Fails if [`Mailbox::park`] checks the queues before it publishes.
 #[test]
@@ -178,7 +184,8 @@ fn two_callers_against_parking_again() {
     });
 }
 
-/// Commands that are needed late fill a queue while the actor parks: a full queue does not wait for their tick.
+/// Commands that are needed late fill a queue while the actor parks: a full queue does not wait for
+/// their tick.
 ///
 /// Fails if [`Mailbox::enqueue`] returns the tick of a long queue too. At most three preemptions.
 #[test]
@@ -206,7 +213,8 @@ fn a_full_queue_against_park() {
 
 /// The actor ends while two threads push: each command is either returned or taken by the actor.
 ///
-/// Fails without `queue.closed = true` in [`Mailbox::close`], and if [`Mailbox::enqueue`] does not check it.
+/// Fails without `queue.closed = true` in [`Mailbox::close`], and if [`Mailbox::enqueue`] does not
+/// check it.
 #[test]
 fn push_against_close() {
     check(None, || {
@@ -237,11 +245,12 @@ fn push_against_close() {
     });
 }
 
-/// A command is pushed, and then announced by way of another queue, while the actor takes turns without applying it: a
-/// turn that begins after the announcement knows the earlier tick, and so does each turn after it.
+/// A command is pushed, and then announced by way of another queue, while the actor takes turns
+/// without applying it: a turn that begins after the announcement knows the earlier tick, and so
+/// does each turn after it.
 ///
-/// Fails if [`Mailbox::take`] collects the announcements after the queues, without `lower_bound(earliest)`
-/// there.
+/// Fails if [`Mailbox::take`] collects the announcements after the queues, without
+/// `lower_bound(earliest)` there.
 #[test]
 fn announce_against_turns() {
     check(Some(3), || {
@@ -274,8 +283,8 @@ fn announce_against_turns() {
 
 /// Two threads announce while the actor takes: the earlier tick of both is known in the end.
 ///
-/// Fails if [`Mailbox::announce`] stores instead of taking the minimum, and if the actor stores [`NEVER`] instead of
-/// exchanging it.
+/// Fails if [`Mailbox::announce`] stores instead of taking the minimum, and if the actor stores
+/// [`NEVER`] instead of exchanging it.
 #[test]
 fn two_announcements_against_take() {
     check(None, || {
@@ -301,10 +310,11 @@ fn two_announcements_against_take() {
     });
 }
 
-/// An entry was queued for a late tick, without a notification. It is needed earlier while the actor takes it out,
-/// schedules it and parks.
+/// An entry was queued for a late tick, without a notification. It is needed earlier while the
+/// actor takes it out, schedules it and parks.
 ///
-/// Fails if `Shared::act` does nothing for `ActorAction::Wake`, and without `self.place &= NO_NODE` in `Bound::agree`.
+/// Fails if `Shared::act` does nothing for `ActorAction::Wake`, and without `self.place &= NO_NODE`
+/// in `Bound::agree`.
 #[test]
 fn sooner_against_park() {
     check(None, || {

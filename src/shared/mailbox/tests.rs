@@ -163,8 +163,8 @@ fn command_is_soon_before_the_horizon() {
     assert_eq!(lane(&mut taken.later), [horizon, NEVER]);
 }
 
-// An actor that does not run does not publish the horizon. A near timer would then be taken for a far one, and wait behind
-// all of them.
+// An actor that does not run does not publish the horizon. A near timer would then be taken for a
+// far one, and wait behind all of them.
 #[test]
 fn horizon_follows_the_clock_while_a_queue_grows() {
     let mailbox = Mailbox::new(1, Count::default());
@@ -230,8 +230,8 @@ fn gives_a_command_back_after_the_end() {
     assert_eq!(mailbox.enqueue(0, 5, 'b', || 0), Err('b'));
 }
 
-// The tick was once collected after the queues had been emptied: a command that came in between lay in its queue, and
-// nothing said how early it was needed. With many queues that time is long.
+// The tick was once collected after the queues had been emptied: a command that came in between lay
+// in its queue, and nothing said how early it was needed. With many queues that time is long.
 #[test]
 fn announcement_counts_until_its_command_is_taken() {
     const FAR: u64 = 1_000;

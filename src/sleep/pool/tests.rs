@@ -139,7 +139,8 @@ async fn entry_that_has_fired_is_taken_if_no_other_fits() {
     assert!(entry_of(&short).ptr_eq(&fired));
 }
 
-// A sleep that fires within a timeout that does not would else take the timeout's entry, and send one more command.
+// A sleep that fires within a timeout that does not would else take the timeout's entry, and send
+// one more command.
 #[tokio::test(start_paused = true)]
 async fn sleep_within_a_timeout_sends_one_command() {
     let wheel = TimerWheel::new();
@@ -173,8 +174,8 @@ async fn late_entry_is_taken_if_there_are_several() {
     }
 }
 
-// The entries of many tasks go from one to another. Each is scheduled earlier whenever it has to be, and serves more
-// lengths from then on.
+// The entries of many tasks go from one to another. Each is scheduled earlier whenever it has to
+// be, and serves more lengths from then on.
 #[tokio::test(start_paused = true)]
 async fn timeouts_of_mixed_lengths_soon_send_few_commands() {
     const TASKS: u64 = 50;

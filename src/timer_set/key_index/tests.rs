@@ -221,7 +221,8 @@ fn some_hashes() -> impl Strategy<Value = Hashes> {
     ]
 }
 
-/// How many indices there are to be in the end, and whether some steps on the way lead away from that.
+/// How many indices there are to be in the end, and whether some steps on the way lead away from
+/// that.
 fn waves() -> impl Strategy<Value = Vec<(usize, bool)>> {
     let size = prop_oneof![
         2 => 0..30_usize,

@@ -1,8 +1,9 @@
 //! Promise P17: tasks that block their worker threads delay no timer while another worker is free.
 //!
-//! The tests use the real clock, since they are about threads. Beside each timer of the wheel there is one of
-//! `tokio::time`, with the same deadline, in the same runtime: a busy machine holds up both. A task that delays the actor
-//! does so in most rounds, or in every fourth, for the 600 ms for which it blocks.
+//! The tests use the real clock, since they are about threads. Beside each timer of the wheel there
+//! is one of `tokio::time`, with the same deadline, in the same runtime: a busy machine holds up
+//! both. A task that delays the actor does so in most rounds, or in every fourth, for the 600 ms
+//! for which it blocks.
 
 use std::future::Future;
 use std::thread;
@@ -68,7 +69,8 @@ fn arm_and_block<G>(enter: impl Fn() -> G + Copy + Send + 'static) -> Vec<Round>
                     time::sleep_until(deadline).await;
                     let _ = send.send(deadline.elapsed());
                 });
-                // The control waits for its deadline before this worker is blocked, as the keyed timer does.
+                // The control waits for its deadline before this worker is blocked, as the keyed
+                // timer does.
                 tokio::task::yield_now().await;
                 {
                     let _entered = enter();
@@ -86,7 +88,8 @@ fn arm_and_block<G>(enter: impl Fn() -> G + Copy + Send + 'static) -> Vec<Round>
     })
 }
 
-/// Sleepers with one deadline, of which one blocks its worker when it is woken; returns the greatest lateness.
+/// Sleepers with one deadline, of which one blocks its worker when it is woken; returns the
+/// greatest lateness.
 async fn sleep_and_block<F>(sleep: impl Fn(Instant) -> F, round: usize) -> Duration
 where
     F: Future<Output = ()> + Send + 'static,

@@ -1,5 +1,5 @@
-//! Callers that take the lock of a set again and again, from more threads than there are cores. Heartbeats are compared
-//! with Tokio's on the same runtime, at the same time.
+//! Callers that take the lock of a set again and again, from more threads than there are cores.
+//! Heartbeats are compared with Tokio's on the same runtime, at the same time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -100,7 +100,8 @@ fn assert_keeps_up(ours: &[Duration], theirs: &[Duration]) {
     );
 }
 
-// The actor waited for the lock of a set after some attempts. Its holder was preempted, or took the lock again at once.
+// The actor waited for the lock of a set after some attempts. Its holder was preempted, or took the
+// lock again at once.
 #[test]
 fn p11_heartbeats_keep_up_with_tokios_beside_callers_in_a_loop() {
     runtime().block_on(async {

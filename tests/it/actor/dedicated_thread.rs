@@ -28,7 +28,8 @@ fn fires_keyed_timers_without_any_runtime() {
             assert!(Instant::now() >= expired.deadline);
             keys.push(expired.key);
         }
-        // On a machine that stops for long enough, the later one is due before the sooner one is set.
+        // On a machine that stops for long enough, the later one is due before the sooner one is
+        // set.
         keys.sort_unstable();
         assert_eq!(keys, [1, 2]);
         wheel.shutdown().await;

@@ -1,5 +1,5 @@
-//! Fairness: timers progress under a flood of commands, commands under a storm of expirations, and other tasks under both.
-//! The tests count turns and commands, and measure no time.
+//! Fairness: timers progress under a flood of commands, commands under a storm of expirations, and
+//! other tasks under both. The tests count turns and commands, and measure no time.
 
 use std::future::Future;
 use std::pin::pin;
@@ -15,10 +15,12 @@ use tickwheel::TimerWheel;
 use tokio::time::{self, Instant};
 use tokio_test::assert_pending;
 
-/// No turn of the actor applies more commands, cascades more items, or fires more timers, than this.
+/// No turn of the actor applies more commands, cascades more items, or fires more timers, than
+/// this.
 const MOST_PER_TURN: u64 = 4096;
 
-/// Another task of the same runtime. It records the most commands and fired sleeps between two of its own polls.
+/// Another task of the same runtime. It records the most commands and fired sleeps between two of
+/// its own polls.
 struct Witness {
     stop: Arc<AtomicBool>,
     task: tokio::task::JoinHandle<Seen>,
@@ -304,8 +306,8 @@ async fn settles_once_all_that_was_due_has_fired() {
     assert_eq!(woken.count(), 5_000);
 }
 
-/// Timers are armed while the actor is late, and are due before it applies their commands: its wheel is at a later tick by
-/// then, and the next backlog is not applied.
+/// Timers are armed while the actor is late, and are due before it applies their commands: its
+/// wheel is at a later tick by then, and the next backlog is not applied.
 #[tokio::test(start_paused = true)]
 async fn p3_timers_that_come_due_in_a_backlog_fire() {
     const BACKLOG: u64 = 2 * MOST_PER_TURN + 10;
@@ -345,7 +347,8 @@ async fn p3_timers_that_come_due_in_a_backlog_fire() {
     }
 }
 
-/// A keyed timer and two of Tokio's are due at the same instant. The tasks that Tokio's wake in turn run after all three.
+/// A keyed timer and two of Tokio's are due at the same instant. The tasks that Tokio's wake in
+/// turn run after all three.
 #[tokio::test(start_paused = true)]
 async fn due_timer_waits_in_one_queue_as_tokios_does() {
     let wheel = start_wheel();

@@ -1,5 +1,5 @@
-//! Wakers that panic, re-enter, or drop sleeps that others wait for; runtimes that starve; sleeps that are dropped while
-//! they fire.
+//! Wakers that panic, re-enter, or drop sleeps that others wait for; runtimes that starve; sleeps
+//! that are dropped while they fire.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -189,7 +189,8 @@ async fn p7_sleep_dropped_by_another_waker_wakes_no_task() {
     let start = Instant::now();
     for length in [10, 11, 5000] {
         let mut others = Vec::new();
-        // There are more sleeps on both sides of the one that drops them than the actor takes off the wheel in one step.
+        // There are more sleeps on both sides of the one that drops them than the actor takes off
+        // the wheel in one step.
         let armed: Vec<_> = (0..200)
             .map(|_| {
                 let mut sleep = wheel.sleep(ms(length));
@@ -221,7 +222,8 @@ async fn lets_a_waker_use_the_wheel() {
     assert_pending!(poll_with(&mut *moved.lock().unwrap(), &waker));
     let (inside, kept, to_move) = (wheel.clone(), Arc::clone(&made), Arc::clone(&moved));
     let busy = waker_fn(move || {
-        // The waker arms sleeps, one of them due already, drops some, moves one, reads the metrics and sets a keyed timer.
+        // The waker arms sleeps, one of them due already, drops some, moves one, reads the metrics
+        // and sets a keyed timer.
         for n in 0..300 {
             let mut sleep = inside.sleep(ms(n % 10));
             if poll_with(&mut sleep, &waker).is_pending() && n % 3 == 0 {
@@ -338,7 +340,8 @@ async fn due_sleeps_are_ready_at_once_after_a_starved_runtime() {
     assert_eq!(wheel.metrics().sleeps_pending, 0);
 }
 
-// A wheel that counts ticks lags for good once it was late; one whose time is stale fires a burst of fresh timers early.
+// A wheel that counts ticks lags for good once it was late; one whose time is stale fires a burst
+// of fresh timers early.
 #[tokio::test(start_paused = true)]
 async fn p1_p2_new_sleeps_fire_on_time_after_starvation() {
     let wheel = start_wheel();
@@ -431,7 +434,8 @@ fn p3_two_threads_that_poll_in_turn_lose_no_wake_up() {
                 for _ in 0..4 {
                     let sleep = Arc::new(Mutex::new(wheel.sleep(us(numbers.below(4_000)))));
                     let polling = Arc::clone(&sleep);
-                    // Polls it for a while, so that the other task's waker is replaced, and then resumes that task.
+                    // Polls it for a while, so that the other task's waker is replaced, and then
+                    // resumes that task.
                     let (told, tell) = tokio::sync::oneshot::channel();
                     let pause = us(numbers.below(4_000));
                     tokio::spawn(async move {

@@ -1,4 +1,5 @@
-//! The paused clock: sleeps are exact and deterministic under it, and an idle wheel does nothing at all.
+//! The paused clock: sleeps are exact and deterministic under it, and an idle wheel does nothing at
+//! all.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The end of a wheel: by `shutdown`, with its last handle, or with its runtime. Sleeps keep their promise.
+//! The end of a wheel: by `shutdown`, with its last handle, or with its runtime. Sleeps keep their
+//! promise.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

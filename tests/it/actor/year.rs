@@ -9,7 +9,8 @@ use tokio::time::{self, Instant};
 const DAY: Duration = Duration::from_secs(86_400);
 const DAYS: u32 = 365;
 
-/// Every 15 seconds of a year is 2,102,401 times, which takes an optimized build; others see the last days of it.
+/// Every 15 seconds of a year is 2,102,401 times, which takes an optimized build; others see the
+/// last days of it.
 const DAYS_OF_15_SECONDS: u32 = if cfg!(debug_assertions) { 7 } else { DAYS };
 
 /// How often something happens in this many days, with this period.
@@ -39,8 +40,8 @@ async fn p2_p14_keeps_an_interval_from_drifting_in_a_year() {
     assert!(poll_idly(&mut forever).is_pending());
     let m = wheel.metrics();
     assert_eq!(m.sleeps_fired, ticks);
-    // 15 s are 2^13.9 ms: each tick's timer is announced, cascades from at most two levels above the lowest, and fires. The
-    // first one, a year away, cascades from five.
+    // 15 s are 2^13.9 ms: each tick's timer is announced, cascades from at most two levels above
+    // the lowest, and fires. The first one, a year away, cascades from five.
     let most = 4 * ticks + 5;
     assert!(m.wake_ups <= most, "woke {} times", m.wake_ups);
 }
@@ -82,7 +83,8 @@ async fn p2_p14_p16_keeps_a_year_of_timers_exact() {
         }
     }
     assert_eq!(start.elapsed(), DAY * DAYS);
-    // At the last hour the timers of all three lengths fire at one tick, in the order in which they were armed.
+    // At the last hour the timers of all three lengths fire at one tick, in the order in which they
+    // were armed.
     assert_eq!((hours, days), (times(DAYS, HOUR) - 1, DAYS - 1));
     assert_eq!(reaped.count(), 0, "touched every day");
     assert!(idlers.try_recv().is_err());

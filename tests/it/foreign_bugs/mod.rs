@@ -261,7 +261,8 @@ async fn b07_fires_no_timer_before_its_deadline() {
     }
 }
 
-// RussellLuo: a wheel of size 0 recurses until the stack overflows. The size is no setting here, and the tick is checked.
+// RussellLuo: a wheel of size 0 recurses until the stack overflows. The size is no setting here,
+// and the tick is checked.
 #[tokio::test(start_paused = true)]
 async fn b08_rejects_settings_that_make_no_wheel() {
     let error = builder().tick(Duration::ZERO).start().unwrap_err();

@@ -1,5 +1,5 @@
-//! `IdleLimits::keep_alive` under the paused clock: it counts while no response is owed. The tests of `tickwheel-adapters`
-//! have it behind a real hyper server.
+//! `IdleLimits::keep_alive` under the paused clock: it counts while no response is owed. The tests
+//! of `tickwheel-adapters` have it behind a real hyper server.
 
 use std::io::{self, ErrorKind};
 use std::time::Duration;

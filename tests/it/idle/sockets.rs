@@ -1,5 +1,6 @@
-//! Two thousand real connections on loopback under the real clock. No connection that chats is reaped. Each one that falls
-//! silent is reaped once, and not early. The tests do not assert how soon.
+//! Two thousand real connections on loopback under the real clock. No connection that chats is
+//! reaped. Each one that falls silent is reaped once, and not early. The tests do not assert how
+//! soon.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -23,7 +24,8 @@ const TIME_LIMIT: Duration = Duration::from_secs(180);
 #[derive(Debug)]
 struct Ended {
     last_touch: Instant,
-    /// The instant at which its server received it, and whether a touch counted then; `None` if the peer hung up before.
+    /// The instant at which its server received it, and whether a touch counted then; `None` if the
+    /// peer hung up before.
     reaped: Option<(Instant, bool)>,
 }
 
@@ -60,8 +62,9 @@ async fn echo(
         }
         let now = Instant::now();
         if !watch.touch_at(now) {
-            // It has been reaped, and its server closes it soon; going on would be cut off. The clock is read again: `now`
-            // may be older than the reaping, if this thread was paused in between.
+            // It has been reaped, and its server closes it soon; going on would be cut off. The
+            // clock is read again: `now` may be older than the reaping, if this thread was paused
+            // in between.
             (&mut closed).await.expect("the reaper closes it");
             break Some((Instant::now(), watch.touch()));
         }
@@ -72,7 +75,8 @@ async fn echo(
     };
     drop(watch);
     let reaped = match reaped {
-        // Its peer hung up, and it may have been reaped in the same moment. If not, its value went with the watch.
+        // Its peer hung up, and it may have been reaped in the same moment. If not, its value went
+        // with the watch.
         None => closed.await.ok().map(|()| (Instant::now(), false)),
         told => told,
     };
@@ -87,8 +91,8 @@ async fn reap(mut idle: Expirations<SocketAddr, oneshot::Sender<()>>, reaped: Ar
     }
 }
 
-/// Sends bytes `times` times, a quarter of the idle duration apart, and then hangs up or stays silent. Returns its address,
-/// and how long after its last bytes the server hung up.
+/// Sends bytes `times` times, a quarter of the idle duration apart, and then hangs up or stays
+/// silent. Returns its address, and how long after its last bytes the server hung up.
 async fn client(
     server: SocketAddr,
     times: u32,

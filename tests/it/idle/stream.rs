@@ -1,4 +1,5 @@
-//! The idle stream: which progress delays which limit, and which operations fail, under the paused clock.
+//! The idle stream: which progress delays which limit, and which operations fail, under the paused
+//! clock.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;

@@ -57,7 +57,8 @@ async fn fails_other_direction_despite_later_touches() {
     }
 }
 
-/// The operation that decides wakes the other direction itself: the actor may be late, or as here not run at all.
+/// The operation that decides wakes the other direction itself: the actor may be late, or as here
+/// not run at all.
 #[tokio::test(start_paused = true)]
 async fn wakes_other_direction_without_actor() {
     let wheel = TimerWheel::new();
@@ -187,7 +188,8 @@ async fn ended_operation_has_its_task_woken_once_at_most() {
 
 // --- peers that only listen ---
 
-// A listener in a chat was never found idle: lines that are written to it are activity of the plain stream.
+// A listener in a chat was never found idle: lines that are written to it are activity of the plain
+// stream.
 #[tokio::test(start_paused = true)]
 async fn read_limit_finds_listener_idle_in_a_chat() {
     let wheel = TimerWheel::new();

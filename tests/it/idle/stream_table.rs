@@ -1,4 +1,5 @@
-//! Each operation of an idle stream, with each outcome, against each limit: which is activity, and which task is woken.
+//! Each operation of an idle stream, with each outcome, against each limit: which is activity, and
+//! which task is woken.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
@@ -200,7 +201,8 @@ async fn only_progress_in_own_direction_is_activity() {
     }
 }
 
-/// Each pending operation is woken when the stream is idle, and fails, with or without one in the other direction.
+/// Each pending operation is woken when the stream is idle, and fails, with or without one in the
+/// other direction.
 #[tokio::test(start_paused = true)]
 async fn wakes_and_fails_each_pending_operation() {
     for limit in limits().map(|(limits, _)| limits) {
@@ -235,7 +237,8 @@ async fn wakes_and_fails_each_pending_operation() {
     }
 }
 
-/// The last poller of a direction is woken, and a poll of the other direction does not take its place.
+/// The last poller of a direction is woken, and a poll of the other direction does not take its
+/// place.
 #[tokio::test(start_paused = true)]
 async fn wakes_last_poller_of_each_direction() {
     let wheel = TimerWheel::new();

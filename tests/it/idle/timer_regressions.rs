@@ -25,8 +25,8 @@ struct Done {
     at: Instant,
 }
 
-/// Polls timers on one thread, without pause, while another calls `act` as close to the deadline as it can. If `act` had
-/// an effect, the timer completes an idle duration after it, or later.
+/// Polls timers on one thread, without pause, while another calls `act` as close to the deadline as
+/// it can. If `act` had an effect, the timer completes an idle duration after it, or later.
 fn stress_deadline(act: fn(&IdleHandle) -> bool) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -89,8 +89,8 @@ fn stress_deadline(act: fn(&IdleHandle) -> bool) {
     );
 }
 
-/// In an earlier version, a touch between the check of the activity and the mark of its end returned `true`, and the timer
-/// completed nevertheless.
+/// In an earlier version, a touch between the check of the activity and the mark of its end
+/// returned `true`, and the timer completed nevertheless.
 #[test]
 fn touch_or_completion_but_never_both() {
     stress_deadline(IdleHandle::touch);
@@ -107,8 +107,8 @@ fn guard_or_completion_but_never_both() {
     });
 }
 
-/// The wheel's clock is paused and jumps; the task's is not. An instant that one clock has reached is decided, and
-/// not checked again and again.
+/// The wheel's clock is paused and jumps; the task's is not. An instant that one clock has reached
+/// is decided, and not checked again and again.
 #[test]
 fn completes_by_wheels_clock_when_clocks_differ() {
     let (stop, stopped) = oneshot::channel::<()>();

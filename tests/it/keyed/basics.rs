@@ -31,7 +31,8 @@ async fn fires_once_with_the_second_value_when_set_again() {
 
 #[tokio::test(start_paused = true)]
 async fn p5_moved_timer_fires_only_at_its_new_deadline() {
-    // Each pair is (set to, moved to); with `pause` the actor sees the first deadline before the move.
+    // Each pair is (set to, moved to); with `pause` the actor sees the first deadline before the
+    // move.
     let pairs = [
         (4, 7),
         (4, 2),

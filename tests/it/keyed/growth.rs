@@ -1,4 +1,5 @@
-//! Sets that grow and shrink by hundreds of timers, whatever the hashes of their keys, against a sorted map.
+//! Sets that grow and shrink by hundreds of timers, whatever the hashes of their keys, against a
+//! sorted map.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -88,7 +89,8 @@ impl Run {
         assert_eq!(removed, Ok(expected.map(|(_, value)| value)));
     }
 
-    /// Sets new timers, or removes some, until there are this many; replaces and moves others meanwhile.
+    /// Sets new timers, or removes some, until there are this many; replaces and moves others
+    /// meanwhile.
     fn resize(&mut self, size: usize) {
         while self.pending.len() != size {
             if self.pending.len() < size {

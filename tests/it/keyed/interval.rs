@@ -249,8 +249,8 @@ async fn counts_the_periods_that_passed_unnoticed() {
     );
 }
 
-// A drain visits the timers in batches. It left intervals that were due, and armed again, between two of them; without a
-// handle no call could then remove them, and the stream never ended.
+// A drain visits the timers in batches. It left intervals that were due, and armed again, between
+// two of them; without a handle no call could then remove them, and the stream never ended.
 #[test]
 fn drain_takes_intervals_that_are_armed_again_meanwhile() {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();

@@ -1,4 +1,5 @@
-//! Promises P4, P5 and P11 under many timers and many commands. Progress is counted in turns, not in time.
+//! Promises P4, P5 and P11 under many timers and many commands. Progress is counted in turns, not
+//! in time.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -35,7 +36,8 @@ async fn turns_of_another_task(work: impl Future<Output = ()>) -> u64 {
 async fn p4_p11_storm_keeps_order_and_lets_others_run() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
-    // In the order of keys but for those that are moved: they come last, and in the order of the moves.
+    // In the order of keys but for those that are moved: they come last, and in the order of the
+    // moves.
     for key in 0..STORM {
         let early_or_late = if key % 3 == 0 { 20 } else { 100_000 };
         let delay = if key % 10 == 0 { early_or_late } else { 50 };
@@ -124,7 +126,8 @@ async fn p11_heartbeat_is_punctual_in_a_flood_of_commands() {
             }
         }
         time::advance(ms(1)).await;
-        // The actor has one turn a millisecond, so that many that a beat due at 10 n has to come in the next ones.
+        // The actor has one turn a millisecond, so that many that a beat due at 10 n has to come in
+        // the next ones.
         let due = millis / 10;
         let come = wheel.metrics().keyed_fired;
         assert!(heart.deadline(&()).unwrap() + ms(5) > Instant::now());
@@ -202,8 +205,9 @@ async fn p4_timers_due_behind_old_commands_expire_in_order() {
     );
 }
 
-// In an earlier version, a turn that used up its budget at the last due item stopped before the current tick. Timers that
-// had come off the wheel and were due after that waited for the next notification.
+// In an earlier version, a turn that used up its budget at the last due item stopped before the
+// current tick. Timers that had come off the wheel and were due after that waited for the next
+// notification.
 #[tokio::test(start_paused = true)]
 async fn p2_moved_timer_expires_after_a_turn_that_ended_short() {
     // The numbers of other timers cover every part of a turn's budget.
@@ -240,8 +244,8 @@ async fn p2_fires_on_time_despite_rescheduling_on_the_way() {
     assert_eq!(start.elapsed(), ms(0), "it was due when the wait began");
 }
 
-/// More timers are due at one tick than a turn processes; the processed ones wait for the rest. Then one that waits is moved
-/// to before that tick, and another is set in between.
+/// More timers are due at one tick than a turn processes; the processed ones wait for the rest.
+/// Then one that waits is moved to before that tick, and another is set in between.
 #[tokio::test(start_paused = true)]
 async fn p4_due_timer_moved_into_the_past_expires_first() {
     const STORM: u32 = 600;

@@ -69,7 +69,8 @@ async fn retain_of_a_closed_set_is_an_error() {
     assert_eq!(stream.unexpired().len(), 1);
 }
 
-/// Timers that no other thread touches are visited by every call, whatever others set, move, remove and drop beside them.
+/// Timers that no other thread touches are visited by every call, whatever others set, move, remove
+/// and drop beside them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn retain_misses_no_timer_while_threads_change_others() {
     const LASTING: u64 = 2_000;

@@ -1,11 +1,13 @@
-//! The keyed interface on tiny wheels, exhaustively: every script of a few calls, at every alignment of the current tick.
+//! The keyed interface on tiny wheels, exhaustively: every script of a few calls, at every
+//! alignment of the current tick.
 //!
-//! Whether a timer fires at its tick can depend on the positions of that tick and of the current one in their buckets, and
-//! on the other timers there. On wheels with two or four slots those are few cases, so all of them are played, against a
-//! sorted map. Random scripts (`model`) have more steps, and cover fewer of the cases.
+//! Whether a timer fires at its tick can depend on the positions of that tick and of the current
+//! one in their buckets, and on the other timers there. On wheels with two or four slots those are
+//! few cases, so all of them are played, against a sorted map. Random scripts (`model`) have more
+//! steps, and cover fewer of the cases.
 //!
-//! Scripts that differ only in the names of their keys are played once. A call with a key that was never set is left out
-//! unless it comes last.
+//! Scripts that differ only in the names of their keys are played once. A call with a key that was
+//! never set is left out unless it comes last.
 
 use std::collections::BTreeMap;
 
@@ -324,8 +326,9 @@ fn p1_p4_p5_p6_plays_all_scripts_of_3_calls_on_4_slots() {
     assert!(played > 10_000, "{played}");
 }
 
-/// go-zero compared the slots of the old and the new deadline, not the distances: a quarter of all single moves fired
-/// exactly one rotation early or late. This is every single move, after every part of the first delay.
+/// go-zero compared the slots of the old and the new deadline, not the distances: a quarter of all
+/// single moves fired exactly one rotation early or late. This is every single move, after every
+/// part of the first delay.
 #[test]
 fn p5_every_single_move_fires_only_at_its_new_tick() {
     for (slots, rotation) in [(2, 2_u64), (4, 4)] {

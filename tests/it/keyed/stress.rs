@@ -1,5 +1,5 @@
-//! Keyed timers from many threads at once, by the real clock: every timer ends in exactly one way, and the counters are
-//! exact.
+//! Keyed timers from many threads at once, by the real clock: every timer ends in exactly one way,
+//! and the counters are exact.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -272,7 +272,8 @@ async fn p5_calls_of_one_thread_apply_in_order() {
                     let far = ms(3_600_000);
                     assert_eq!(timers.set_timer(key(0), round, far), Ok(None));
                     assert_eq!(timers.move_timer(&key(0), ms(0)), Ok(true));
-                    // It was due for a moment, and may have fired with the first value, but not with the second.
+                    // It was due for a moment, and may have fired with the first value, but not
+                    // with the second.
                     let is_pending = timers.move_timer(&key(0), far).unwrap();
                     let replaced = timers.set_timer(key(0), round + 1, far);
                     assert_eq!(replaced, Ok(is_pending.then_some(round)));
@@ -382,8 +383,8 @@ async fn frees_its_share_of_the_limit_once_received() {
     done.await.unwrap();
 }
 
-/// Sets one timer again and again under a limit of one, while another thread takes it out each time: whenever no timer
-/// is pending, there has to be room.
+/// Sets one timer again and again under a limit of one, while another thread takes it out each
+/// time: whenever no timer is pending, there has to be room.
 async fn sets_while_another_takes_out(take_out: impl Fn(&KeyedTimers<u64, ()>) + Send + 'static) {
     let wheel = TimerWheel::builder().max_keyed(1).start().unwrap();
     let (timers, _stream) = wheel.keyed::<u64, ()>();
@@ -474,8 +475,9 @@ async fn p1_p11_fires_all_and_none_early_while_threads_flood() {
     assert_eq!(wheel.metrics().keyed_pending, 0);
 }
 
-/// The near timer of each round is armed while other tasks set and remove far ones in the same set. In an earlier version,
-/// a thread paused between marking the set as queued and pushing the command kept the others from pushing theirs.
+/// The near timer of each round is armed while other tasks set and remove far ones in the same set.
+/// In an earlier version, a thread paused between marking the set as queued and pushing the command
+/// kept the others from pushing theirs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn p2_near_timer_expires_among_calls_that_need_no_wake() {
     const NEAR: u64 = u64::MAX;

@@ -12,8 +12,8 @@ use tickwheel::{Sleep, TimerWheel};
 use tokio::time::{self, Instant};
 use tokio_test::{assert_pending, assert_ready, task};
 
-/// The lengths at which a wheel's levels begin and end, and one that Tokio's own wheel confused with the current
-/// tick (deadlines 2^36 ms ahead hid nearer ones there before 1.54).
+/// The lengths at which a wheel's levels begin and end, and one that Tokio's own wheel confused
+/// with the current tick (deadlines 2^36 ms ahead hid nearer ones there before 1.54).
 const LENGTHS_MS: [u64; 13] = [
     0,
     1,
@@ -54,7 +54,8 @@ fn is_sendable<T: Send + Sync + Unpin>(_: &T) {}
 
 // --- when it fires ---
 
-// Kafka's and RussellLuo's wheels round the deadline down: 900 ms on a tick of 1 s fired after 432 ms.
+// Kafka's and RussellLuo's wheels round the deadline down: 900 ms on a tick of 1 s fired after 432
+// ms.
 #[tokio::test(start_paused = true)]
 async fn p2_sleep_fires_at_the_first_tick_from_its_deadline_on() {
     for tick in TICKS {
@@ -79,7 +80,8 @@ async fn p2_sleep_fires_at_the_first_tick_from_its_deadline_on() {
 
 #[tokio::test(start_paused = true)]
 async fn p1_sleeps_started_between_ticks_are_never_early() {
-    // Tokio's timer rounds up to its own milliseconds, and steps by whole ones from wherever the clock is.
+    // Tokio's timer rounds up to its own milliseconds, and steps by whole ones from wherever the
+    // clock is.
     let tokios_own = ms(2);
     for tick in TICKS {
         for offset in [Duration::from_nanos(1), us(300), us(999)] {
@@ -158,7 +160,8 @@ async fn fires_an_overdue_sleep_soon_after_its_first_poll() {
     let wheel = start_wheel();
     let mut sleep = task::spawn(wheel.sleep(ms(5)));
     time::advance(ms(20)).await;
-    // It was made for a later instant, and is armed without reading the clock. The actor finds it due at once.
+    // It was made for a later instant, and is armed without reading the clock. The actor finds it
+    // due at once.
     if sleep.poll().is_pending() {
         wheel.settle().await;
         assert!(sleep.is_woken());
@@ -528,7 +531,8 @@ async fn p3_resets_that_race_with_firing_lose_no_wake_up() {
     assert_eq!(fired.load(Ordering::Relaxed), 8 * ROUNDS);
 }
 
-/// A reset moves a waiting sleep, but does not arm a fired one again: its task has not seen yet that it fired.
+/// A reset moves a waiting sleep, but does not arm a fired one again: its task has not seen yet
+/// that it fired.
 fn move_pending(sleep: &Mutex<Sleep>, by: Duration) {
     let mut sleep = sleep.lock().unwrap();
     if !sleep.is_elapsed() {

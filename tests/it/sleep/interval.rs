@@ -18,7 +18,8 @@ fn poll(interval: &mut Interval) -> Poll<Instant> {
     interval.poll_tick(&mut Context::from_waker(std::task::Waker::noop()))
 }
 
-/// The instant that each tick returned, and the instant at which it came, in milliseconds from `start`.
+/// The instant that each tick returned, and the instant at which it came, in milliseconds from
+/// `start`.
 async fn ticks(interval: &mut Interval, busy_for: &[u64], start: Instant) -> Vec<(u64, u64)> {
     let millis = |at: Instant| u64::try_from((at - start).as_millis()).unwrap();
     let mut seen = Vec::new();

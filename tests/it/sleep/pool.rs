@@ -71,7 +71,8 @@ async fn a_reset_counts_in_the_ticks_of_its_own_wheel() {
     let start = Instant::now();
     let mut sleep = coarse.sleep(HOUR);
     assert_pending!(poll_idly(&mut sleep));
-    // The thread has used the other wheel last, and has rounded such a deadline for it more than once.
+    // The thread has used the other wheel last, and has rounded such a deadline for it more than
+    // once.
     for near in [3000, 2999, 3000] {
         let mut other = fine.sleep(ms(near));
         assert_pending!(poll_idly(&mut other));

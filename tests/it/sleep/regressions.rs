@@ -232,7 +232,8 @@ async fn is_elapsed_by_the_clock_after_a_reset() {
     assert!(ours.is_elapsed());
 }
 
-// Tokio wakes the last poller of a completed sleep that is reset: it keeps a clone of its waker for that.
+// Tokio wakes the last poller of a completed sleep that is reset: it keeps a clone of its waker for
+// that.
 #[tokio::test(start_paused = true)]
 async fn wakes_no_task_when_reset_after_it_completed() {
     let wheel = start_wheel();

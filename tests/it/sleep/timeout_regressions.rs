@@ -76,7 +76,8 @@ async fn elapses_when_the_wheel_is_shut_down_under_it() {
     elapses.await.unwrap();
 }
 
-/// Polls the timeout in a task, and moves the clock by a millisecond at each poll; returns the number of polls.
+/// Polls the timeout in a task, and moves the clock by a millisecond at each poll; returns the
+/// number of polls.
 async fn polls_until_it_elapses<F: Future>(timeout: Timeout<F>) -> usize {
     tokio::task::yield_now().await; // for a whole budget
     let mut timeout = pin!(timeout);

@@ -57,7 +57,8 @@ async fn timeout_ignores_the_clock_at_its_first_poll() {
     tokio::time::sleep(ms(5)).await;
     assert_pending!(ours.poll());
     assert_ready_err!(tokios.poll());
-    // The future completes at its second poll, but the actor has its turn before a waiting task is polled again.
+    // The future completes at its second poll, but the actor has its turn before a waiting task is
+    // polled again.
     assert!(ours.poll().is_ready());
 }
 

@@ -51,7 +51,8 @@ async fn installs_nothing_that_does_not_start() {
         error,
         InstallError::Build(BuildError::Tick { .. })
     ));
-    // Each error of the chain says something of its own. The text of the second was in the first one's, too.
+    // Each error of the chain says something of its own. The text of the second was in the first
+    // one's, too.
     assert_eq!(error.to_string(), "the wheel could not be started");
     let source = error.source().unwrap();
     assert!(source.to_string().contains("tick is 0ns"));
@@ -98,7 +99,8 @@ fn drives_a_runtime_from_a_wheel_on_a_thread() {
     current_thread().block_on(wheel.shutdown());
 }
 
-// The setting was taken for where the actor runs, without a word: the wheel was that of the current runtime all the same.
+// The setting was taken for where the actor runs, without a word: the wheel was that of the current
+// runtime all the same.
 #[test]
 fn installs_nothing_for_another_runtime() {
     let (here, elsewhere) = (current_thread(), multi_thread(1));

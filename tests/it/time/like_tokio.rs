@@ -1,9 +1,9 @@
-//! Random programs, run with `tokio::time` and with `tickwheel::time` under a virtual clock: every task sees the same
-//! things at the same instants, and the tasks run in the same order.
+//! Random programs, run with `tokio::time` and with `tickwheel::time` under a virtual clock: every
+//! task sees the same things at the same instants, and the tasks run in the same order.
 //!
-//! On the wheel itself, where this crate's own tests keep sleeps, lengths are whole milliseconds, and each task has a log of
-//! its own: what lies within a millisecond and the order of tasks at one instant differ there, as do deadlines that are
-//! never.
+//! On the wheel itself, where this crate's own tests keep sleeps, lengths are whole milliseconds,
+//! and each task has a log of its own: what lies within a millisecond and the order of tasks at one
+//! instant differ there, as do deadlines that are never.
 
 use std::cell::Cell;
 use std::sync::{Arc, Mutex};
@@ -47,7 +47,8 @@ enum Step {
         missed: MissedTickBehavior,
         reset: u8,
     },
-    /// Moves the clock, if there is no other task: which instant that sees would depend on who runs first.
+    /// Moves the clock, if there is no other task: which instant that sees would depend on who runs
+    /// first.
     Advance(u64),
     Yield,
 }
@@ -371,7 +372,8 @@ proptest! {
         prop_assert_eq!(ours::run(&program), tokios::run(&program));
     }
 
-    // A clock that was paused midway was at no whole millisecond of the runtime, and timers were up to one off.
+    // A clock that was paused midway was at no whole millisecond of the runtime, and timers were up
+    // to one off.
     #[test]
     fn sees_what_tokio_shows_when_paused_midway(
         program in program(2..5),

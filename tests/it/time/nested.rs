@@ -1,8 +1,10 @@
-//! Timers of a runtime that is driven, made on a thread that has just used the wheel of one that is not.
+//! Timers of a runtime that is driven, made on a thread that has just used the wheel of one that is
+//! not.
 //!
-//! Each test makes an interval where a wheel that a thread had found less than a millisecond before was once taken for the
-//! current one: the interval then waited for the other runtime, for seconds or for good. Tokio's own interval runs beside
-//! it. The package `tests/plain` runs them too, in a build whose clock cannot be paused, as that of a service.
+//! Each test makes an interval where a wheel that a thread had found less than a millisecond before
+//! was once taken for the current one: the interval then waited for the other runtime, for seconds
+//! or for good. Tokio's own interval runs beside it. The package `tests/plain` runs them too, in a
+//! build whose clock cannot be paused, as that of a service.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -21,8 +23,9 @@ async fn keeps_ticking() {
     ticks(time::interval(ms(10))).await;
 }
 
-/// The interval ticks in a task of its own, which nothing but the wheel wakes: each poll looks at the clock. However busy
-/// the machine is, it ticks ten times while Tokio's own ticks fifty times as often.
+/// The interval ticks in a task of its own, which nothing but the wheel wakes: each poll looks at
+/// the clock. However busy the machine is, it ticks ten times while Tokio's own ticks fifty times
+/// as often.
 async fn ticks(mut ours: Interval) {
     let ticked = Arc::new(AtomicU32::new(0));
     let counter = Arc::clone(&ticked);

@@ -1,5 +1,5 @@
-//! Every way in which code resets a pinned sleep of Tokio's, compiled for both. `reset` once took `&mut self`, and most of
-//! these did not compile.
+//! Every way in which code resets a pinned sleep of Tokio's, compiled for both. `reset` once took
+//! `&mut self`, and most of these did not compile.
 
 use std::pin::pin;
 
@@ -60,7 +60,8 @@ macro_rules! side {
                 Sleep::reset(sleep, at);
             }
 
-            /// Resets a sleep in each way, each to 10 ms after the one before. Returns when they completed.
+            /// Resets a sleep in each way, each to 10 ms after the one before. Returns when they
+            /// completed.
             pub(super) async fn run() -> Vec<Instant> {
                 let mut at = Instant::now();
                 let mut completed = Vec::new();

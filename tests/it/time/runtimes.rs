@@ -1,8 +1,9 @@
 //! The current wheel where runtimes meet on a thread.
 //!
-//! Each test compares with what Tokio does: a timer belongs to the runtime whose handle is entered. Which wheel a timer
-//! is on shows in the wheel's counts, and whether it fires shows that its runtime is driven. The package `tests/plain` runs
-//! them too, in a build whose clock cannot be paused.
+//! Each test compares with what Tokio does: a timer belongs to the runtime whose handle is entered.
+//! Which wheel a timer is on shows in the wheel's counts, and whether it fires shows that its
+//! runtime is driven. The package `tests/plain` runs them too, in a build whose clock cannot be
+//! paused.
 
 use std::pin::pin;
 use std::sync::{Barrier, mpsc};
@@ -159,7 +160,8 @@ fn uses_the_runtime_entered_on_a_plain_thread() {
     thread.join().unwrap();
 }
 
-/// The future that a `current_thread` runtime blocks on can keep another runtime entered while tasks run.
+/// The future that a `current_thread` runtime blocks on can keep another runtime entered while
+/// tasks run.
 #[test]
 fn wheel_runs_while_another_runtime_stays_entered() {
     let untimed = Builder::new_current_thread().build().unwrap();

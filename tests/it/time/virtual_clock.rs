@@ -1,6 +1,7 @@
 //! A virtual clock: what a test sees with `tickwheel::time` is what it sees with `tokio::time`.
 //!
-//! Each program runs with both, and they have to say the same. The last ones are about what only a wheel has.
+//! Each program runs with both, and they have to say the same. The last ones are about what only a
+//! wheel has.
 
 use std::time::Duration;
 
@@ -31,7 +32,8 @@ macro_rules! side {
             use tokio_test::{assert_pending, assert_ready, task};
             use $time as time;
 
-            /// Timers a millisecond apart, when the clock was paused at no whole millisecond of the runtime.
+            /// Timers a millisecond apart, when the clock was paused at no whole millisecond of the
+            /// runtime.
             pub(super) fn neighbours() -> Vec<&'static str> {
                 current_thread().block_on(async {
                     spin(Duration::from_micros(1_370));
@@ -123,7 +125,8 @@ macro_rules! side {
                 })
             }
 
-            /// Whether tasks are woken by resets of sleeps that wait, have completed, and were never polled.
+            /// Whether tasks are woken by resets of sleeps that wait, have completed, and were
+            /// never polled.
             pub(super) fn resets() -> Vec<bool> {
                 paused().block_on(async {
                     let mut log = Vec::new();
@@ -148,7 +151,8 @@ macro_rules! side {
                 })
             }
 
-            /// Timers that were overdue when they were first polled, around a future that is pending once.
+            /// Timers that were overdue when they were first polled, around a future that is
+            /// pending once.
             pub(super) fn overdue() -> Vec<bool> {
                 paused().block_on(async {
                     let mut log = Vec::new();
@@ -184,7 +188,8 @@ macro_rules! side {
                 })
             }
 
-            /// The order in which tasks run whose timers are due at one instant, also over `resume`.
+            /// The order in which tasks run whose timers are due at one instant, also over
+            /// `resume`.
             pub(super) fn order() -> Vec<usize> {
                 local(async {
                     let log = Rc::new(std::cell::RefCell::new(Vec::new()));
@@ -319,7 +324,8 @@ fn sleeps_armed_before_the_pause_complete_at_tokios_instants() {
     }
 }
 
-// A timer that is cancelled, and lies in the pool when the clock is paused, moved the clock to its deadline.
+// A timer that is cancelled, and lies in the pool when the clock is paused, moved the clock to its
+// deadline.
 #[test]
 fn timer_cancelled_before_the_pause_does_not_move_the_clock() {
     current_thread().block_on(async {
@@ -429,7 +435,8 @@ fn keyed_timers_are_exact_to_tokios_millisecond_after_a_pause() {
                 let now = Instant::now();
                 assert!(expired.deadline <= now, "early");
                 let late = now - expired.deadline;
-                // Tokio rounds to its milliseconds, and moves the clock by whole ones from where it stood.
+                // Tokio rounds to its milliseconds, and moves the clock by whole ones from where it
+                // stood.
                 assert!(late < wheel.tick_duration() + ms(2), "{late:?}");
             }
             assert!(received(&mut stream).is_empty());

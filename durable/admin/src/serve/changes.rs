@@ -1,5 +1,5 @@
-//! What the buttons do. A button sends its action, and which timers: those of its row, those that are selected, all with a
-//! prefix, or all. What cannot be undone leads to a page that asks.
+//! What the buttons do. A button sends its action, and which timers: those of its row, those that
+//! are selected, all with a prefix, or all. What cannot be undone leads to a page that asks.
 
 use std::time::Duration;
 

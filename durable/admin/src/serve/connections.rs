@@ -1,5 +1,5 @@
-//! The connections of the page's server. A client that is slow or silent takes up no more than its place, and that for
-//! seconds only:
+//! The connections of the page's server. A client that is slow or silent takes up no more than its
+//! place, and that for seconds only:
 //!
 //! | limit | |
 //! |---|---|

@@ -1,10 +1,12 @@
 //! Decides which requests get a page, and which change something.
 //!
-//! 1. Without a token each user of this machine may look, and no one else: a request that a proxy has forwarded is refused,
-//!    and so is a page elsewhere that a browser was led to (DNS rebinding), by its `Host`.
-//! 2. With a token, a request needs it: in the header `Authorization: Bearer`, or as the cookie of a login, which ends.
-//! 3. A form changes something only if changes are allowed, the browser says that it comes from this page, and it has the
-//!    secret that only these pages show.
+//! 1. Without a token each user of this machine may look, and no one else: a request that a proxy
+//!    has forwarded is refused, and so is a page elsewhere that a browser was led to (DNS
+//!    rebinding), by its `Host`.
+//! 2. With a token, a request needs it: in the header `Authorization: Bearer`, or as the cookie of
+//!    a login, which ends.
+//! 3. A form changes something only if changes are allowed, the browser says that it comes from
+//!    this page, and it has the secret that only these pages show.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -33,7 +35,8 @@ const FORWARDED: [&str; 6] = [
 /// A header in a message or a log has at most so many characters.
 const HEADER: usize = 120;
 
-/// The headers of all answers. Scripts and styles come from this server only, and none is in a page.
+/// The headers of all answers. Scripts and styles come from this server only, and none is in a
+/// page.
 const HEADERS: [(&str, &str); 7] = [
     (
         "content-security-policy",
@@ -131,7 +134,8 @@ impl Guard {
             || cookies(headers).any(|secret| self.sessions.is_open(&secret))
     }
 
-    /// The cookie of a login with the right token. Browsers send it over TLS only if that is how this one came.
+    /// The cookie of a login with the right token. Browsers send it over TLS only if that is how
+    /// this one came.
     pub(super) fn login(
         &self,
         headers: &HeaderMap,
@@ -154,8 +158,8 @@ impl Guard {
         attributes(cookie, headers)
     }
 
-    /// Checks that the browser says that the request comes from a page of this server. One that says nothing is not a browser
-    /// of today, and still needs the secret of a form.
+    /// Checks that the browser says that the request comes from a page of this server. One that
+    /// says nothing is not a browser of today, and still needs the secret of a form.
     pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Refused> {
         let site = text(headers, "sec-fetch-site");
         let host = text(headers, HOST).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! The page: how each namespace is doing, what is due when, what is in flight, dead letters, lateness, instances.
+//! The page: how each namespace is doing, what is due when, what is in flight, dead letters,
+//! lateness, instances.
 
 mod changes;
 mod connections;

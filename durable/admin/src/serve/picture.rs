@@ -1,4 +1,5 @@
-//! Bars of counts, as inline SVG. Texts are beside the pictures, which change their width with the window.
+//! Bars of counts, as inline SVG. Texts are beside the pictures, which change their width with the
+//! window.
 
 use maud::{Markup, html};
 use tickwheel_durable::store::MAX_DUE_COUNT;

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use not_run::not_run;
 use serde_json::{Value, json};
 
-/// A shell gives the browser its input and output as the descriptors 3 and 4, where it expects the protocol.
+/// A shell gives the browser its input and output as the descriptors 3 and 4, where it expects the
+/// protocol.
 const START: &str = r#"exec "$0" "$@" 3<&0 4>&1 </dev/null >/dev/null 2>&1"#;
 
 /// An open page.

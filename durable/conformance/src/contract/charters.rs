@@ -28,7 +28,8 @@ impl<S: Store> Case<S> {
     }
 }
 
-/// A namespace is opened with the charter that it was made with alone, and the error names the field and both values.
+/// A namespace is opened with the charter that it was made with alone, and the error names the
+/// field and both values.
 pub async fn refuses_another_charter<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let others = [
@@ -57,7 +58,8 @@ pub async fn refuses_another_charter<T: Stores>(world: &World<T>) {
     assert_eq!(case.edition(&same).await, case.edition(&same).await);
 }
 
-/// Loads, writes and fires under a charter that was amended change nothing. Claims can still be settled.
+/// Loads, writes and fires under a charter that was amended change nothing. Claims can still be
+/// settled.
 pub async fn amended_charter_stops_all_but_settles<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let (old, new) = (Charter::new("test"), changed(|c| c.no_overlap = true));

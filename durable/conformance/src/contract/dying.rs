@@ -1,4 +1,5 @@
-//! Dead rows: how they come to be, what writes do about them, and how they are retried and discarded.
+//! Dead rows: how they come to be, what writes do about them, and how they are retried and
+//! discarded.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -159,7 +160,8 @@ pub async fn keeps_the_last_error<T: Stores>(world: &World<T>) {
     assert_eq!(flying[0].error.as_deref(), Some("beside"));
 }
 
-/// A set discards the dead rows of its key, and a remove does and returns the latest. A move leaves them dead.
+/// A set discards the dead rows of its key, and a remove does and returns the latest. A move leaves
+/// them dead.
 pub async fn writes_outdate_dead_rows<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let token = case.dead("a", "old").await;
@@ -229,7 +231,8 @@ pub async fn writes_outdate_dead_rows<T: Stores>(world: &World<T>) {
     assert_eq!(case.counts().await, [0, 0, 0]);
 }
 
-/// A dead row that is retried is due at once, with its attempts begun again, under its key or beside a newer row.
+/// A dead row that is retried is due at once, with its attempts begun again, under its key or
+/// beside a newer row.
 pub async fn retries_dead_rows<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let row = case.set("a", NOW).await;

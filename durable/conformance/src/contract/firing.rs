@@ -81,8 +81,8 @@ pub async fn fires_again_after_the_lease<T: Stores>(world: &World<T>) {
     );
 }
 
-/// A fire takes due rows that no instance has loaded besides the versions that it names: waiting rows and claims whose lease
-/// has ended, earliest first, and at most as many as it asks for.
+/// A fire takes due rows that no instance has loaded besides the versions that it names: waiting
+/// rows and claims whose lease has ended, earliest first, and at most as many as it asks for.
 pub async fn fires_what_no_instance_has_loaded<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let asked = async |versions, unloaded| {
@@ -216,8 +216,9 @@ pub async fn deletes_what_fires_at_most_once<T: Stores>(world: &World<T>) {
     );
 }
 
-/// With `no_overlap` a repeating row does not fire while its key has a row in flight. It waits until the next time of its
-/// schedule, with the deadline that its rule for missed occurrences says.
+/// With `no_overlap` a repeating row does not fire while its key has a row in flight. It waits
+/// until the next time of its schedule, with the deadline that its rule for missed occurrences
+/// says.
 pub async fn holds_back_repeating_rows_that_overlap<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let fire = async |version, missed| {

@@ -72,7 +72,8 @@ impl<T: Stores> Listening<'_, T> {
     }
 }
 
-/// Each call that leaves a near row which no instance has loaded gives a hint, and a call that leaves none gives none.
+/// Each call that leaves a near row which no instance has loaded gives a hint, and a call that
+/// leaves none gives none.
 pub async fn hints_near_rows_that_no_instance_has_loaded<T: Stores>(world: &World<T>) {
     if !T::HINTS {
         return;

@@ -34,7 +34,8 @@ fn keys(mut rows: Vec<Stored>) -> Vec<Vec<u8>> {
     rows.into_iter().map(|row| row.key).collect()
 }
 
-/// A namespace is listed with its codec once it was opened. A look at one that was not opened does not open it.
+/// A namespace is listed with its codec once it was opened. A look at one that was not opened does
+/// not open it.
 pub async fn names_the_namespaces_that_were_opened<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let inspect = case.store.inspect();
@@ -52,7 +53,8 @@ pub async fn names_the_namespaces_that_were_opened<T: Stores>(world: &World<T>) 
     assert!(namespaces.iter().all(|found| found.name != other));
 }
 
-/// An instance is listed from its first load on, with what it has loaded and what it lacks, until it is unloaded.
+/// An instance is listed from its first load on, with what it has loaded and what it lacks, until
+/// it is unloaded.
 pub async fn lists_instances<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let inspect = case.store.inspect();
@@ -105,7 +107,8 @@ pub async fn lists_all_rows_of_a_key<T: Stores>(world: &World<T>) {
     assert_eq!(rows, Ok(Vec::new()));
 }
 
-/// Rows in each state are found by what their keys begin with, page by page, whatever bytes that is.
+/// Rows in each state are found by what their keys begin with, page by page, whatever bytes that
+/// is.
 pub async fn finds_rows_by_prefix<T: Stores>(world: &World<T>) {
     let mut names: Vec<Vec<u8>> = vec![
         b"order*".to_vec(),
@@ -154,8 +157,8 @@ pub async fn finds_rows_by_prefix<T: Stores>(world: &World<T>) {
     }
 }
 
-/// The store counts waiting rows by when they are due, whether an instance has loaded them or not. The end of a span is
-/// not part of it.
+/// The store counts waiting rows by when they are due, whether an instance has loaded them or not.
+/// The end of a span is not part of it.
 pub async fn counts_what_is_due_when<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let inspect = case.store.inspect();

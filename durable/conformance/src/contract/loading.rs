@@ -94,7 +94,8 @@ pub async fn marks_near_rows_for_living_instances<T: Stores>(world: &World<T>) {
     assert_eq!(row.loaded_by, None);
 }
 
-/// An instance that has unloaded goes on under another id, and the old one holds nothing and marks nothing.
+/// An instance that has unloaded goes on under another id, and the old one holds nothing and marks
+/// nothing.
 pub async fn ends_the_life_of_an_id<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let (first, other) = (case.instance().await, case.instance().await);
@@ -177,7 +178,8 @@ pub async fn leaves_single_rows_to_others<T: Stores>(world: &World<T>) {
     assert_eq!(loaded, BTreeSet::from([left, token]));
 }
 
-/// A load tells how many due rows other living instances wanted and were not given, until another instance leaves them some.
+/// A load tells how many due rows other living instances wanted and were not given, until another
+/// instance leaves them some.
 pub async fn tells_what_others_lack<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let (first, other) = (case.instance().await, case.instance().await);
@@ -226,7 +228,8 @@ pub async fn tells_what_others_lack<T: Stores>(world: &World<T>) {
     assert_eq!(load(other, 0, HOUR).await, 0);
 }
 
-/// A limit takes what is due first, whether it waits or its lease has ended, and `more` says whether it left rows out.
+/// A limit takes what is due first, whether it waits or its lease has ended, and `more` says
+/// whether it left rows out.
 pub async fn loads_lapsed_claims_in_their_order<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let instance = case.instance().await;
@@ -242,7 +245,8 @@ pub async fn loads_lapsed_claims_in_their_order<T: Stores>(world: &World<T>) {
     }
 }
 
-/// Rows that several instances have died with, and those that no instance had loaded, are loaded piece by piece, each once.
+/// Rows that several instances have died with, and those that no instance had loaded, are loaded
+/// piece by piece, each once.
 pub async fn loads_what_the_dead_left_piece_by_piece<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let mut rows = BTreeSet::new();
@@ -271,8 +275,8 @@ pub async fn loads_what_the_dead_left_piece_by_piece<T: Stores>(world: &World<T>
     assert_eq!(loaded.into_iter().collect::<BTreeSet<_>>(), rows);
 }
 
-/// A row that an instance cannot decode is loaded by others at once, and by itself after a time. It waits under its key, or
-/// stays in flight beside a newer one, and the firing does not count.
+/// A row that an instance cannot decode is loaded by others at once, and by itself after a time. It
+/// waits under its key, or stays in flight beside a newer one, and the firing does not count.
 pub async fn leaves_rows_to_those_that_can_decode_them<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let (first, other) = (case.instance().await, case.instance().await);

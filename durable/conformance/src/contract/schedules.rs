@@ -42,7 +42,8 @@ impl<S: Store> Case<S> {
     }
 }
 
-/// A row with a schedule fires by a plan that holds, and leaves the next occurrence waiting in the same step.
+/// A row with a schedule fires by a plan that holds, and leaves the next occurrence waiting in the
+/// same step.
 pub async fn fires_scheduled_rows_by_their_plans<T: Stores>(world: &World<T>) {
     let (case, instance) = Case::with_instance(world).await;
     let row = case.set_scheduled("a", NOW).await;
@@ -124,7 +125,8 @@ pub async fn fires_scheduled_rows_by_their_plans<T: Stores>(world: &World<T>) {
     assert_eq!(case.get("a").await.expect("it waits"), stored);
 }
 
-/// A plan may leave an occurrence out, delete what fires, or have it wait while another is in flight.
+/// A plan may leave an occurrence out, delete what fires, or have it wait while another is in
+/// flight.
 pub async fn skips_and_holds_back_scheduled_rows<T: Stores>(world: &World<T>) {
     let (case, instance) = Case::with_instance(world).await;
     let near = LoadWindow::new(HOUR, Some(instance));
@@ -205,7 +207,8 @@ pub async fn loads_scheduled_rows_that_it_comes_upon<T: Stores>(world: &World<T>
     assert_eq!(case.fire_as(report).await.fired.len(), 1);
 }
 
-/// Rows whose schedules an instance does not know are left to others, and are in the way of no other row.
+/// Rows whose schedules an instance does not know are left to others, and are in the way of no
+/// other row.
 pub async fn leaves_unknown_schedules_to_others<T: Stores>(world: &World<T>) {
     let (case, instance) = Case::with_instance(world).await;
     let past = |micros| Due::At(StoreTime::from_micros(micros));

@@ -88,7 +88,8 @@ pub async fn puts_back_under_its_key<T: Stores>(world: &World<T>) {
     assert_eq!(armed(&moved[0]).1, Some(row.version));
 }
 
-/// Put back beside a newer row of its key, a row stays in flight until then, and the newer one stays as it is.
+/// Put back beside a newer row of its key, a row stays in flight until then, and the newer one
+/// stays as it is.
 pub async fn puts_back_beside_a_newer_row<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let token = case.fired("a").await;
@@ -122,7 +123,8 @@ pub async fn puts_back_beside_a_newer_row<T: Stores>(world: &World<T>) {
     assert_eq!((waiting.version, waiting.due), (newer.version, newer.due));
 }
 
-/// A batch puts back several claims of one key: the first becomes the waiting row of the key, and the others stay in flight.
+/// A batch puts back several claims of one key: the first becomes the waiting row of the key, and
+/// the others stay in flight.
 pub async fn puts_back_claims_of_one_key_together<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     for settlement in [

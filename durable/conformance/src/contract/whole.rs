@@ -205,8 +205,8 @@ pub async fn keeps_one_row_under_a_key<T: Stores>(world: &World<T>) {
     assert_eq!(case.list(State::Waiting).await.len(), 2);
 }
 
-/// Answers have at most [`ANSWER_BYTES`] of keys and values, and one row more. The other rows come when they are asked for, and
-/// batches about large rows are answered as a whole.
+/// Answers have at most [`ANSWER_BYTES`] of keys and values, and one row more. The other rows come
+/// when they are asked for, and batches about large rows are answered as a whole.
 pub async fn bounds_answers_in_bytes<T: Stores>(world: &World<T>) {
     async fn release<S: Store>(case: &Case<S>, fired: &[Fired]) {
         let settles = fired

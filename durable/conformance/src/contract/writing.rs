@@ -10,7 +10,8 @@ use tickwheel_durable::store::{
 use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, set, versions, write};
 use crate::world::{Stores, World};
 
-/// Sets replace, moves keep the value, removes return it; each raises the version, within one batch too.
+/// Sets replace, moves keep the value, removes return it; each raises the version, within one batch
+/// too.
 pub async fn sets_moves_and_removes<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let batch = vec![
@@ -106,7 +107,8 @@ pub async fn takes_any_deadline<T: Stores>(world: &World<T>) {
     assert_eq!(fired[0].deadline.as_micros(), 1);
 }
 
-/// Keys and values are bytes, of any kind and length up to the bounds; a batch may have a thousand of them.
+/// Keys and values are bytes, of any kind and length up to the bounds; a batch may have a thousand
+/// of them.
 pub async fn keeps_any_bytes<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let all: Vec<u8> = (0..=255).collect();

@@ -51,7 +51,8 @@ pub async fn d8_repeats_by_each_rule<T: Stores>(world: &World<T>) {
             let since = time.duration_since(due);
             since.expect("not before the first").as_micros() / period.as_micros() + 1
         };
-        // Three occurrences are due, and the next is not for five units. A busy machine may miss more.
+        // Three occurrences are due, and the next is not for five units. A busy machine may miss
+        // more.
         world.wait(35).await;
         let mut instance = world.instance_with(|b| b.missed(rule)).await;
         let mut delivered = Vec::new();

@@ -7,7 +7,8 @@ use tickwheel_durable::{BuildError, Error, builder};
 use super::{FAR, Settings};
 use crate::world::{Stores, World};
 
-/// D16: an instance with another setting than the charter of the namespace does not start, and the error names the setting.
+/// D16: an instance with another setting than the charter of the namespace does not start, and the
+/// error names the setting.
 pub async fn d16_refuses_to_start_with_another_setting<T: Stores>(world: &World<T>) {
     let _first = world.instance().await;
     let space = world.namespace();
@@ -31,8 +32,8 @@ pub async fn d16_refuses_to_start_with_another_setting<T: Stores>(world: &World<
     }
 }
 
-/// D16: when the charter is amended, an instance that differs stops loading, firing and writing within a poll and says why. It
-/// goes on by itself when it agrees again.
+/// D16: when the charter is amended, an instance that differs stops loading, firing and writing
+/// within a poll and says why. It goes on by itself when it agrees again.
 pub async fn d16_stops_an_instance_that_differs<T: Stores>(world: &World<T>) {
     let mut instance = world.instance().await;
     instance.set("soon", 1, 4).await;

@@ -8,8 +8,8 @@ use tickwheel_durable::Error;
 use super::{FAR, Settings, key};
 use crate::world::{Stores, World, next_of};
 
-/// D2: claims that are not settled within the lease are delivered again, by another instance too, and counted. Each fires
-/// between the end of its lease and the next poll.
+/// D2: claims that are not settled within the lease are delivered again, by another instance too,
+/// and counted. Each fires between the end of its lease and the next poll.
 pub async fn d2_delivers_again_after_the_lease<T: Stores>(world: &World<T>) {
     let mut first = world.instance_with(|b| b.lease(world.units(8))).await;
     // Their leases end at different times between two polls.

@@ -98,8 +98,8 @@ pub async fn gives_back_what_it_loaded_at_shutdown<T: Stores>(world: &World<T>) 
     );
 }
 
-/// Other instances fire the timers that a dead instance had loaded, at their first poll after its last load is three
-/// polls old.
+/// Other instances fire the timers that a dead instance had loaded, at their first poll after its
+/// last load is three polls old.
 pub async fn takes_over_what_a_dead_instance_had_loaded<T: Stores>(world: &World<T>) {
     let first = world.instance().await;
     // Within three polls, and after four.
@@ -134,7 +134,8 @@ pub async fn takes_over_what_a_dead_instance_had_loaded<T: Stores>(world: &World
     }
 }
 
-/// A near deadline set by an instance that claims nothing is found by one that does, at its next poll at the latest.
+/// A near deadline set by an instance that claims nothing is found by one that does, at its next
+/// poll at the latest.
 pub async fn finds_near_deadlines_of_other_instances<T: Stores>(world: &World<T>) {
     let rarely = |b: Settings| b.poll(world.units(8));
     let mut claimant = world.instance_with(rarely).await;

@@ -68,7 +68,8 @@ async fn poison<T: Stores>(world: &World<T>, key: &str, due: Duration, period: O
 /// An instance that cannot decode a timer leaves it to others, and its series goes on.
 pub async fn d9_leaves_to_others_what_does_not_decode<T: Stores>(world: &World<T>) {
     let mut numbers = world.instance().await;
-    // Nothing of it is delivered to this instance of texts: the instance of numbers is alone at first.
+    // Nothing of it is delivered to this instance of texts: the instance of numbers is alone at
+    // first.
     let writer = Texts::start(world).await;
     writer.timers.shutdown().await;
     writer.set_interval("text", 2).await;
@@ -98,7 +99,8 @@ pub async fn d9_leaves_to_others_what_does_not_decode<T: Stores>(world: &World<T
     assert_eq!(numbers.timers.counts().await.expect("it counts").dead, 0);
 }
 
-/// What no instance decodes dies, each occurrence alone. It blocks no other timer, and a set revives its key.
+/// What no instance decodes dies, each occurrence alone. It blocks no other timer, and a set
+/// revives its key.
 pub async fn d9_occurrences_that_none_decodes_die_alone<T: Stores>(world: &World<T>) {
     let lease = world.units(4);
     let mut both = [
@@ -147,8 +149,8 @@ pub async fn d9_occurrences_that_none_decodes_die_alone<T: Stores>(world: &World
     );
 }
 
-/// A timer that is set again is left as it was set by an instance that has just failed to decode the former one, also when
-/// what that instance does about it comes later.
+/// A timer that is set again is left as it was set by an instance that has just failed to decode
+/// the former one, also when what that instance does about it comes later.
 pub async fn set_outlives_what_does_not_decode<T: Stores>(world: &World<T>) {
     let lease = world.units(4);
     let mut instance = world.instance_with(|b| b.lease(lease)).await;

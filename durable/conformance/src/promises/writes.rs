@@ -27,7 +27,8 @@ pub async fn d1_keeps_what_it_said_it_set<T: Stores>(world: &World<T>) {
     assert!(keys.iter().all(|key| delivered.contains(key)));
 }
 
-/// D4: after a set, move or remove by another instance the old deadline and value are never delivered.
+/// D4: after a set, move or remove by another instance the old deadline and value are never
+/// delivered.
 pub async fn d4_last_write_wins_across_instances<T: Stores>(world: &World<T>) {
     let (first, second) = (world.instance().await, world.instance().await);
     for name in ["moved later", "set again", "removed", "far"] {
@@ -60,7 +61,8 @@ pub async fn d4_last_write_wins_across_instances<T: Stores>(world: &World<T>) {
     assert!(deadline.expect("it reads").is_some());
 }
 
-/// D4: a timer that is removed about when it fires is either removed or delivered, and the caller is told.
+/// D4: a timer that is removed about when it fires is either removed or delivered, and the caller
+/// is told.
 pub async fn d4_removed_or_fired_never_both<T: Stores>(world: &World<T>) {
     let claimant = world.instance().await;
     let remover = world.instance().await;

@@ -12,8 +12,8 @@ pub(in crate::postgres) const DEAD_BEFORE: &str = concat!(
     " - $2::bigint ORDER BY died, version LIMIT $3::bigint"
 );
 
-/// Makes an array of dead versions due again, and gives a hint on the channel `$3`. The first row of a key becomes its waiting
-/// row, if it has none.
+/// Makes an array of dead versions due again, and gives a hint on the channel `$3`. The first row
+/// of a key becomes its waiting row, if it has none.
 pub(in crate::postgres) const RETRY: &str = concat!(
     "WITH ",
     free_tokens!("$2::bigint[]", "version"),

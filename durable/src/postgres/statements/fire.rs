@@ -1,22 +1,27 @@
 //! Fires.
 
-/// From an array of versions, and `$9` rows that no instance has loaded; `$6` is the lease or null, `$7` the rule for
-/// missed occurrences: 0 fires all, 1 one, 2 none. Once keys and values that are due have `$8` bytes, the rest has no
-/// `room`, and stays as it is. To learn the length of a value that lies in a table of its own, the server need not read
-/// it.
+/// From an array of versions, and `$9` rows that no instance has loaded; `$6` is the lease or null,
+/// `$7` the rule for missed occurrences: 0 fires all, 1 one, 2 none. Once keys and values that are
+/// due have `$8` bytes, the rest has no `room`, and stays as it is. To learn the length of a value
+/// that lies in a table of its own, the server need not read it.
 ///
-/// A row that no instance has loaded may have been written after the statement began, and is locked as it is then. The
-/// statement can neither change it nor see what is in flight under its key, so it stays as it is.
+/// A row that no instance has loaded may have been written after the statement began, and is locked
+/// as it is then. The statement can neither change it nor see what is in flight under its key, so
+/// it stays as it is.
 ///
-/// With `$10` a row with a period `is_held` while its key has a row in flight. It waits until the next time of its schedule.
+/// With `$10` a row with a period `is_held` while its key has a row in flight. It waits until the
+/// next time of its schedule.
 ///
-/// A row that holds what no store writes dies, without the lock of its key: a remove at that moment may not find it.
+/// A row that holds what no store writes dies, without the lock of its key: a remove at that moment
+/// may not find it.
 ///
-/// A row that does not repeat goes in flight, or goes. One that does stays as its next occurrence, and a new row goes in flight.
+/// A row that does not repeat goes in flight, or goes. One that does stays as its next occurrence,
+/// and a new row goes in flight.
 ///
-/// A row with a schedule repeats by the plan that comes with its version, in the arrays `$11` to `$14`: from when it holds, and
-/// until when, the next deadline, and how many it has missed, which is less than zero if it does not fire. If no plan holds,
-/// the row stays as it is, and is loaded. `$15` are the schedules that the instance does not know. `$16` is the instance, `$17` the
+/// A row with a schedule repeats by the plan that comes with its version, in the arrays `$11` to
+/// `$14`: from when it holds, and until when, the next deadline, and how many it has missed, which
+/// is less than zero if it does not fire. If no plan holds, the row stays as it is, and is loaded.
+/// `$15` are the schedules that the instance does not know. `$16` is the instance, `$17` the
 /// edition of the charter, and `$18` until when its caller waits.
 pub(in crate::postgres) const FIRE: &str = concat!(
     "WITH ", clock!(terms!("$17", "$18")), ", ", items!(

@@ -25,8 +25,8 @@ pub(in crate::postgres) const ROWS_OF: &str = concat!(
     )
 );
 
-/// A page of rows whose keys are less than `$2`, after the key `$3` and the version `$5`: at most `$6`, until they have `$7`
-/// bytes. `$4` is for dead rows.
+/// A page of rows whose keys are less than `$2`, after the key `$3` and the version `$5`: at most
+/// `$6`, until they have `$7` bytes. `$4` is for dead rows.
 macro_rules! prefix {
     ($state:literal) => {
         concat!(
@@ -54,8 +54,8 @@ pub(in crate::postgres) const PREFIX_DEAD: &str = concat!(
     sized_page!("$7::bigint", "key, due, version")
 );
 
-/// How many rows wait that are due between each of the times `$2` and the next. It counts at most `$3` of the rows that no
-/// instance has loaded. Loaded rows are few, and are read once.
+/// How many rows wait that are due between each of the times `$2` and the next. It counts at most
+/// `$3` of the rows that no instance has loaded. Loaded rows are few, and are read once.
 pub(in crate::postgres) const COUNT_DUE: &str = "
     WITH span AS (
         SELECT u.number, u.since, lead(u.since) OVER (ORDER BY u.number) AS until

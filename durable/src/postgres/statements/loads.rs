@@ -1,11 +1,11 @@
 //! Loads and unloads, and which instances live.
 
-/// Makes `$2` live for `$3` microseconds, under the edition `$5` of the charter. Unloads the rows that are marked by ids that
-/// have ended.
+/// Makes `$2` live for `$3` microseconds, under the edition `$5` of the charter. Unloads the rows
+/// that are marked by ids that have ended.
 ///
-/// One index look-up finds the rows of each ended id, so no row stays marked that no instance is going to fire. Among
-/// them are ids that were unloaded while another transaction had locked a row, or while a statement ran that had begun
-/// before.
+/// One index look-up finds the rows of each ended id, so no row stays marked that no instance is
+/// going to fire. Among them are ids that were unloaded while another transaction had locked a row,
+/// or while a statement ran that had begun before.
 pub(in crate::postgres) const ALIVE: &str = concat!(
     "WITH RECURSIVE clock AS MATERIALIZED (SELECT ", terms!("$5", "NULL"), " AS namespace, ", now!(), " AS now), alive AS (
         INSERT INTO @.tickwheel_instances (id, namespace, alive_until, lacks)
@@ -41,9 +41,9 @@ pub(in crate::postgres) const ALIVE: &str = concat!(
     SELECT CASE WHEN EXISTS (SELECT FROM unloaded) THEN pg_notify($4::text, '') END"
 );
 
-/// Loads for `$2` what falls due within `$3` microseconds, at most `$4` rows, and notes what it lacks of `$5` that are due. Each
-/// row has the time, and what other living instances lack; the last has no version. `$6` are the schedules that the instance
-/// does not know.
+/// Loads for `$2` what falls due within `$3` microseconds, at most `$4` rows, and notes what it
+/// lacks of `$5` that are due. Each row has the time, and what other living instances lack; the
+/// last has no version. `$6` are the schedules that the instance does not know.
 ///
 /// It locks no row that it does not load: a fire at the same moment would take a later row first.
 pub(in crate::postgres) const LOAD: &str = concat!(
@@ -95,7 +95,8 @@ pub(in crate::postgres) const LOAD: &str = concat!(
     FROM clock, locked LEFT JOIN near ON true ORDER BY near.due, near.version"
 );
 
-/// Ends the id `$2`, and unloads what it has loaded but for rows that are locked. Returns another id.
+/// Ends the id `$2`, and unloads what it has loaded but for rows that are locked. Returns another
+/// id.
 pub(in crate::postgres) const UNLOAD: &str = "
     WITH ended AS (
         DELETE FROM @.tickwheel_instances WHERE id = $2::bigint
@@ -107,8 +108,8 @@ pub(in crate::postgres) const UNLOAD: &str = "
     )
     SELECT nextval('@.tickwheel_versions'), CASE WHEN EXISTS (SELECT FROM unloaded) THEN pg_notify($3::text, '') END";
 
-/// Takes the mark of `$2` off an array of versions, but for rows that are locked. Then no instance counts as lacking rows, but
-/// for those that load just now.
+/// Takes the mark of `$2` off an array of versions, but for rows that are locked. Then no instance
+/// counts as lacking rows, but for those that load just now.
 pub(in crate::postgres) const UNMARK: &str = concat!(
     "WITH ",
     items!("$4::bigint[]", "version"),

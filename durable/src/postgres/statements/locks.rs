@@ -1,7 +1,7 @@
 //! The locks of keys, and of rows that are written after that.
 
-/// Stands for the namespace in the hashes of locks. Advisory locks are those of the whole database, which may have tables of
-/// ours in several schemas: so it holds the number of the table, too.
+/// Stands for the namespace in the hashes of locks. Advisory locks are those of the whole database,
+/// which may have tables of ours in several schemas: so it holds the number of the table, too.
 macro_rules! space_seed {
     () => {
         "('@.tickwheel_timers'::regclass::oid::bigint << 32 # $1::int)"
@@ -41,10 +41,12 @@ macro_rules! key_lock {
     };
 }
 
-/// Takes the locks of batches of the keys in `i`, in their order, and then tries to take their locks of transactions.
+/// Takes the locks of batches of the keys in `i`, in their order, and then tries to take their
+/// locks of transactions.
 ///
-/// A server has room for some thousands of locks, for all that use it (`max_locks_per_transaction`), and a batch may have a
-/// thousand keys. The numbers are spread over 64 bits, because programs have advisory locks of their own.
+/// A server has room for some thousands of locks, for all that use it
+/// (`max_locks_per_transaction`), and a batch may have a thousand keys. The numbers are spread
+/// over 64 bits, because programs have advisory locks of their own.
 macro_rules! hold {
     () => {
         concat!(
@@ -67,8 +69,8 @@ macro_rules! hold {
     };
 }
 
-/// Whether the batch may write the key of an item of `i`, which it tries to lock if it has to. It locks 256 single keys at
-/// most, as the server's room for locks is limited.
+/// Whether the batch may write the key of an item of `i`, which it tries to lock if it has to. It
+/// locks 256 single keys at most, as the server's room for locks is limited.
 macro_rules! is_free {
     () => {
         concat!(
@@ -106,8 +108,8 @@ pub(in crate::postgres) const HOLD: &str = concat!(
     note_locked!("encode(i.key, 'hex')", "key")
 );
 
-/// Takes the locks of the keys of an array of versions, which are rows of a table. Returns those of keys that a transaction
-/// has locked.
+/// Takes the locks of the keys of an array of versions, which are rows of a table. Returns those of
+/// keys that a transaction has locked.
 macro_rules! hold_rows {
     ($table:literal) => {
         concat!(

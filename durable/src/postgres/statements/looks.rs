@@ -1,4 +1,5 @@
-//! The SQL of calls that only read: of one row, of lists and of counts. `$1` is the id of the namespace.
+//! The SQL of calls that only read: of one row, of lists and of counts. `$1` is the id of the
+//! namespace.
 
 pub(in crate::postgres) const GET: &str = concat!(
     "(",
@@ -15,7 +16,8 @@ pub(in crate::postgres) const GET: &str = concat!(
     ORDER BY dead, in_flight LIMIT 1"
 );
 
-/// Rows in a state after a time and a version, until they have `$6` bytes. Those loaded are few, and are sorted.
+/// Rows in a state after a time and a version, until they have `$6` bytes. Those loaded are few,
+/// and are sorted.
 pub(in crate::postgres) const LIST: &str = concat!(
     "WITH page AS ((",
     stored!(),
@@ -38,7 +40,8 @@ pub(in crate::postgres) const LIST_DEAD: &str = concat!(
     sized_page!("$5::bigint", "due, version")
 );
 
-/// How many rows there are in each state, up to one more than `$2`, and when the earliest waiting one is due.
+/// How many rows there are in each state, up to one more than `$2`, and when the earliest waiting
+/// one is due.
 pub(in crate::postgres) const COUNT: &str = concat!(
     "SELECT ", now!(), ",
         (SELECT count(*) FROM (
@@ -52,8 +55,8 @@ pub(in crate::postgres) const COUNT: &str = concat!(
         (SELECT count(*) FROM (SELECT FROM @.tickwheel_dead WHERE namespace = $1 LIMIT $2 + 1) d)"
 );
 
-/// Estimates how many rows there are in each state, from `$2` pages. The choice of pages depends only on how many there
-/// are, so two results differ only by what has changed between them.
+/// Estimates how many rows there are in each state, from `$2` pages. The choice of pages depends
+/// only on how many there are, so two results differ only by what has changed between them.
 pub(in crate::postgres) const SAMPLE: &str = "
     WITH t AS MATERIALIZED (
         SELECT least(1, $2::bigint * current_setting('block_size')::float8

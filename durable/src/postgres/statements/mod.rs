@@ -7,29 +7,34 @@
 //!
 //! `@.` stands for the schema of the tables: see [`schema`](super::schema).
 //!
-//! Batches travel as arrays, one for each column. Each item names its namespace, as the planner sees it: so a row is
-//! looked up by all that is known of it, and no plan walks through a namespace, whatever the statistics say. A row that
-//! is looked up by its version has `namespace + 0` and `in_flight::int` compared, which no index has and from which no
-//! partial index follows: one that was empty when the plan was made looks cheap, and would be read as a whole for each
-//! row. Statements find out whether a row waits by `IS NULL`, since the server may evaluate `EXISTS` by reading all
-//! rows into a hash table.
+//! Batches travel as arrays, one for each column. Each item names its namespace, as the planner
+//! sees it: so a row is looked up by all that is known of it, and no plan walks through a
+//! namespace, whatever the statistics say. A row that is looked up by its version has
+//! `namespace + 0` and `in_flight::int` compared, which no index has and from which no partial
+//! index follows: one that was empty when the plan was made looks cheap, and would be read as a
+//! whole for each row. Statements find out whether a row waits by `IS NULL`, since the server may
+//! evaluate `EXISTS` by reading all rows into a hash table.
 //!
 //! # Concurrent statements
 //!
-//! The isolation is READ COMMITTED: a statement sees what was committed before it began, and a row that another transaction
-//! has changed since is locked and looked at again. So a statement decides by what it has locked. A key without waiting row
-//! has nothing to lock. Hence the *locks of keys*, which are advisory locks:
+//! The isolation is READ COMMITTED: a statement sees what was committed before it began, and a row
+//! that another transaction has changed since is locked and looked at again. So a statement decides
+//! by what it has locked. A key without waiting row has nothing to lock. Hence the *locks of keys*,
+//! which are advisory locks:
 //!
-//! 1. Each batch that makes a waiting row or a dead one, deletes a dead one, or says that there is none, first takes the locks
-//!    of its keys: writes by [`HOLD`] or in [`SET_ALONE`], put-backs and what dies by [`HOLD_CLAIMED`], retries and discards of
-//!    dead rows by [`HOLD_DEAD`]. The statements after that see what was committed before.
-//! 2. So while a batch holds the lock of a key, no other batch makes a waiting row under it. One that is there can still go:
-//!    loads, fires and purges take no locks of keys. What goes has fired, or was purged.
+//! 1. Each batch that makes a waiting row or a dead one, deletes a dead one, or says that there is
+//!    none, first takes the locks of its keys: writes by [`HOLD`] or in [`SET_ALONE`], put-backs
+//!    and what dies by [`HOLD_CLAIMED`], retries and discards of dead rows by [`HOLD_DEAD`]. The
+//!    statements after that see what was committed before.
+//! 2. So while a batch holds the lock of a key, no other batch makes a waiting row under it. One
+//!    that is there can still go: loads, fires and purges take no locks of keys. What goes has
+//!    fired, or was purged.
 //!
 //! # Transactions of users
 //!
-//! The [`functions`](super::functions) change keys in transactions of users, which may last for minutes. No batch may wait for
-//! one. So there are three locks for a key, each finer than the one before:
+//! The [`functions`](super::functions) change keys in transactions of users, which may last for
+//! minutes. No batch may wait for one. So there are three locks for a key, each finer than the one
+//! before:
 //!
 //! | lock | how many | a batch | a transaction of a user |
 //! |---|---|---|---|
@@ -37,17 +42,20 @@
 //! | of transactions | 64 for each namespace | tries to take it alone | shares it |
 //! | of the key itself | one for each key | tries to take it, if it has no lock of transactions | waits for it |
 //!
-//! 1. A batch writes a key only if it holds the key's lock of transactions, or the lock of the key itself. Otherwise it leaves
-//!    the key out, and the caller tries again: [`WriteOutcome::Locked`](crate::store::WriteOutcome::Locked). The statement that
-//!    takes the locks notes such keys or tokens in the setting `tickwheel.locked`, until the transaction ends, and those that
-//!    follow leave them out. So all go out at once, and no lock waits for the process that has sent them.
-//! 2. A transaction that changes a key holds both until it ends. So no batch writes the key meanwhile, and no batch meets an
-//!    uncommitted row.
-//! 3. A batch waits for other batches only, and a transaction for batches, which are short, and for other transactions. So
-//!    only transactions can wait for each other in a circle, as with rows of their own.
+//! 1. A batch writes a key only if it holds the key's lock of transactions, or the lock of the key
+//!    itself. Otherwise it leaves the key out, and the caller tries again:
+//!    [`WriteOutcome::Locked`](crate::store::WriteOutcome::Locked). The statement that takes the
+//!    locks notes such keys or tokens in the setting `tickwheel.locked`, until the transaction
+//!    ends, and those that follow leave them out. So all go out at once, and no lock waits for the
+//!    process that has sent them.
+//! 2. A transaction that changes a key holds both until it ends. So no batch writes the key
+//!    meanwhile, and no batch meets an uncommitted row.
+//! 3. A batch waits for other batches only, and a transaction for batches, which are short, and for
+//!    other transactions. So only transactions can wait for each other in a circle, as with rows of
+//!    their own.
 //!
-//! While there are no transactions of users, a batch takes no lock of a single key. With them it takes 256
-//! at most, and leaves the rest of its keys out.
+//! While there are no transactions of users, a batch takes no lock of a single key. With them it
+//! takes 256 at most, and leaves the rest of its keys out.
 //!
 //! | result | why it is right |
 //! |---|---|
@@ -56,24 +64,27 @@
 //! | removed although dead | A claim dies, and a dead row is retried, with the lock of its key held. So [`REMOVE`] and [`STANDING`] see a timer that goes from one state to another in one of them. |
 //! | put back | If [`PUT_BACK`] sees no waiting row, none appears before it makes one. |
 //!
-//! Manual statements take no locks of keys. Two waiting rows violate the unique index, and the batch runs again.
+//! Manual statements take no locks of keys. Two waiting rows violate the unique index, and the
+//! batch runs again.
 //!
 //! # Waiting
 //!
 //! Two batches never wait for each other, because each takes what it can wait for in one order:
 //!
 //! 1. the locks of batches, by their numbers;
-//! 2. claims, by their tokens: a batch that settles in several statements locks them all in one pass before, by
-//!    [`LOCK_CLAIMS`];
-//! 3. waiting rows, in any order: other batches have none of these keys, and loads, unloads and fires wait for no lock.
-//!    They leave out rows that another transaction has locked. [`LEFT`] tells a row that is locked from one that is
-//!    gone. A row that an unload leaves out stays marked by an id that has ended, and [`ALIVE`] unloads it later.
+//! 2. claims, by their tokens: a batch that settles in several statements locks them all in one
+//!    pass before, by [`LOCK_CLAIMS`];
+//! 3. waiting rows, in any order: other batches have none of these keys, and loads, unloads and
+//!    fires wait for no lock. They leave out rows that another transaction has locked. [`LEFT`]
+//!    tells a row that is locked from one that is gone. A row that an unload leaves out stays
+//!    marked by an id that has ended, and [`ALIVE`] unloads it later.
 //!
-//! A load writes the row of its own instance before it deletes those of dead instances, and leaves out the locked ones.
-//! A purge leaves locked rows out too, until there are no others; then it takes one in a transaction.
+//! A load writes the row of its own instance before it deletes those of dead instances, and leaves
+//! out the locked ones. A purge leaves locked rows out too, until there are no others; then it
+//! takes one in a transaction.
 //!
-//! A column `replaces` has the version that a row had before it was last set or moved, because `RETURNING` gives new values
-//! only.
+//! A column `replaces` has the version that a row had before it was last set or moved, because
+//! `RETURNING` gives new values only.
 
 /// The store's time, read once in a transaction, in microseconds.
 macro_rules! now {
@@ -104,9 +115,10 @@ macro_rules! schema_version {
 #[cfg(test)]
 pub(super) const SCHEMA_VERSION: &str = schema_version!();
 
-/// The id of the namespace, if the tables have the [version](schema_version) that these statements are for, the charter still
-/// has the edition, and it is not too late. Without an edition or a time these do not matter. Otherwise the statement fails as a
-/// whole: a text that says why is no number. [`Target::describe`](super::target::Target::describe) reads it.
+/// The id of the namespace, if the tables have the [version](schema_version) that these statements
+/// are for, the charter still has the edition, and it is not too late. Without an edition or a time
+/// these do not matter. Otherwise the statement fails as a whole: a text that says why is no
+/// number. [`Target::describe`](super::target::Target::describe) reads it.
 macro_rules! terms {
     ($edition:literal, $until:literal) => {
         concat!(
@@ -154,7 +166,8 @@ macro_rules! clock {
     };
 }
 
-/// Gives a hint if `armed` has left a near row that no instance has loaded, and returns what is armed.
+/// Gives a hint if `armed` has left a near row that no instance has loaded, and returns what is
+/// armed.
 macro_rules! armed {
     () => {
         armed!("")
@@ -179,7 +192,8 @@ macro_rules! waiting {
     };
 }
 
-/// Whether a row has no schedule, or none in an array of those that its instance does not know. Null stands for all.
+/// Whether a row has no schedule, or none in an array of those that its instance does not know.
+/// Null stands for all.
 macro_rules! known {
     ($unknown:literal) => {
         concat!(
@@ -197,7 +211,8 @@ macro_rules! lapsed {
     };
 }
 
-/// What a row holds that no store writes, or null. The table has [a check](super::schema) of the same.
+/// What a row holds that no store writes, or null. The table has [a check](super::schema) of the
+/// same.
 macro_rules! damage {
     ($row:literal) => {
         concat!(

@@ -1,6 +1,7 @@
 //! Namespaces, their charters, and how they are opened.
 
-/// Makes a namespace with a charter, if it is new. One of an earlier version of the schema has a codec alone.
+/// Makes a namespace with a charter, if it is new. One of an earlier version of the schema has a
+/// codec alone.
 pub(in crate::postgres) const NAME: &str = "
     INSERT INTO @.tickwheel_namespaces AS n (name, codec, no_overlap, at_most_once, parts, edition)
     VALUES ($1::text, $2::text, $3::bool, $4::bool, $5::int, nextval('@.tickwheel_versions'))
@@ -8,7 +9,8 @@ pub(in crate::postgres) const NAME: &str = "
         parts = excluded.parts, edition = excluded.edition
     WHERE n.edition = 0 AND n.codec = excluded.codec";
 
-/// The charter of a namespace, and its edition. What no instance has written yet is as in a new one.
+/// The charter of a namespace, and its edition. What no instance has written yet is as in a new
+/// one.
 macro_rules! charter {
     () => {
         "n.codec, coalesce(n.no_overlap, false), coalesce(n.at_most_once, false), coalesce(n.parts, 1)"
@@ -22,8 +24,8 @@ pub(in crate::postgres) const CHARTER: &str = concat!(
     ", n.edition FROM @.tickwheel_namespaces n WHERE n.name = $1::text"
 );
 
-/// Gives the namespace another charter and another edition, if it has the same parts, and the same codec or no rows. Returns the
-/// charter as it was, and whether there are rows.
+/// Gives the namespace another charter and another edition, if it has the same parts, and the same
+/// codec or no rows. Returns the charter as it was, and whether there are rows.
 pub(in crate::postgres) const AMEND: &str = concat!(
     "WITH held AS MATERIALIZED (
         SELECT n.* FROM @.tickwheel_namespaces n WHERE n.id = $1::int FOR UPDATE

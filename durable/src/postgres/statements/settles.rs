@@ -51,12 +51,14 @@ pub(in crate::postgres) const EXTEND: &str = concat!(
     RETURNING t.version"
 );
 
-/// Stands for the delay of [`PUT_BACK`] where the firing is not to count, and the deadline stays: it is less than zero.
+/// Stands for the delay of [`PUT_BACK`] where the firing is not to count, and the deadline stays:
+/// it is less than zero.
 pub(in crate::postgres) fn unfire(pause: Duration) -> i64 {
     -1 - micros(pause)
 }
 
-/// Makes the ids of `$2` live that mark rows which instances leave to others, each for its time in `$3`, unless it does.
+/// Makes the ids of `$2` live that mark rows which instances leave to others, each for its time in
+/// `$3`, unless it does.
 pub(in crate::postgres) const LEAVERS: &str = concat!(
     "WITH ",
     items!("$2::bigint[], $3::bigint[]", "id, alive"),
@@ -70,8 +72,8 @@ pub(in crate::postgres) const LEAVERS: &str = concat!(
     ON CONFLICT DO NOTHING"
 );
 
-/// From arrays of tokens, delays, errors, and ids that mark what is left to other instances. Without a delay the deadline
-/// stays. With one of [`unfire`] it does, too.
+/// From arrays of tokens, delays, errors, and ids that mark what is left to other instances.
+/// Without a delay the deadline stays. With one of [`unfire`] it does, too.
 ///
 /// The first row of a key becomes its waiting row, if it has none.
 pub(in crate::postgres) const PUT_BACK: &str = concat!(

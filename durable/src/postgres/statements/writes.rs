@@ -13,8 +13,8 @@ macro_rules! item_due {
     };
 }
 
-/// New waiting rows, from arrays of keys, values, times, whether these are relative, periods and schedules. The last may be
-/// empty.
+/// New waiting rows, from arrays of keys, values, times, whether these are relative, periods and
+/// schedules. The last may be empty.
 macro_rules! insert_waiting {
     () => {
         concat!(
@@ -42,7 +42,8 @@ macro_rules! any_dead {
     };
 }
 
-/// Discards the dead rows of the keys that are `armed`. One that appears after the statement has begun died after the write.
+/// Discards the dead rows of the keys that are `armed`. One that appears after the statement has
+/// begun died after the write.
 macro_rules! outdated {
     () => {
         concat!(
@@ -56,7 +57,8 @@ macro_rules! outdated {
     };
 }
 
-/// Sets the items that fulfil a condition. A row that is set to the schedule that it has keeps its time.
+/// Sets the items that fulfil a condition. A row that is set to the schedule that it has keeps its
+/// time.
 macro_rules! set {
     ($items:expr, $condition:expr, $also:expr) => {
         concat!(
@@ -82,9 +84,10 @@ pub(in crate::postgres) const SET: &str = set!(
     ""
 );
 
-/// Takes the locks of the keys itself, before the first row: a batch of sets alone is one statement. It may have begun before
-/// it has the locks, since what it replaces is decided by the index, not by what it saw. It returns nothing for keys that a
-/// transaction has locked. It compares the edition `$11` and the time `$12` when it has whatever it has waited for.
+/// Takes the locks of the keys itself, before the first row: a batch of sets alone is one
+/// statement. It may have begun before it has the locks, since what it replaces is decided by the
+/// index, not by what it saw. It returns nothing for keys that a transaction has locked. It
+/// compares the edition `$11` and the time `$12` when it has whatever it has waited for.
 pub(in crate::postgres) const SET_ALONE: &str = set!(
     concat!(
         "i AS MATERIALIZED (SELECT $1::int AS namespace, u.*, ",
@@ -126,8 +129,8 @@ pub(in crate::postgres) const MOVE: &str = concat!(
     armed!()
 );
 
-/// From an array of keys. Discards the dead rows of those that have a waiting row, or none in flight. For keys without a
-/// waiting row it returns the one that died last.
+/// From an array of keys. Discards the dead rows of those that have a waiting row, or none in
+/// flight. For keys without a waiting row it returns the one that died last.
 pub(in crate::postgres) const REMOVE: &str = concat!(
     "WITH ",
     free_keys!("$2::bytea[]", "key"),

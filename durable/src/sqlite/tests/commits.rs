@@ -6,7 +6,8 @@ use std::time::Instant;
 use super::*;
 use crate::sqlite::thread::{LONG_TURN, PAUSE};
 
-/// Keeps the thread busy until the sender is dropped. Calls that are made meanwhile share the next transaction.
+/// Keeps the thread busy until the sender is dropped. Calls that are made meanwhile share the next
+/// transaction.
 async fn occupy(store: &Sqlite) -> mpsc::Sender<()> {
     let (release, released) = mpsc::channel();
     let (begin, begun) = tokio::sync::oneshot::channel();
@@ -56,7 +57,8 @@ async fn commit_that_fails_fails_every_call_in_it() {
     assert!(has(&store, "again").await);
 }
 
-/// Some errors, such as a full disk, roll back what earlier calls of the transaction have written. They must not say Ok.
+/// Some errors, such as a full disk, roll back what earlier calls of the transaction have written.
+/// They must not say Ok.
 #[tokio::test]
 async fn error_that_rolls_all_back_fails_the_calls_before_it() {
     let folder = Folder::new();
@@ -78,7 +80,8 @@ async fn error_that_rolls_all_back_fails_the_calls_before_it() {
     assert!(!has(&store, "before").await && has(&store, "after").await);
 }
 
-/// After two seconds calls failed with "database is locked", acknowledgements too, while their callers would have waited.
+/// After two seconds calls failed with "database is locked", acknowledgements too, while their
+/// callers would have waited.
 #[tokio::test]
 async fn call_waits_for_the_lock_as_long_as_its_caller() {
     let folder = Folder::new();
@@ -96,8 +99,8 @@ async fn call_waits_for_the_lock_as_long_as_its_caller() {
     assert!(!has(&store, "given up").await && has(&store, "patient").await);
 }
 
-/// Where commits take long, a process with much to do left the lock free for some microseconds between them. Another one, which
-/// looks every half millisecond, waited for seconds, and failed.
+/// Where commits take long, a process with much to do left the lock free for some microseconds
+/// between them. Another one, which looks every half millisecond, waited for seconds, and failed.
 #[tokio::test]
 async fn long_turn_is_followed_by_a_pause() {
     let folder = Folder::new();

@@ -11,7 +11,8 @@ const PAGE: List = List {
     limit: 10,
 };
 
-/// A count of three million timers took seconds, in a transaction that every other call of every process waited for.
+/// A count of three million timers took seconds, in a transaction that every other call of every
+/// process waited for.
 #[tokio::test]
 async fn call_completes_while_a_look_is_running() {
     let folder = Folder::new();

@@ -1,5 +1,5 @@
-//! Every call of a running instance looks its rows up in an index, whatever the planner knows: a claim costs the same among a
-//! thousand timers and among very many.
+//! Every call of a running instance looks its rows up in an index, whatever the planner knows: a
+//! claim costs the same among a thousand timers and among very many.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,7 +12,8 @@ use crate::store::{
     DeadRows, Fire, List, Load, Missed, Schedules, Settle, Settlement, State, WriteOutcome,
 };
 
-/// The steps that each statement has taken in all its runs, by its text. SQLite takes some for each row that it looks at.
+/// The steps that each statement has taken in all its runs, by its text. SQLite takes some for each
+/// row that it looks at.
 static STEPS: Mutex<BTreeMap<String, i32>> = Mutex::new(BTreeMap::new());
 
 fn note(event: TraceEvent<'_>) {

@@ -45,8 +45,8 @@ impl Psql {
     }
 }
 
-/// The process dies between the insert and the commit, or somewhere around the commit: there are both, order and timer, or
-/// neither.
+/// The process dies between the insert and the commit, or somewhere around the commit: there are
+/// both, order and timer, or neither.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_process_leaves_order_and_timer_or_neither() {
     let Some(url) = database("killed").await else {

@@ -104,7 +104,8 @@ async fn moved_timer_keeps_its_error_and_set_one_does_not() {
     }
 }
 
-/// A timer that a transaction has removed is neither retried nor discarded before it ends, and other keys are.
+/// A timer that a transaction has removed is neither retried nor discarded before it ends, and
+/// other keys are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dead_timers_of_locked_keys_are_left_out() {
     let Some(url) = database("dead_locked").await else {

@@ -100,8 +100,8 @@ impl Case {
     }
 }
 
-/// The functions answered by the snapshot: a timer that was there seemed absent. Instances are not concerned, whatever the
-/// default of the database.
+/// The functions answered by the snapshot: a timer that was there seemed absent. Instances are not
+/// concerned, whatever the default of the database.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn key_changed_since_the_snapshot_is_a_serialization_failure() {
     let Some(url) = database("isolation").await else {

@@ -114,7 +114,8 @@ async fn call_on_a_locked_key_fails_in_time() {
     assert_eq!(timers.remove_timer("released").await, Ok(Removed::Value(2)));
 }
 
-/// A timer that a transaction has locked stays loaded where it was, and fires when it is rolled back.
+/// A timer that a transaction has locked stays loaded where it was, and fires when it is rolled
+/// back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn due_timer_waits_for_the_transaction() {
     let Some(url) = database("due_in_transaction").await else {
@@ -149,7 +150,8 @@ async fn due_timer_waits_for_the_transaction() {
     }
 }
 
-/// An instance asked for each of them every ten milliseconds: 260 statements a second, for as long as the transaction is open.
+/// An instance asked for each of them every ten milliseconds: 260 statements a second, for as long
+/// as the transaction is open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn due_timers_of_an_open_transaction_are_seldom_asked_for() {
     const KEYS: u64 = 50;

@@ -11,8 +11,8 @@ use tokio::time::timeout;
 use super::super::server::{client, database, missing};
 use super::{HOUR, SECOND, run, start, text};
 
-/// No writer is told that a key has no timer while it has one at every instant, whichever writer sets and moves it, and
-/// whatever is rolled back.
+/// No writer is told that a key has no timer while it has one at every instant, whichever writer
+/// sets and moves it, and whatever is rolled back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn timer_of_racing_writers_never_seems_absent() {
     let Some(url) = database("never_absent").await else {
@@ -83,7 +83,8 @@ async fn timer_of_racing_writers_never_seems_absent() {
     }
 }
 
-/// Each timer is delivered or removed, exactly one, also when a transaction removes it at the moment it is due.
+/// Each timer is delivered or removed, exactly one, also when a transaction removes it at the
+/// moment it is due.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn timer_is_removed_or_fired_never_both() {
     const TIMERS: u64 = 300;

@@ -1,4 +1,5 @@
-//! Sets whose lock another thread holds, perhaps for long: the operating system may keep it from running.
+//! Sets whose lock another thread holds, perhaps for long: the operating system may keep it from
+//! running.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -115,7 +116,8 @@ async fn p11_due_timers_fire_while_a_set_is_locked() {
     assert_eq!(received(&mut stream), [2]);
 }
 
-// The actor once waited for the lock after some attempts, for as long as the system kept its holder from running.
+// The actor once waited for the lock after some attempts, for as long as the system kept its holder
+// from running.
 #[tokio::test(start_paused = true)]
 async fn p11_actor_never_waits_for_a_set_that_stays_locked() {
     let (mut actor, wheel) = start();
@@ -160,8 +162,8 @@ async fn barrier_waits_for_a_locked_set() {
     assert_eq!(received(&mut stream), [1]);
 }
 
-// An index that comes off the wheel while its set is locked once named a node that others used. Removing its timer then
-// took the timer of another set off the wheel.
+// An index that comes off the wheel while its set is locked once named a node that others used.
+// Removing its timer then took the timer of another set off the wheel.
 #[tokio::test(start_paused = true)]
 async fn timer_removed_after_it_came_off_the_wheel_harms_no_other() {
     let (mut actor, wheel) = start();

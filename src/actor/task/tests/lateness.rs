@@ -34,7 +34,8 @@ fn start_keyed() -> (
     (actor, wheel, timers, stream)
 }
 
-// Durable timers load what became due while no process ran. Each was taken for late by the age of its deadline.
+// Durable timers load what became due while no process ran. Each was taken for late by the age of
+// its deadline.
 #[tokio::test(start_paused = true)]
 async fn overdue_timer_is_late_since_it_was_armed() {
     let (mut actor, wheel, timers, mut stream) = start_keyed();
@@ -57,7 +58,8 @@ async fn overdue_timer_is_late_since_it_was_armed() {
 
 #[tokio::test(start_paused = true)]
 async fn overdue_timer_beside_waiting_ones_is_late_since_armed() {
-    // No call notifies an actor that is due itself: then the timer is late by no more than the actor.
+    // No call notifies an actor that is due itself: then the timer is late by no more than the
+    // actor.
     for (next, after, lateness) in [(60, 0, 0), (60, 9, 9), (40, 0, 10), (45, 20, 25)] {
         let (mut actor, wheel, timers, _stream) = start_keyed();
         let start = Instant::now();

@@ -1,4 +1,5 @@
-//! Near sleeps beside a flood of commands, on a runtime that gives the actor one turn for each round of its tasks.
+//! Near sleeps beside a flood of commands, on a runtime that gives the actor one turn for each
+//! round of its tasks.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,8 +11,8 @@ fn arm_and_drop(wheel: &TimerWheel, sleeps: usize) {
     drop((0..sleeps).map(|_| armed(wheel, FAR)).collect::<Vec<_>>());
 }
 
-// A turn applied 4,096 commands, however many had come since the last one. So the backlog grew by 5,904 commands a round, and
-// a near sleep waited behind all of it.
+// A turn applied 4,096 commands, however many had come since the last one. So the backlog grew by
+// 5,904 commands a round, and a near sleep waited behind all of it.
 #[tokio::test(start_paused = true)]
 async fn p11_near_sleeps_fire_within_rounds_of_a_lasting_flood() {
     const ROUNDS: usize = 100;
@@ -71,7 +72,8 @@ async fn storm_keeps_turn_from_catching_up() {
     assert_eq!(wheel.metrics().commands - before, 4_096);
 }
 
-/// A driver may have woken the deferred tasks of its worker already, as Tokio's alternative timer has, and park next.
+/// A driver may have woken the deferred tasks of its worker already, as Tokio's alternative timer
+/// has, and park next.
 #[tokio::test(start_paused = true)]
 async fn turn_in_a_driver_queues_the_task_if_work_is_left() {
     let (actor, wheel) = start();

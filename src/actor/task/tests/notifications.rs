@@ -78,7 +78,8 @@ async fn counts_wake_ups_and_turns() {
     assert_eq!(wheel.metrics().commands, 5_000);
 }
 
-/// The actor takes a turn and waits. Returns for when it has armed Tokio's timers, from `origin` on.
+/// The actor takes a turn and waits. Returns for when it has armed Tokio's timers, from `origin`
+/// on.
 fn waits(actor: &mut Actor, origin: Instant) -> [Option<Duration>; 2] {
     assert_eq!(step(actor), "wait");
     let mut cx = Context::from_waker(Waker::noop());
@@ -91,7 +92,8 @@ async fn arms_a_second_timer_for_the_turn_after_the_next() {
     let (mut actor, wheel) = start();
     let origin = Instant::now();
     let _sleeps = [5, 6, 9].map(|at| armed(&wheel, ms(at)));
-    // Tokio's timer for the first would wake the actor for another one within the same millisecond, too.
+    // Tokio's timer for the first would wake the actor for another one within the same millisecond,
+    // too.
     let _near = armed(&wheel, Duration::from_micros(5_500));
     assert_eq!(waits(&mut actor, origin), [5, 9].map(|at| Some(ms(at))));
     tokio::time::advance(ms(6)).await;

@@ -42,7 +42,8 @@ async fn timers_wait_for_commands_that_may_come_before_them() {
     let (timers, mut stream) = wheel.keyed::<u64, ()>();
     jump(ms(10));
     assert_eq!(step(&mut actor), "wait");
-    // Its note is the first one, and it was armed last, with more notes in between than a turn applies. All are due.
+    // Its note is the first one, and it was armed last, with more notes in between than a turn
+    // applies. All are due.
     let now = |key| {
         timers
             .set_timer(key, (), Duration::ZERO)
@@ -196,8 +197,9 @@ fn keys(stream: &mut Expirations<u64, ()>) -> Vec<u64> {
     std::iter::from_fn(|| stream.try_recv().ok().map(|fired| fired.key)).collect()
 }
 
-// Waking the actor for a long list was once taken for a command that is needed now: nothing fired before all of it was
-// processed. With a horizon from long ago, neither did anything that was due after a near timer of the list.
+// Waking the actor for a long list was once taken for a command that is needed now: nothing fired
+// before all of it was processed. With a horizon from long ago, neither did anything that was due
+// after a near timer of the list.
 #[tokio::test(start_paused = true)]
 async fn p11_far_timers_of_a_set_delay_no_due_timer() {
     let (mut actor, wheel) = start();
@@ -255,7 +257,8 @@ async fn p11_horizon_of_a_long_list_follows_the_clock() {
     assert!(turns <= 8 && !actor.backlog.is_empty(), "{turns} turns");
 }
 
-// A timer that was set in the slot of a removed one once was not needed soon if the removed one was.
+// A timer that was set in the slot of a removed one once was not needed soon if the removed one
+// was.
 #[tokio::test(start_paused = true)]
 async fn p4_timer_in_a_reused_slot_expires_by_tick() {
     let (mut actor, wheel) = start();

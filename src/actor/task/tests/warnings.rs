@@ -1,4 +1,5 @@
-//! A subscriber that keeps infos, warnings and errors. `tests/it/display.rs` includes this file too, so it uses nothing of the crate.
+//! A subscriber that keeps infos, warnings and errors. `tests/it/display.rs` includes this file
+//! too, so it uses nothing of the crate.
 
 use std::fmt::Debug;
 use std::sync::{Mutex, PoisonError};

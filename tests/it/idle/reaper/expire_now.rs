@@ -193,7 +193,8 @@ async fn a_weak_reaper_does_not_keep_the_stream_open() {
     drop(watch);
 }
 
-/// Every watch is ended by exactly one of: being idle, its owner, a drain, and its drop. Each party learns which.
+/// Every watch is ended by exactly one of: being idle, its owner, a drain, and its drop. Each party
+/// learns which.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p6_watch_ends_once_while_threads_expire_drain_and_drop() {
     const THREADS: u64 = 3;

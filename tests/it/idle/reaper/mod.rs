@@ -1,4 +1,5 @@
-//! The reaper, under the paused clock. This file has the tests of touches and of the limit on timers.
+//! The reaper, under the paused clock. This file has the tests of touches and of the limit on
+//! timers.
 
 mod ages;
 mod dropped;

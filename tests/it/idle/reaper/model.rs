@@ -1,5 +1,5 @@
-//! A hundred thousand simulated connections against an oracle that knows when each was last active, under the paused
-//! clock: none is reaped early, none late, none twice, and none forgotten.
+//! A hundred thousand simulated connections against an oracle that knows when each was last active,
+//! under the paused clock: none is reaped early, none late, none twice, and none forgotten.
 
 use std::time::Duration;
 
@@ -82,7 +82,8 @@ impl Simulation {
         self.random.index(self.connections.len())
     }
 
-    /// Makes random operations at this instant, and compares the answers of touches with the oracle.
+    /// Makes random operations at this instant, and compares the answers of touches with the
+    /// oracle.
     fn act(&mut self, load: &Load) {
         let now = Instant::now();
         for _ in 0..load.touches {
@@ -141,7 +142,8 @@ impl Simulation {
         }
     }
 
-    /// Lets time pass until `until`. Receives each watch that expires meanwhile at once, and checks it.
+    /// Lets time pass until `until`. Receives each watch that expires meanwhile at once, and checks
+    /// it.
     async fn pass_until(&mut self, until: Instant) {
         loop {
             tokio::select! {
@@ -175,7 +177,8 @@ impl Simulation {
         }
     }
 
-    /// Asserts that the right connections are watched, and that none of them has been idle for too long.
+    /// Asserts that the right connections are watched, and that none of them has been idle for too
+    /// long.
     fn check(&self) {
         let mut watched = 0;
         let mut busy = 0;
@@ -251,7 +254,8 @@ async fn reaps_each_of_100_000_touched_guarded_connections_in_time() {
     simulation.finish().await;
 }
 
-/// Systems that move a timer at each touch send a command each; here not even the number of reschedulings follows the touches.
+/// Systems that move a timer at each touch send a command each; here not even the number of
+/// reschedulings follows the touches.
 #[tokio::test(start_paused = true)]
 async fn reaps_in_time_when_one_in_a_hundred_is_touched_each_tick() {
     const CONNECTIONS: usize = 100_000;
@@ -284,7 +288,8 @@ async fn reaps_in_time_when_one_in_a_hundred_is_touched_each_tick() {
     simulation.finish().await;
 }
 
-/// Watches are dropped and others take their indices while the actor is behind, by more or less than the idle duration.
+/// Watches are dropped and others take their indices while the actor is behind, by more or less
+/// than the idle duration.
 #[tokio::test(start_paused = true)]
 async fn reaps_each_of_many_that_come_and_go_while_the_actor_lags() {
     let mut simulation = Simulation::new(0x1A6, ms(100), 2_000);
@@ -311,8 +316,9 @@ async fn reaps_each_of_many_that_come_and_go_while_the_actor_lags() {
     simulation.finish().await;
 }
 
-/// The actor is late: watches that are touched before its turn are not reaped, however often that happens, and the others
-/// are, once. The reader is slow: touches of delivered watches return `false`, and the watches stay reaped.
+/// The actor is late: watches that are touched before its turn are not reaped, however often that
+/// happens, and the others are, once. The reader is slow: touches of delivered watches return
+/// `false`, and the watches stay reaped.
 #[tokio::test(start_paused = true)]
 async fn keeps_watches_touched_before_a_late_actor_delivers() {
     const CONNECTIONS: usize = 10_000;

@@ -15,11 +15,13 @@ struct Had {
     key: u64,
     /// The instant of the last touch or release that had an effect.
     last: Instant,
-    /// Whether a touch found the watch reaped. Otherwise it was dropped, perhaps at the same moment.
+    /// Whether a touch found the watch reaped. Otherwise it was dropped, perhaps at the same
+    /// moment.
     is_reaped: bool,
 }
 
-/// Uses watches one after the other: touches them a random number of times, and drops them or waits for their end.
+/// Uses watches one after the other: touches them a random number of times, and drops them or waits
+/// for their end.
 fn use_watches(reaper: &Reaper<u64, ()>, thread: u64, watches: u64) -> Vec<Had> {
     let mut had = Vec::new();
     for n in 0..watches {
@@ -27,7 +29,8 @@ fn use_watches(reaper: &Reaper<u64, ()>, thread: u64, watches: u64) -> Vec<Had> 
         let mut last = Instant::now();
         let watch = reaper.watch(key, ()).unwrap();
         let mut is_reaped = false;
-        // The pauses have different lengths: some end just before the idle duration, some just after.
+        // The pauses have different lengths: some end just before the idle duration, some just
+        // after.
         for rest in 0..key % 5 {
             thread::sleep(IDLE / 8 * u32::try_from(rest + n % 7).unwrap());
             let at = Instant::now();

@@ -1,4 +1,5 @@
-//! The idle timer: how touches, guards and new durations change when it completes, under the paused clock.
+//! The idle timer: how touches, guards and new durations change when it completes, under the paused
+//! clock.
 
 mod end;
 mod reset;
@@ -143,8 +144,8 @@ async fn completes_within_two_ticks_of_its_duration() {
     }
 }
 
-/// netpoll's wheel never stored the timeout, and so closed active connections: a timer that is processed before it
-/// is due must be rescheduled, with its whole duration.
+/// netpoll's wheel never stored the timeout, and so closed active connections: a timer that is
+/// processed before it is due must be rescheduled, with its whole duration.
 #[tokio::test(start_paused = true)]
 async fn reschedules_when_processed_before_due() {
     let wheel = TimerWheel::new();
@@ -390,7 +391,8 @@ async fn longest_duration_is_never_until_shortened() {
 
 // --- several tasks ---
 
-/// Handles on other threads touch the timer under the real clock. It is not early after the last touch.
+/// Handles on other threads touch the timer under the real clock. It is not early after the last
+/// touch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn accepts_touches_from_other_threads() {
     let wheel = TimerWheel::new();
@@ -414,7 +416,8 @@ async fn accepts_touches_from_other_threads() {
     let completed = Instant::now();
     for touching in touching {
         let last = touching.await.expect("it does not panic");
-        // On a machine that stops for longer than the idle duration the timer may complete first. Later guards have no effect.
+        // On a machine that stops for longer than the idle duration the timer may complete first.
+        // Later guards have no effect.
         assert!(last.is_none_or(|last| completed >= last + ms(120)));
     }
 }

@@ -22,8 +22,9 @@ enum Waiting {
     Other,
 }
 
-// The timer was touched at 5 s of 10, so the actor put its sleep off to 15 s. A duration of 5 s from then on is due at the
-// deadline that the sleep was given first, so it was not moved, and no task was woken.
+// The timer was touched at 5 s of 10, so the actor put its sleep off to 15 s. A duration of 5 s
+// from then on is due at the deadline that the sleep was given first, so it was not moved, and no
+// task was woken.
 #[tokio::test(start_paused = true)]
 async fn shorter_duration_wakes_the_waiting_task_after_put_off() {
     for touched in [0, 3, 5, 9] {

@@ -1,5 +1,5 @@
-//! Promise P12 for keyed timers: a `Hash`, `Eq`, `Clone`, `Drop`, waker or handler that panics, or that calls back into
-//! the library, harms its own timer only.
+//! Promise P12 for keyed timers: a `Hash`, `Eq`, `Clone`, `Drop`, waker or handler that panics, or
+//! that calls back into the library, harms its own timer only.
 
 mod keys;
 mod values;

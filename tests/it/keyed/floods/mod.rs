@@ -1,7 +1,7 @@
 //! The order of near timers among floods of far ones, against a sorted map, call by call.
 //!
-//! A flood makes lists of dirty timers that take the actor many turns. Timers that are removed and set again use slots that
-//! the actor knows.
+//! A flood makes lists of dirty timers that take the actor many turns. Timers that are removed and
+//! set again use slots that the actor knows.
 
 mod script;
 

@@ -50,7 +50,8 @@ struct Run {
     timers: KeyedTimers<u32, ()>,
     stream: Expirations<u32, ()>,
     origin: Instant,
-    /// The near timers: the key of each by its tick and its order of arming, in which they have to expire.
+    /// The near timers: the key of each by its tick and its order of arming, in which they have to
+    /// expire.
     pending: BTreeMap<(u64, u64), u32>,
     /// The far timers.
     far: Vec<u32>,

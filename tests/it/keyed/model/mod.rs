@@ -1,8 +1,9 @@
 //! Random scripts over the whole keyed interface, checked call by call against a sorted map.
 //!
-//! The clock is paused and the runtime has one thread, so the actor runs only where the script awaits. Which of the due
-//! timers it has fired then is read from the counter of fired timers; they have to be the first ones by tick and order of
-//! arming, and after [`TimerWheel::settle`](tickwheel::TimerWheel::settle) all of them. Everything else is predicted.
+//! The clock is paused and the runtime has one thread, so the actor runs only where the script
+//! awaits. Which of the due timers it has fired then is read from the counter of fired timers; they
+//! have to be the first ones by tick and order of arming, and after
+//! [`TimerWheel::settle`](tickwheel::TimerWheel::settle) all of them. Everything else is predicted.
 
 pub(super) mod bytes;
 mod ops;

@@ -375,8 +375,8 @@ impl Run {
                 self.assert_out(&expired, expected);
             }
             if let (true, Some(at)) = (waits, at) {
-                // Tokio's timer, on which the actor waits, rounds up to a millisecond, and a paused clock jumps in whole
-                // milliseconds from wherever it is.
+                // Tokio's timer, on which the actor waits, rounds up to a millisecond, and a paused
+                // clock jumps in whole milliseconds from wherever it is.
                 let latest = at.max(before) + 2_000_000;
                 assert!(
                     self.clock.now() <= latest,

@@ -1,9 +1,10 @@
 //! Random scripts over sleeps, checked step by step against an oracle.
 //!
-//! Each sleep is polled from several tasks in turn. The clock is paused and the runtime has one thread, so the actor runs
-//! only where the script awaits. Which of the due sleeps it has fired then is read from the tasks that were woken; after
-//! [`TimerWheel::settle`](tickwheel::TimerWheel::settle) it has to be all of them. Everything else is predicted, the
-//! wheel's counters included.
+//! Each sleep is polled from several tasks in turn. The clock is paused and the runtime has one
+//! thread, so the actor runs only where the script awaits. Which of the due sleeps it has fired
+//! then is read from the tasks that were woken; after
+//! [`TimerWheel::settle`](tickwheel::TimerWheel::settle) it has to be all of them. Everything else
+//! is predicted, the wheel's counters included.
 
 mod ops;
 mod oracle;

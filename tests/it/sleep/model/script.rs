@@ -263,8 +263,8 @@ impl Run {
             assert_eq!(now, before, "there was nothing to wait for");
         } else {
             assert!(now >= case.model.deadline, "early");
-            // Tokio's timer, on which the actor waits, rounds up to a millisecond, and a paused clock jumps in whole
-            // milliseconds from wherever it is.
+            // Tokio's timer, on which the actor waits, rounds up to a millisecond, and a paused
+            // clock jumps in whole milliseconds from wherever it is.
             assert!(now <= fires.max(before) + 2_000_000, "{fires} -> {now}");
         }
         if !case.model.is_elapsed() {
@@ -335,7 +335,8 @@ impl Run {
         self.check();
     }
 
-    /// Every task that waits for something is woken when the wheel ends; what it polls then goes on with Tokio's timer.
+    /// Every task that waits for something is woken when the wheel ends; what it polls then goes on
+    /// with Tokio's timer.
     async fn go_on_without_a_wheel(&mut self) {
         for case in &self.live {
             for (n, task) in case.tasks.iter().enumerate() {

@@ -58,7 +58,8 @@ pub(super) fn buttons(state: State) -> Markup {
     }
 }
 
-/// Rows of a state in a table. If changes are allowed, each has a box to select it, and there are buttons.
+/// Rows of a state in a table. If changes are allowed, each has a box to select it, and there are
+/// buttons.
 pub(super) fn table(
     frame: &Frame<'_>,
     state: State,
