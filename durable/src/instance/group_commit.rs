@@ -58,6 +58,7 @@ impl<I, O> Clone for Group<I, O> {
     }
 }
 
+#[allow(clippy::struct_field_names)] // what callers submit is an item
 #[derive(Debug)]
 struct Item<I, O> {
     item: I,

@@ -105,7 +105,7 @@ pub(super) fn check_codec(
     let found = find(connection, namespace, &Charter::new(codec))?;
     Ok(found.and_then(|stored| {
         let mut asked = stored.clone();
-        asked.codec = codec.to_owned();
+        codec.clone_into(&mut asked.codec);
         stored.check(namespace, &asked)
     }))
 }

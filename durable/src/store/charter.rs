@@ -52,11 +52,11 @@ impl Charter {
     ///
     /// [`StoreError::Charter`] has the first field that differs.
     pub fn check(&self, namespace: &Namespace, asked: &Charter) -> Result<(), StoreError> {
-        let fields = self.fields().into_iter().zip(asked.fields());
+        let mut fields = self.fields().into_iter().zip(asked.fields());
         let differs = |((field, stored), (_, asked)): ((_, String), (_, String))| {
             (stored != asked).then_some((field, stored, asked))
         };
-        match fields.filter_map(differs).next() {
+        match fields.find_map(differs) {
             None => Ok(()),
             Some((field, stored, asked)) => Err(StoreError::Charter {
                 namespace: namespace.to_string(),
