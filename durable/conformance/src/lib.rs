@@ -52,6 +52,7 @@
 //! | [`looking`] | D13: looks beside calls and deliveries |
 //! | [`scripts`] | random calls of several instances, each answer compared with a sequential oracle; random programs of whole instances |
 //! | [`races`] | calls that meet on one key at the same moment |
+//! | [`explorer`] | every sequence of calls, up to a bound, that a few instances can make on the store in memory; its shortest traces on any store |
 //! | [`crashes`] | an instance that dies, or whose call fails, before and after every single call |
 //!
 //! A failed check panics and says what it expected. Random checks print their seed; the environment
@@ -68,6 +69,7 @@ pub mod contract;
 pub mod crashes;
 pub mod dead;
 pub mod demand;
+pub mod explorer;
 mod faulty;
 pub mod looking;
 mod oracle;
@@ -209,6 +211,9 @@ macro_rules! conformance_tests {
             races {
                 put_backs_never_hide_a_timer,
                 retries_of_dead_rows_meet_writes,
+            }
+            explorer {
+                replays_each_transition,
             }
             crashes {
                 survives_a_crash_in_every_call,

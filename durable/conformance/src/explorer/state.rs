@@ -1,0 +1,146 @@
+//! States made canonical. Two traces that end in the same canonical state have the same future.
+//!
+//! Versions and values are named by their rank, times count from now, and versions that are gone
+//! have no name: they never come back. Instances are alike, so a state is the least of those that
+//! differ in their numbers alone. Ids are compared for equality only. That of an instance is named
+//! by the instance, any other one by how long it counts as living.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use tickwheel_durable::store::{InstanceId, StoreTime, Version};
+
+use super::check::View;
+use super::run::Run;
+
+/// A time that passed longer ago than so many half units is as one that passed then.
+const LONG_AGO: i64 = 6;
+
+/// A canonical state.
+pub(super) type State = String;
+
+/// The canonical state of a run.
+pub(super) async fn state(run: &Run, view: &View) -> State {
+    let alive = run.alive().await.into_iter().collect();
+    let names = Names::new(run, view, &alive);
+    let mut numbers: Vec<usize> = (0..run.instances.len()).collect();
+    let mut least = None;
+    each_order(&mut numbers, 0, &mut |numbers| {
+        let state = names.state(run, view, numbers);
+        if least.as_ref().is_none_or(|least| state < *least) {
+            least = Some(state);
+        }
+    });
+    least.unwrap_or_default()
+}
+
+/// Calls with every order of the numbers.
+fn each_order(numbers: &mut [usize], from: usize, call: &mut impl FnMut(&[usize])) {
+    if from + 1 >= numbers.len() {
+        return call(numbers);
+    }
+    for other in from..numbers.len() {
+        numbers.swap(from, other);
+        each_order(numbers, from + 1, call);
+        numbers.swap(from, other);
+    }
+}
+
+struct Names<'a> {
+    alive: &'a BTreeMap<InstanceId, StoreTime>,
+    versions: BTreeMap<Version, usize>,
+    values: BTreeMap<&'a [u8], usize>,
+    now: StoreTime,
+    half: Duration,
+}
+
+impl<'a> Names<'a> {
+    fn new(run: &'a Run, view: &'a View, alive: &'a BTreeMap<InstanceId, StoreTime>) -> Self {
+        let claims = run.instances.iter().flat_map(|instance| &instance.claims);
+        let claimed = claims.map(|claim| &*claim.value);
+        let stored = view.rows.values().map(|row| &*row.value);
+        Names {
+            alive,
+            versions: ranks(view.rows.keys().copied()),
+            values: ranks(stored.chain(claimed)),
+            now: view.now,
+            half: run.halves(1),
+        }
+    }
+
+    /// The state, with the instances in this order.
+    fn state(&self, run: &Run, view: &View, numbers: &[usize]) -> State {
+        let id = |id: Option<InstanceId>| {
+            let id = id?;
+            let place = |&number: &usize| run.instances[number].id == id;
+            let number = numbers.iter().position(place);
+            Some((number, self.lives(id)))
+        };
+        let mut text = String::new();
+        for row in view.rows.values() {
+            let _ = write!(
+                text,
+                "{:?} {:?} {} {} {} {} {:?} {:?} {:?};",
+                row.state,
+                row.key,
+                self.values[&*row.value],
+                self.at(row.due),
+                self.at(row.deadline),
+                row.attempt,
+                row.period
+                    .map(|period| period.as_micros() / self.half.as_micros()),
+                id(row.loaded_by),
+                id(row.claimed_by),
+            );
+        }
+        for &number in numbers {
+            let instance = &run.instances[number];
+            let wheel = instance.wheel.iter();
+            let wheel =
+                wheel.filter_map(|(version, due)| Some((self.rank(*version)?, self.at(*due))));
+            let claims = instance.claims.iter().map(|claim| {
+                let value = self.values[&*claim.value];
+                let token = self.rank(claim.token);
+                (token, value, self.at(claim.until), claim.unanswered)
+            });
+            let _ = write!(
+                text,
+                "|{:?} {} {:?} {:?}",
+                self.lives(instance.id),
+                instance.must_unload,
+                wheel.collect::<Vec<_>>(),
+                claims.collect::<Vec<_>>(),
+            );
+        }
+        text
+    }
+
+    fn rank(&self, version: Version) -> Option<usize> {
+        self.versions.get(&version).copied()
+    }
+
+    /// How long the id counts as living.
+    fn lives(&self, id: InstanceId) -> Option<i64> {
+        let until = self.alive.get(&id).filter(|&&until| until >= self.now);
+        until.map(|&until| self.at(until))
+    }
+
+    /// The time, in half units from now.
+    fn at(&self, time: StoreTime) -> i64 {
+        let half = i64::try_from(self.half.as_micros()).unwrap_or(i64::MAX);
+        // On the real clock calls take some time, less than half of this.
+        let halves = (time.as_micros() - self.now.as_micros() + half / 2).div_euclid(half);
+        halves.max(-LONG_AGO)
+    }
+}
+
+fn ranks<T: Ord>(of: impl Iterator<Item = T>) -> BTreeMap<T, usize> {
+    let mut of: Vec<T> = of.collect();
+    of.sort();
+    of.dedup();
+    of.into_iter()
+        .enumerate()
+        .map(|(rank, of)| (of, rank))
+        .collect()
+}
