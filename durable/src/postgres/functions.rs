@@ -118,20 +118,15 @@ fn write() -> String {
         "its_channel",
         "its_keys",
     ];
-    let set: Vec<_> = arms
-        .into_iter()
-        .chain([
-            "ARRAY[its_value]",
-            "its_due",
-            "ARRAY[false]",
-            "ARRAY[NULL]",
-            "'{}'",
-        ])
-        .collect();
-    let moved: Vec<_> = arms
-        .into_iter()
-        .chain(["its_due", "ARRAY[false]"])
-        .collect();
+    let set = [
+        "ARRAY[its_value]",
+        "its_due",
+        "ARRAY[false]",
+        "ARRAY[NULL]",
+        "'{}'",
+    ];
+    let set = [&arms[..], &set[..]].concat();
+    let moved = [&arms[..], &["its_due", "ARRAY[false]"]].concat();
     let keyed = ["its_space", "its_keys"];
     format!(
         "

@@ -5,7 +5,7 @@ use tickwheel_durable::Postgres;
 use super::server::{client, database, missing};
 
 #[path = "../support/damaged.rs"]
-mod damaged;
+mod rows;
 
 fn insert(key: &str, due: &str, columns: (&str, &str)) -> String {
     let (names, values) = columns;
@@ -22,7 +22,7 @@ async fn damaged_rows_are_set_aside() {
         return missing();
     };
     let store = Postgres::connect(&url).await.expect("it connects");
-    let started = damaged::start(store, "damaged").await;
+    let started = rows::start(store, "damaged").await;
     let other = client(&url).await;
     let rows = [
         insert("attempt", "1", ("attempt", "-1")),

@@ -3,7 +3,7 @@
 use super::server::Server;
 
 #[path = "../support/damaged.rs"]
-mod damaged;
+mod rows;
 
 /// A row as the scripts pack it.
 fn packed(state: u8, numbers: [f64; 3], key: &str, rest: &[u8]) -> Vec<u8> {
@@ -23,7 +23,7 @@ async fn damaged_rows_are_set_aside() {
     let Some(server) = Server::start(&[]) else {
         return;
     };
-    let started = damaged::start(server.connect().await, "damaged").await;
+    let started = rows::start(server.connect().await, "damaged").await;
     let url = server.url();
     let client = redis::Client::open(url).expect("it is a URL");
     let connected = client.get_multiplexed_async_connection().await;

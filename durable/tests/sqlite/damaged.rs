@@ -6,7 +6,7 @@ use tickwheel_durable_conformance::Stores;
 use super::File;
 
 #[path = "../support/damaged.rs"]
-mod damaged;
+mod rows;
 
 fn insert(version: i64, key: &str, due: &str, columns: (&str, &str)) -> String {
     let (names, values) = columns;
@@ -20,7 +20,7 @@ fn insert(version: i64, key: &str, due: &str, columns: (&str, &str)) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn damaged_rows_are_set_aside() {
     let file = File::new();
-    let started = damaged::start(file.connect().await, "damaged").await;
+    let started = rows::start(file.connect().await, "damaged").await;
     let other = Connection::open(file.folder.join("timers.db")).expect("it opens");
     let rows = [
         insert(1_001, "attempt", "1", ("attempt", "-1")),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tickwheel_durable::store::{Fired, Settled, State, StoreTime, Stored, Version, WriteOutcome};
 
 use super::run::{Outcome, Rows, Run};
-use super::step::{Call, How, Key, Step};
+use super::step::{Call, How, Step};
 
 /// What the steps so far have shown of each value and key.
 #[derive(Debug, Clone, Default)]
@@ -73,7 +73,7 @@ impl History {
             Outcome::Written(written) => answer_fits(step, written, before)?,
             Outcome::Fired(fired) => self.fired(fired, before, after)?,
             Outcome::Settled(token, how, settled) => {
-                self.settled(*token, *how, *settled, before, after)?
+                self.settled(*token, *how, *settled, before, after)?;
             }
             Outcome::Loaded(_) => near_rows_are_loaded(after, run)?,
             Outcome::Tick | Outcome::Crash | Outcome::Unloaded | Outcome::Unmarked(_) => {}
@@ -134,8 +134,9 @@ impl History {
             });
         };
         if matches!(how, How::Unfire | How::Leave) {
-            let attempts = self.attempts.get_mut(&claim.value);
-            attempts.into_iter().for_each(|attempts| *attempts -= 1);
+            if let Some(attempts) = self.attempts.get_mut(&claim.value) {
+                *attempts -= 1;
+            }
         }
         let dead = after.rows.get(&token).map(|row| row.state) == Some(State::Dead);
         ensure(dead == (how == How::Dead), || format!("D15: {claim:?}"))
@@ -181,8 +182,9 @@ fn nothing_is_lost(
 ) -> Verdict {
     let mut expected = before.living();
     let mut leave = |value: &Vec<u8>| {
-        let count = expected.get_mut(value);
-        count.into_iter().for_each(|count| *count -= 1);
+        if let Some(count) = expected.get_mut(value) {
+            *count -= 1;
+        }
     };
     match outcome {
         Outcome::Written(written) => {
@@ -191,7 +193,9 @@ fn nothing_is_lost(
             let is_set = matches!(step, Step::Call { call, .. } if is_set(call));
             let armed = matches!(written, WriteOutcome::Armed { .. });
             if armed && is_set || matches!(written, WriteOutcome::Removed { .. }) {
-                waiting.into_iter().for_each(|row| leave(&row.value));
+                if let Some(row) = waiting {
+                    leave(&row.value);
+                }
             }
             if armed && is_set {
                 *expected.entry(sets.to_be_bytes().to_vec()).or_default() += 1;
@@ -204,11 +208,9 @@ fn nothing_is_lost(
             }
         }
         Outcome::Settled(token, How::Ack | How::Dead, Settled::Done) => {
-            before
-                .rows
-                .get(token)
-                .into_iter()
-                .for_each(|row| leave(&row.value));
+            if let Some(row) = before.rows.get(token) {
+                leave(&row.value);
+            }
         }
         _ => {}
     }
@@ -224,27 +226,30 @@ fn answer_fits(step: Step, written: &WriteOutcome, before: &View) -> Verdict {
     let key = key_of(step);
     let waits = before.of_key(&key, State::Waiting).next();
     let in_flight = before.of_key(&key, State::InFlight).last();
-    let fits = match (step, written) {
-        (
-            Step::Call {
-                call: Call::SetIfAbsent(..),
-                ..
-            },
-            WriteOutcome::Armed { .. },
-        ) => waits.is_none() && in_flight.is_none(),
-        (_, WriteOutcome::Armed { row, replaced, .. }) => {
-            *replaced == waits.map(|row| row.version) && !before.rows.contains_key(&row.version)
+    let fits = match written {
+        WriteOutcome::Armed { row, replaced, .. } => {
+            let only_if_absent = matches!(
+                step,
+                Step::Call {
+                    call: Call::SetIfAbsent(..),
+                    ..
+                }
+            );
+            let is_absent = waits.is_none() && in_flight.is_none();
+            *replaced == waits.map(|row| row.version)
+                && !before.rows.contains_key(&row.version)
+                && (is_absent || !only_if_absent)
         }
-        (_, WriteOutcome::Present) => waits.is_some(),
-        (_, WriteOutcome::Removed { value, .. }) => {
+        WriteOutcome::Present => waits.is_some(),
+        WriteOutcome::Removed { value, .. } => {
             let dead = before.of_key(&key, State::Dead).last();
             waits.or(dead).is_some_and(|row| row.value == *value)
         }
-        (_, WriteOutcome::InFlight(token)) => {
+        WriteOutcome::InFlight(token) => {
             waits.is_none() && in_flight.is_some_and(|row| row.version == *token)
         }
-        (_, WriteOutcome::Absent) => waits.is_none() && in_flight.is_none(),
-        (_, other) => return Err(format!("no other transaction locks keys: {other:?}")),
+        WriteOutcome::Absent => waits.is_none() && in_flight.is_none(),
+        other => return Err(format!("no other transaction locks keys: {other:?}")),
     };
     ensure(fits, || {
         format!("D4: {written:?}, where {waits:?} waited and {in_flight:?} was in flight")
@@ -304,16 +309,15 @@ pub(super) fn is_set(call: Call) -> bool {
 }
 
 fn key_of(step: Step) -> Vec<u8> {
-    let key: Option<Key> = match step {
-        Step::Call { call, .. } => match call {
-            Call::Set(key, _)
-            | Call::SetIfAbsent(key, _)
-            | Call::SetInterval(key)
-            | Call::Move(key, _)
-            | Call::Remove(key) => Some(key),
-            _ => None,
-        },
-        _ => None,
+    let Step::Call { call, .. } = step else {
+        return Vec::new();
     };
-    key.into_iter().map(|key| b'a' + key).collect()
+    match call {
+        Call::Set(key, _)
+        | Call::SetIfAbsent(key, _)
+        | Call::SetInterval(key)
+        | Call::Move(key, _)
+        | Call::Remove(key) => vec![b'a' + key],
+        _ => Vec::new(),
+    }
 }

@@ -146,7 +146,7 @@ impl Bounds {
 
     /// The same with other depths, if the environment asks for one.
     #[must_use]
-    fn from_environment(mut self) -> Self {
+    fn with_environment(mut self) -> Self {
         let depth = std::env::var(DEPTH).ok();
         if let Some(depth) = depth.and_then(|depth| depth.parse().ok()) {
             self.depth = depth;
@@ -196,7 +196,7 @@ struct Node {
 ///
 /// When a promise is broken: with the promise and the trace.
 pub async fn explore(bounds: Bounds) -> Explored {
-    let bounds = bounds.from_environment();
+    let bounds = bounds.with_environment();
     if let Ok(trace) = std::env::var(TRACE) {
         let trace: Trace = trace
             .parse()

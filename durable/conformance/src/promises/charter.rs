@@ -12,12 +12,11 @@ use crate::world::{Stores, World};
 pub async fn d16_refuses_to_start_with_another_setting<T: Stores>(world: &World<T>) {
     let _first = world.instance().await;
     let space = world.namespace();
-    let settings: [(&str, fn(Settings) -> Settings); 2] = [
-        ("no_overlap = true", |b| b.no_overlap()),
-        ("at_most_once = true", |b| b.at_most_once()),
-    ];
-    for (asked, set) in settings {
-        let other = set(builder(space.as_str()));
+    let settings = || -> Settings { builder(space.as_str()) };
+    for (asked, other) in [
+        ("no_overlap = true", settings().no_overlap()),
+        ("at_most_once = true", settings().at_most_once()),
+    ] {
         let started = other.start(&TimerWheel::new(), world.store().await).await;
         let error = started.expect_err("it differs");
         assert!(
@@ -57,7 +56,7 @@ pub async fn d16_stops_an_instance_that_differs<T: Stores>(world: &World<T>) {
         assert!(text.contains("no_overlap = true"), "{text}");
     }
     // One that agrees takes what this one has left.
-    let mut agrees = world.instance_with(|b| b.no_overlap()).await;
+    let mut agrees = world.instance_with(Settings::no_overlap).await;
     let claim = agrees.next().await;
     assert_eq!(claim.value, 1);
     claim.ack().await.expect("it is settled");
