@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use tickwheel::{KeyedTimers, TimerWheel};
+use tickwheel::{KeyedTimers, Sleep, TimerWheel};
 use tokio::runtime::Runtime;
 
 use crate::measure::{Scale, emit, emit_lateness};
@@ -26,14 +26,17 @@ const BEAT: Duration = Duration::from_millis(5);
 pub enum Flood {
     /// One task sets 10^6 far keyed timers in one poll, again and again.
     Far,
-    /// So many threads set and remove 20,000 far keyed timers at a time, each in its own set.
-    Changed { threads: u64 },
+    /// So many threads set and remove 20,000 far keyed timers at a time, each in its own set, and so
+    /// many others only compute.
+    Changed { threads: u64, busy: u64 },
     /// A task on the only thread arms and drops 10,000 sleeps in each poll.
     Cancelled,
+    /// A task arms so many far sleeps in one poll, and drops them in the next.
+    Armed { sleeps: usize },
 }
 
 /// All floods, and the groups of their figures.
-pub const FLOODS: [(&str, Flood, &str); 4] = [
+pub const FLOODS: [(&str, Flood, &str); 8] = [
     (
         "S14 far",
         Flood::Far,
@@ -41,13 +44,45 @@ pub const FLOODS: [(&str, Flood, &str); 4] = [
     ),
     (
         "S14 2 threads",
-        Flood::Changed { threads: 2 },
+        Flood::Changed {
+            threads: 2,
+            busy: 0,
+        },
         "sleeps of 5 ms beside 2 threads that set and remove 20,000 keyed timers at a time",
     ),
     (
         "S14 4 threads",
-        Flood::Changed { threads: 4 },
+        Flood::Changed {
+            threads: 4,
+            busy: 0,
+        },
         "sleeps of 5 ms beside 4 threads that set and remove 20,000 keyed timers at a time",
+    ),
+    (
+        "S14 8 threads",
+        Flood::Changed {
+            threads: 8,
+            busy: 0,
+        },
+        "sleeps of 5 ms beside 8 threads that set and remove 20,000 keyed timers at a time",
+    ),
+    (
+        "S14 under load",
+        Flood::Changed {
+            threads: 1,
+            busy: 8,
+        },
+        "sleeps of 5 ms beside a thread that sets and removes 20,000 keyed timers at a time, and 8 busy threads",
+    ),
+    (
+        "S14 armed 10^5",
+        Flood::Armed { sleeps: 100_000 },
+        "sleeps of 5 ms beside a task that arms 10^5 far sleeps in a poll, 2 workers",
+    ),
+    (
+        "S14 armed 10^6",
+        Flood::Armed { sleeps: 1_000_000 },
+        "sleeps of 5 ms beside a task that arms 10^6 far sleeps in a poll, 2 workers",
     ),
     (
         "S14 one thread",
@@ -129,7 +164,14 @@ fn run(flood: Flood, runtime: &Runtime, wheel: &TimerWheel, until: Instant) {
             });
             runtime.block_on(flooding).expect("it does not panic");
         }
-        Flood::Changed { threads } => std::thread::scope(|scope| {
+        Flood::Changed { threads, busy } => std::thread::scope(|scope| {
+            for _ in 0..busy {
+                scope.spawn(|| {
+                    while Instant::now() < until {
+                        black_box(until);
+                    }
+                });
+            }
             for _ in 0..threads {
                 scope.spawn(|| {
                     let (timers, _stream) = wheel.keyed();
@@ -146,7 +188,19 @@ fn run(flood: Flood, runtime: &Runtime, wheel: &TimerWheel, until: Instant) {
             let wheel = wheel.clone();
             let flooding = runtime.spawn(async move {
                 while Instant::now() < until {
-                    arm_and_drop(&wheel, 10_000);
+                    drop(armed(&wheel, 10_000));
+                    tokio::task::yield_now().await;
+                }
+            });
+            runtime.block_on(flooding).expect("it does not panic");
+        }
+        Flood::Armed { sleeps } => {
+            let wheel = wheel.clone();
+            let flooding = runtime.spawn(async move {
+                while Instant::now() < until {
+                    let armed = armed(&wheel, sleeps);
+                    tokio::task::yield_now().await;
+                    drop(armed);
                     tokio::task::yield_now().await;
                 }
             });
@@ -161,16 +215,15 @@ fn set(timers: &KeyedTimers<u64, u64>, keys: Range<u64>) {
     }
 }
 
-fn arm_and_drop(wheel: &TimerWheel, sleeps: usize) {
+/// So many far sleeps that were polled.
+fn armed(wheel: &TimerWheel, sleeps: usize) -> Vec<Sleep> {
     let mut cx = Context::from_waker(Waker::noop());
-    let sleeps: Vec<_> = (0..sleeps)
-        .map(|_| {
-            let mut sleep = wheel.sleep(FAR);
-            assert!(pin!(&mut sleep).poll(&mut cx).is_pending());
-            sleep
-        })
-        .collect();
-    black_box(sleeps);
+    let sleeps = (0..sleeps).map(|_| {
+        let mut sleep = wheel.sleep(FAR);
+        assert!(pin!(&mut sleep).poll(&mut cx).is_pending());
+        sleep
+    });
+    black_box(sleeps.collect())
 }
 
 /// S15: how long it takes until all of many timers are delivered that are due at once.

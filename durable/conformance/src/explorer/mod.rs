@@ -1,7 +1,7 @@
 //! Explores the protocol: every sequence of steps, up to a bound, that a few instances can take on
 //! a store.
 //!
-//! The store is real, and is used through [`Store`]. The instances are abstract: they know what
+//! The store is real, and is used through its trait. The instances are abstract: they know what
 //! those of `tickwheel-durable` know, a wheel, claims and an id, and make the same calls in every
 //! order. Each call may lose its answer, an instance may die at any moment, and time passes in
 //! units. So what races, retries and crashes can do to one another is not tried at random but
