@@ -32,7 +32,7 @@
 //!
 //! # Transactions of users
 //!
-//! The [`functions`](super::functions) change keys in transactions of users, which may last for
+//! The functions for users change keys in transactions of users, which may last for
 //! minutes. No batch may wait for one. So there are three locks for a key, each finer than the one
 //! before:
 //!
@@ -276,7 +276,7 @@ macro_rules! items {
     };
 }
 
-/// Leaves out the items whose name [`note_locked!`] has noted in this transaction.
+/// Leaves out the items whose name `note_locked!` has noted in this transaction.
 macro_rules! unless_locked {
     ($name:literal) => {
         concat!(
