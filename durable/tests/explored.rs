@@ -1,6 +1,6 @@
 //! The protocol, explored on the store in memory.
 //!
-//! `EXPLORE_DEPTH=8 cargo test --profile models -p tickwheel-durable --no-default-features --test explored` goes deeper.
+//! The environment variable `EXPLORE_DEPTH` sets the number of steps.
 
 use tickwheel_durable_conformance::explorer::{Bounds, explore};
 

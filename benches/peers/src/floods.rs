@@ -26,8 +26,8 @@ const BEAT: Duration = Duration::from_millis(5);
 pub enum Flood {
     /// One task sets 10^6 far keyed timers in one poll, again and again.
     Far,
-    /// So many threads set and remove 20,000 far keyed timers at a time, each in its own set, and so
-    /// many others only compute.
+    /// So many threads set and remove 20,000 far keyed timers at a time, each in its own set, and
+    /// so many others only compute.
     Changed { threads: u64, busy: u64 },
     /// A task on the only thread arms and drops 10,000 sleeps in each poll.
     Cancelled,

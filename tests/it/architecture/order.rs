@@ -31,7 +31,7 @@ const ORDER_OF_DURABLE: [&str; 23] = [
 ];
 
 /// The parts of `tickwheel-durable-conformance`, likewise.
-const ORDER_OF_CONFORMANCE: [&str; 14] = [
+const ORDER_OF_CONFORMANCE: [&str; 15] = [
     "random",
     "faulty",
     "oracle",
@@ -44,6 +44,7 @@ const ORDER_OF_CONFORMANCE: [&str; 14] = [
     "looking",
     "scripts",
     "races",
+    "explorer",
     "crashes",
     "outages",
 ];
