@@ -73,6 +73,11 @@ impl Browser {
     }
 
     fn call(&mut self, method: &str, params: &Value) -> Value {
+        let answer = self.try_call(method, params);
+        answer.unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    fn try_call(&mut self, method: &str, params: &Value) -> Result<Value, Value> {
         self.last += 1;
         let mut message = json!({ "id": self.last, "method": method, "params": params });
         if self.session.is_string() {
@@ -89,8 +94,10 @@ impl Browser {
             let mut answer: Value = serde_json::from_slice(&answer).expect("it is JSON");
             // The others are events.
             if answer["id"] == self.last {
-                assert!(answer["error"].is_null(), "{method}: {answer}");
-                return answer["result"].take();
+                return match answer["error"].take() {
+                    Value::Null => Ok(answer["result"].take()),
+                    error => Err(error),
+                };
             }
         }
     }
@@ -102,8 +109,14 @@ impl Browser {
     /// The value of an expression in the page.
     pub(crate) fn value(&mut self, expression: &str) -> Value {
         let evaluate = json!({ "expression": expression, "returnByValue": true });
-        let mut answer = self.call("Runtime.evaluate", &evaluate);
-        answer["result"]["value"].take()
+        match self.try_call("Runtime.evaluate", &evaluate) {
+            Ok(mut answer) => answer["result"]["value"].take(),
+            Err(error) => {
+                let text = error["message"].as_str().unwrap_or_default();
+                assert!(text.contains("navigated"), "{expression}: {error}");
+                Value::Null
+            }
+        }
     }
 
     /// Makes the window so wide, and light or dark.
