@@ -32,6 +32,14 @@ impl View {
         View { rows, now }
     }
 
+    /// The rows in an order in which every store has them: which of two rows that one call makes
+    /// has the greater version is the store's affair.
+    pub(super) fn in_order(&self) -> Vec<&Stored> {
+        let mut rows: Vec<&Stored> = self.rows.values().collect();
+        rows.sort_by_key(|row| (row.state, &row.key, &row.value, row.due, row.version));
+        rows
+    }
+
     fn of_key(&self, key: &[u8], state: State) -> impl Iterator<Item = &Stored> {
         let rows = self.rows.values();
         rows.filter(move |row| row.key == key && row.state == state)

@@ -84,10 +84,11 @@ async fn record(mut run: Run, trace: &Trace) -> Record {
 /// The answer to a step, without what differs from store to store: versions are named by the rows
 /// that have them.
 fn answer(outcome: &Outcome, before: &View, after: &View) -> String {
-    let row = |version: &Version| {
-        let rows = [&before.rows, &after.rows];
-        rows.map(|rows| rows.keys().position(|other| other == version))
+    let place = |view: &View, version: &Version| {
+        let rows = view.in_order();
+        rows.iter().position(|row| row.version == *version)
     };
+    let row = |version: &Version| (place(before, version), place(after, version));
     let rows = |versions: &[Version]| versions.iter().map(row).collect::<Vec<_>>();
     match outcome {
         Outcome::Tick | Outcome::Crash | Outcome::Unloaded => String::new(),

@@ -1,9 +1,9 @@
 //! States made canonical. Two traces that end in the same canonical state have the same future.
 //!
-//! Versions and values are named by their rank, times count from now, and versions that are gone
-//! have no name: they never come back. Instances are alike, so a state is the least of those that
-//! differ in their numbers alone. Ids are compared for equality only. That of an instance is named
-//! by the instance, any other one by how long it counts as living.
+//! Values are named by their rank, versions by the place of their row, and times count from now.
+//! Versions that are gone have no name: they never come back. Instances are alike, so a state is
+//! the least of those that differ in their numbers alone. Ids are compared for equality only. That
+//! of an instance is named by the instance, any other one by how long it counts as living.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -62,7 +62,12 @@ impl<'a> Names<'a> {
         let stored = view.rows.values().map(|row| &*row.value);
         Names {
             alive,
-            versions: ranks(view.rows.keys().copied()),
+            versions: view
+                .in_order()
+                .iter()
+                .zip(0..)
+                .map(|(row, rank)| (row.version, rank))
+                .collect(),
             values: ranks(stored.chain(claimed)),
             now: view.now,
             half: run.halves(1),
@@ -78,7 +83,7 @@ impl<'a> Names<'a> {
             Some((number, self.lives(id)))
         };
         let mut text = String::new();
-        for row in view.rows.values() {
+        for row in view.in_order() {
             let _ = write!(
                 text,
                 "{:?} {:?} {} {} {} {} {:?} {:?} {:?};",
