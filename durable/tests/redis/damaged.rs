@@ -45,7 +45,8 @@ async fn damaged_rows_are_set_aside() {
         ("cut", b"w....".to_vec()),
     ];
     for ((key, row), number) in rows.iter().zip(1..) {
-        let version = format!("{:016}", 1_000 + number);
+        // As many digits as those that scripts write.
+        let version = (1_000_000_000_001_000_u64 + number).to_string();
         let mut write = redis::pipe();
         write.atomic();
         if !row.is_empty() {
