@@ -5,7 +5,7 @@ use std::time::Duration;
 use tickwheel::TimerWheel;
 use tickwheel_durable::store::Store;
 use tickwheel_durable::{Claims, DurableTimers, builder};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -39,16 +39,18 @@ impl Started {
         }
         delivered.sort_unstable();
         assert_eq!(delivered, (0..20).collect::<Vec<_>>());
-        let seen = async {
-            while self.timers.metrics().dead < damaged.len() as u64 {
-                let more = timeout(Duration::from_millis(50), self.claims.recv()).await;
-                assert!(more.is_err(), "{more:?}");
-            }
-        };
-        timeout(LIMIT, seen).await.expect("they are set aside");
         let admin = self.timers.admin();
-        let dead = admin.dead(None, 100).await.expect("it lists");
-        assert_eq!(dead.len(), damaged.len(), "{dead:?}");
+        let began = Instant::now();
+        // Not by what the instance counts: on a busy machine the answer to a fire may be lost.
+        let dead = loop {
+            let more = timeout(Duration::from_millis(50), self.claims.recv()).await;
+            assert!(more.is_err(), "{more:?}");
+            let dead = admin.dead(None, 100).await.expect("it lists");
+            if dead.len() == damaged.len() {
+                break dead;
+            }
+            assert!(began.elapsed() < LIMIT, "{dead:?}");
+        };
         for (key, reason) in damaged {
             let mut named = dead.iter();
             let named = named.find(|entry| entry.key.as_deref().unwrap_or("") == *key);
