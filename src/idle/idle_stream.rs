@@ -54,7 +54,9 @@ pin_project! {
     ///
     /// ```
     /// use std::io::ErrorKind;
-    ///     /// use tokio::io::{AsyncReadExt, duplex};
+    /// use std::time::Duration;
+    ///
+    /// use tokio::io::{AsyncReadExt, duplex};
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() {
     /// let wheel = tickwheel::TimerWheel::new();
@@ -232,7 +234,9 @@ impl<S: AsyncWrite> IdleStream<S> {
     ///
     /// ```
     /// use std::io::ErrorKind;
-    ///     /// use tokio::io::{AsyncReadExt, duplex};
+    /// use std::time::Duration;
+    ///
+    /// use tokio::io::{AsyncReadExt, duplex};
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> std::io::Result<()> {
     /// let wheel = tickwheel::TimerWheel::new();
