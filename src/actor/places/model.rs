@@ -2,7 +2,7 @@
 //! reaches the index, visits its set, and parks. [`crate::model`] explains such models.
 //!
 //! The mailbox, the places and the wheel are the real ones. The set is reduced to one slot. Each
-//! model names changes that make it fail; each change was tried.
+//! model names changes that make it fail.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
