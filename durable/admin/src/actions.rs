@@ -24,7 +24,7 @@ const REASONS: usize = 10;
 /// A key or prefix in a log line has at most so many characters.
 const LOGGED: usize = 200;
 
-/// What is done to timers.
+/// A change of timers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     Remove,
@@ -46,7 +46,7 @@ pub(crate) enum Selection {
     All,
 }
 
-/// What was done.
+/// The outcome of a change.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Done {
     pub(crate) changed: u64,
@@ -80,7 +80,7 @@ impl Action {
         }
     }
 
-    /// What has become of the timers.
+    /// The outcome for the timers.
     pub(crate) fn done(self) -> &'static str {
         match self {
             Action::Remove => "removed",

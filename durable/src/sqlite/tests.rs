@@ -186,7 +186,7 @@ async fn refuses_a_schema_of_a_later_version() {
     assert_eq!(error, expected);
 }
 
-/// An older instance went on with its old statements for ever.
+/// An older instance went on with its old statements forever.
 #[tokio::test]
 async fn older_instance_stops_when_the_schema_is_raised() {
     let folder = Folder::new();

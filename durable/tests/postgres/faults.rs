@@ -324,7 +324,7 @@ async fn refuses_a_schema_of_a_later_version() {
     assert_eq!(error, StoreError::schema(7, 3));
 }
 
-/// An older instance went on with its old statements for ever.
+/// An older instance went on with its old statements forever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn older_instance_stops_when_tables_are_raised() {
     let Some(url) = database("raised").await else {

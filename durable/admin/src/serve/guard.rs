@@ -190,7 +190,7 @@ impl Guard {
     }
 }
 
-/// Who makes a request, for the log: the address, and what a proxy says.
+/// The sender of a request, for the log: the address, and what a proxy says.
 pub(super) fn who(peer: SocketAddr, headers: &HeaderMap) -> String {
     let mut who = peer.to_string();
     for name in ["x-forwarded-for", "x-forwarded-user", "remote-user"] {

@@ -464,7 +464,7 @@ async fn timer(
     Ok((status, Html(shown.into_string())).into_response())
 }
 
-/// Who has made a request.
+/// The sender of a request.
 fn who(Extension(Peer(peer)): Extension<Peer>, headers: &HeaderMap) -> String {
     let peer: SocketAddr = peer;
     guard::who(peer, headers)

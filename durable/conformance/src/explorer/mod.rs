@@ -223,13 +223,11 @@ async fn explored(bounds: &Bounds) -> Explored {
                     continue;
                 };
                 transitions += 1;
+                kinds.entry(kind).or_insert_with(|| grown.trace.clone());
                 if seen.insert((state, grown.faults, grown.sets)) {
                     fair_end(bounds, &grown.trace, bounds.instances).await;
                     fair_end(bounds, &grown.trace, 1).await;
-                    kinds.entry(kind).or_insert_with(|| grown.trace.clone());
                     next.push(grown);
-                } else {
-                    kinds.entry(kind).or_insert_with(|| grown.trace.clone());
                 }
             }
         }
@@ -350,27 +348,14 @@ impl Run {
     /// Does everything that an instance would do now, without faults: loads, fires and
     /// acknowledges.
     async fn serve(&mut self, by: u8) {
-        let mut take = async |call| {
-            let step = Step::Call {
-                by,
-                call,
-                lost: false,
-            };
-            self.step(step).await
-        };
+        let lost = false;
         // The first load may be an unload.
-        take(Call::Load).await;
-        take(Call::Load).await;
-        take(Call::Fire).await;
-        take(Call::FireUnloaded).await;
+        for call in [Call::Load, Call::Load, Call::Fire, Call::FireUnloaded] {
+            self.step(Step::Call { by, call, lost }).await;
+        }
         while let Some(how) = self.next_settle(by) {
             let call = Call::Settle(how);
-            self.step(Step::Call {
-                by,
-                call,
-                lost: false,
-            })
-            .await;
+            self.step(Step::Call { by, call, lost }).await;
         }
     }
 

@@ -1,4 +1,4 @@
-//! What is around each page, and the pages that say or ask one thing.
+//! The frame of each page, and the pages that say or ask one thing.
 
 use maud::{DOCTYPE, Markup, html};
 use tickwheel_durable::store::StoredNamespace;
