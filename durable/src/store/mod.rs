@@ -8,10 +8,10 @@
 //! # A row and its states
 //!
 //! A row is a timer, or an occurrence of one that has fired. Its *version* names it in this state:
-//! a number from one sequence for the whole store, given again whenever the row is set, moved, fired
-//! or put back. No two rows ever have the same version, and one that has been replaced never comes
-//! back. So a version is at once the generation that outdates what was loaded before, and the
-//! fencing token of a claim.
+//! a number from one sequence for the whole store, given again whenever the row is set, moved,
+//! fired or put back. No two rows ever have the same version, and one that has been replaced never
+//! comes back. So a version is at once the generation that outdates what was loaded before, and
+//! the fencing token of a claim.
 //!
 //! | state | meaning | `due` |
 //! |---|---|---|
