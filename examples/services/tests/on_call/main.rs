@@ -1,0 +1,177 @@
+//! Each alert of `docs/on-call` fires when its cause is there, no other does, and it stops when the
+//! cause has gone. The dashboard asks for metrics that exist.
+//!
+//! A program runs for more than an hour of a paused clock and is scraped four times a minute.
+//! `promtool` applies the rules to what was scraped.
+
+#[path = "../../../../durable/tests/support/not_run.rs"]
+mod not_run;
+mod program;
+mod promtool;
+
+use std::time::Duration;
+
+use tickwheel_durable::{Memory, builder};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use program::{Consumer, FIRED, HEALTHY, Mode, Program, RECOVERED, ROUNDS, scrape_rounds};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Runs a program whose handlers go over to `mode` for a while; `alert` fires then, and only it.
+async fn fires_alone(alert: &str, mode: Mode) {
+    let (modes, mode_now) = watch::channel(Mode::Quick);
+    let mut program = Program::start(Memory::new(), Consumer::Dispatch, mode_now).await;
+    program.run(HEALTHY).await;
+    modes.send_replace(mode);
+    program.run(FIRED).await;
+    modes.send_replace(Mode::Quick);
+    program.run(RECOVERED).await;
+    program.scrapes.assert_fires(alert);
+}
+
+#[tokio::test(start_paused = true)]
+async fn healthy_program_fires_no_alert() {
+    let (_modes, mode) = watch::channel(Mode::Quick);
+    let mut program = Program::start(Memory::new(), Consumer::Dispatch, mode).await;
+    program.run(ROUNDS).await;
+    program.scrapes.assert_quiet();
+}
+
+#[tokio::test(start_paused = true)]
+async fn late_wheel_fires_its_alert_only() {
+    let (_modes, mode) = watch::channel(Mode::Quick);
+    let mut program = Program::start(Memory::new(), Consumer::Dispatch, mode).await;
+    program.run(HEALTHY).await;
+    // As if its threads stood still for most of the time.
+    program.run_in_jumps(FIRED).await;
+    program.run(RECOVERED).await;
+    program.scrapes.assert_fires("TickwheelLate");
+}
+
+#[tokio::test(start_paused = true)]
+async fn wheel_that_takes_no_turns_fires_its_alert_only() {
+    let (_modes, mode) = watch::channel(Mode::Quick);
+    let mut program = Program::start(Memory::new(), Consumer::Dispatch, mode).await;
+    program.run(HEALTHY).await;
+    program.wheel.shutdown().await;
+    program.run(FIRED).await;
+    program.scrapes.assert_fires("TickwheelStopped");
+}
+
+#[tokio::test(start_paused = true)]
+async fn store_that_is_away_fires_its_alert_only() {
+    let store = program::Faulty::new(Memory::new());
+    let (_modes, mode) = watch::channel(Mode::Quick);
+    let mut program = Program::start(store.clone(), Consumer::Dispatch, mode).await;
+    program.run(HEALTHY).await;
+    store.set_away(true);
+    program.run(FIRED).await;
+    store.set_away(false);
+    program.run(RECOVERED).await;
+    program.scrapes.assert_fires("TickwheelDurableFailing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn instance_that_differs_from_its_charter_fires_its_alert_only() {
+    let store = Memory::new();
+    let (_modes, mode) = watch::channel(Mode::Quick);
+    let mut program = Program::start(store.clone(), Consumer::Dispatch, mode).await;
+    program.run(HEALTHY).await;
+    let admin = program.timers.admin();
+    let as_before = admin.charter().await.expect("there is one");
+    let mut other = as_before.clone();
+    other.no_overlap = true;
+    admin.amend(&other).await.expect("it can be amended");
+    program.run(FIRED).await;
+    admin.amend(&as_before).await.expect("it can be amended");
+    program.run(RECOVERED).await;
+    program.scrapes.assert_fires("TickwheelDurableDiffers");
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_store_fires_the_alert_of_lateness_only() {
+    let store = program::Faulty::new(Memory::new());
+    let (_modes, mode) = watch::channel(Mode::Quick);
+    let mut program = Program::start(store.clone(), Consumer::Dispatch, mode).await;
+    program.run(HEALTHY).await;
+    store.set_delay(Duration::from_secs(4));
+    program.run(FIRED).await;
+    store.set_delay(Duration::ZERO);
+    program.run(RECOVERED).await;
+    program.scrapes.assert_fires("TickwheelDurableLate");
+}
+
+#[tokio::test(start_paused = true)]
+async fn handlers_that_cannot_keep_up_fire_their_alert_only() {
+    fires_alone("TickwheelDurableOverloaded", Mode::Slow).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn handlers_that_fail_for_good_fire_their_alert_only() {
+    fires_alone("TickwheelDurableDead", Mode::Fails).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn handlers_that_sometimes_hang_fire_their_alert_only() {
+    fires_alone("TickwheelDurableTimedOut", Mode::SometimesHangs).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_held_for_too_long_fire_their_alert_only() {
+    let (modes, mode) = watch::channel(Mode::Quick);
+    let mut program = Program::start(Memory::new(), Consumer::Receive, mode).await;
+    program.run(HEALTHY).await;
+    modes.send_replace(Mode::Slow);
+    program.run(FIRED).await;
+    modes.send_replace(Mode::Quick);
+    program.run(RECOVERED).await;
+    program.scrapes.assert_fires("TickwheelDurableLost");
+}
+
+#[tokio::test(start_paused = true)]
+async fn values_of_another_version_fire_their_alert_only() {
+    let store = Memory::new();
+    let (_modes, mode) = watch::channel(Mode::Quick);
+    let mut program = Program::start(store.clone(), Consumer::Dispatch, mode).await;
+    // A later version of the program, which sets texts and takes no timers.
+    let later = builder::<String, String>(program::NAMESPACE);
+    let (later, _claims) = later.start(&program.wheel, store).await.expect("it starts");
+    program.run(HEALTHY).await;
+    let setting = tokio::spawn(async move {
+        for number in 0_u32.. {
+            let key = format!("text {number}");
+            let set = later.set_timer(&key, &key, Duration::from_secs(10)).await;
+            set.expect("it is set");
+            sleep(MINUTE).await;
+        }
+    });
+    program.run(FIRED).await;
+    setting.abort();
+    program.run(RECOVERED).await;
+    program.scrapes.assert_fires("TickwheelDurableUndecoded");
+}
+
+/// Each panel's questions can be parsed, and ask for metrics that a healthy program publishes.
+#[tokio::test(start_paused = true)]
+async fn dashboard_asks_for_metrics_that_exist() {
+    let (_modes, mode) = watch::channel(Mode::Quick);
+    let mut program = Program::start(Memory::new(), Consumer::Dispatch, mode).await;
+    program.run(scrape_rounds(MINUTE)).await;
+    program.scrapes.assert_answers_dashboard();
+}
+
+#[test]
+fn page_has_a_section_for_every_alert() {
+    let rules = include_str!("../../../../docs/on-call/alerts.yml");
+    let alerts = rules
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- alert: "));
+    let page = include_str!("../../../../docs/on-call/README.md");
+    let sections = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("## Tickwheel"));
+    let sections = sections.map(|name| format!("Tickwheel{name}"));
+    assert_eq!(alerts.collect::<Vec<_>>(), sections.collect::<Vec<_>>());
+}
