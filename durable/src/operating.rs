@@ -93,7 +93,8 @@
 //! fires, writes or settles begin to fail, with the store's message, and one line when they work
 //! again. An error prints its causes with `{:#}`.
 //!
-//! `docs/on-call` in the repository has alerts for Prometheus, a dashboard for Grafana and a runbook.
+//! `docs/on-call` in the repository has alerts for Prometheus, a dashboard for Grafana and a
+//! runbook.
 //!
 //! # Looking into the store
 //!
