@@ -68,7 +68,9 @@
 //! A key has at most one waiting timer, and any number in flight: unacknowledged occurrences of a
 //! repeating timer, or an old value whose claim is held while a new value is set. When
 //! `retry_after` puts a claim back and its key has a waiting timer, the waiting one is newer and
-//! keeps the key. The claim stays in flight, and its lease is set to end when it is due again.
+//! keeps the key. The timer stays in flight, with a lease that ends when it is due again and a new
+//! version, so that the claim is over. So a put-back that is made again, because its response was
+//! lost, changes nothing, whatever other timers the key has.
 //!
 //! # The promises
 //!

@@ -144,6 +144,12 @@ impl Oracle {
         latest
     }
 
+    /// The row that has a version which is not known yet.
+    fn new_row<'a>(&self, rows_now: &'a [Stored]) -> Option<&'a Stored> {
+        let is_new = |now: &&Stored| self.by_version(now.version).is_none();
+        rows_now.iter().find(is_new)
+    }
+
     /// `rows_now` are the rows as the store has them after the call.
     pub(super) fn retry(&mut self, token: Version, answer: Retried, rows_now: &[Stored]) {
         let index = self.by_version(token);
@@ -154,8 +160,7 @@ impl Oracle {
         };
         assert_eq!(answer, Retried::new(1, false));
         let mut row = self.rows.remove(index);
-        let is_new = |now: &&Stored| self.by_version(now.version).is_none();
-        let now = rows_now.iter().find(is_new).expect("it is due again");
+        let now = self.new_row(rows_now).expect("it is due again");
         row.version = now.version;
         row.due = now.due;
         row.attempt = 0;
@@ -368,14 +373,16 @@ impl Oracle {
         }
     }
 
-    /// `row_now` is the row as the store has it after the call: it alone knows when a lease ends.
+    /// `rows_now` are the rows as the store has them after the call: it alone knows when a lease
+    /// ends.
     pub(super) fn settle(
         &mut self,
         settle: Settle,
         near: LoadWindow,
         answer: Settled,
-        row_now: Option<&Stored>,
+        rows_now: &[Stored],
     ) {
+        let row_now = rows_now.iter().find(|row| row.version == settle.token);
         let index = self.by_version(settle.token);
         let index = index.filter(|&index| self.rows[index].state == State::InFlight);
         let Some(index) = index else {
@@ -408,11 +415,20 @@ impl Oracle {
             let row = &mut self.rows[index];
             row.attempt = row.attempt.saturating_sub(1);
         }
-        let is_extended = matches!(settle.settlement, Settlement::Extend(_));
-        if is_extended || self.position(State::Waiting, &key).is_some() {
+        if let Settlement::Extend(_) = settle.settlement {
             assert_eq!(answer, Settled::Done);
-            let row_now = row_now.expect("it stays in flight");
-            self.rows[index].due = row_now.due;
+            self.rows[index].due = row_now.expect("it stays in flight").due;
+            return;
+        }
+        if self.position(State::Waiting, &key).is_some() {
+            assert_eq!(answer, Settled::Done);
+            let mut row = self.rows.remove(index);
+            let now = self.new_row(rows_now).expect("it is in flight again");
+            assert!(row_now.is_none(), "{row_now:?} is put back under {now:?}");
+            (row.version, row.due) = (now.version, now.due);
+            (row.loaded_by, row.claimed_by) = (None, None);
+            self.learn(row.version);
+            self.rows.push(row);
             return;
         }
         let Settled::Armed(armed) = answer else {

@@ -234,8 +234,7 @@ impl<S: Store> Script<S> {
         let answer = self.stores[store].settle(&self.space, vec![settle.clone()], near);
         let answer: Settled = answer.await.expect("it settles")[0];
         let rows = self.rows().await;
-        let row = rows.iter().find(|row| row.version == settle.token);
-        self.oracle.settle(settle, near, answer, row);
+        self.oracle.settle(settle, near, answer, &rows);
         self.look();
     }
 

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::Call;
-use crate::store::{Due, LeftRow, LoadWindow, Settle, Settled, Settlement, State, Stored};
+use crate::store::{
+    Due, InstanceId, LeftRow, LoadWindow, Settle, Settled, Settlement, State, Stored,
+};
 
 impl Call<'_> {
     pub(super) fn settle(&mut self, settle: Settle, near: LoadWindow) -> Settled {
@@ -21,7 +23,7 @@ impl Call<'_> {
             row.attempt = row.attempt.saturating_sub(1);
         }
         row.error = error.or(row.error);
-        let until = match settlement {
+        let delay = match settlement {
             Settlement::Ack => return Settled::Done,
             Settlement::Dead => {
                 row.state = State::Dead;
@@ -30,7 +32,11 @@ impl Call<'_> {
                 self.space.dead.put(row);
                 return Settled::Done;
             }
-            Settlement::Extend(lease) => lease,
+            Settlement::Extend(lease) => {
+                row.due = self.now.after(lease);
+                self.put(row);
+                return Settled::Done;
+            }
             Settlement::Leave(left) => return self.leave(row, left, near),
             Settlement::RetryAfter(_) | Settlement::Release | Settlement::Unfire
                 if !self.space.waiting.contains_key(&row.key) =>
@@ -44,12 +50,19 @@ impl Call<'_> {
             Settlement::RetryAfter(delay) => delay,
             Settlement::Release | Settlement::Unfire => Duration::ZERO,
         };
-        row.due = self.now.after(until);
-        self.put(row);
-        if until.is_zero() {
+        row.due = self.now.after(delay);
+        self.put_beside(row, None);
+        if delay.is_zero() {
             self.space.hint.notify_waiters();
         }
         Settled::Done
+    }
+
+    /// Puts a row back in flight, beside a newer one of its key. No claim holds it any more.
+    fn put_beside(&mut self, mut row: Stored, left_by: Option<InstanceId>) {
+        row.version = self.next_version();
+        (row.loaded_by, row.claimed_by) = (left_by, None);
+        self.put(row);
     }
 
     /// Puts a row back for other instances.
@@ -57,20 +70,16 @@ impl Call<'_> {
         let (id, until) = (left.by.left(), self.now.after(left.alive));
         self.space.alive.entry(id).or_insert(until);
         row.due = self.now.after(left.pause);
-        let mut settled = Settled::Done;
-        let mut version = row.version;
-        if self.space.waiting.contains_key(&row.key) {
-            row.loaded_by = None;
-            self.put(row);
-        } else {
-            let unloaded = LoadWindow::new(near.window, None);
-            let armed = self.arm(row, unloaded);
-            (settled, version) = (Settled::Armed(armed), armed.version);
-        }
-        let row = self.space.rows.get_mut(&version).expect("it was just put");
-        row.loaded_by = Some(id);
-        self.space.unloaded.remove(&(row.due, version));
         self.space.hint.notify_waiters();
-        settled
+        if self.space.waiting.contains_key(&row.key) {
+            self.put_beside(row, Some(id));
+            return Settled::Done;
+        }
+        let armed = self.arm(row, LoadWindow::new(near.window, None));
+        let rows = &mut self.space.rows;
+        let row = rows.get_mut(&armed.version).expect("it was just put");
+        row.loaded_by = Some(id);
+        self.space.unloaded.remove(&(row.due, armed.version));
+        Settled::Armed(armed)
     }
 }

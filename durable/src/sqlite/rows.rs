@@ -308,11 +308,21 @@ impl<'a> Call<'a> {
         if self.waiting(&row.key)?.is_none() {
             let unloaded = LoadWindow::new(near.window, None);
             settled = Settled::Armed(self.arm(&mut row, unloaded)?);
+        } else {
+            self.put_beside(&mut row)?;
         }
         row.loaded_by = Some(left.by.left());
         self.hints = true;
         self.update(old, &row)?;
         Ok(settled)
+    }
+
+    /// Makes a row one that is put back in flight, beside a newer one of its key. No claim holds it
+    /// any more.
+    fn put_beside(&mut self, row: &mut Stored) -> Result<()> {
+        row.version = self.next_version()?;
+        (row.loaded_by, row.claimed_by) = (None, None);
+        Ok(())
     }
 
     pub(super) fn settle(&mut self, settle: Settle, near: LoadWindow) -> Result<Settled> {
@@ -345,7 +355,12 @@ impl<'a> Call<'a> {
         if let Settlement::Leave(left) = settlement {
             return self.leave(row, left, near);
         }
-        if !matches!(settlement, Settlement::Extend(_)) && self.waiting(&row.key)?.is_none() {
+        if let Settlement::Extend(lease) = settlement {
+            row.due = self.now.after(lease);
+            self.update((token, State::InFlight), &row)?;
+            return Ok(Settled::Done);
+        }
+        if self.waiting(&row.key)?.is_none() {
             if let Settlement::RetryAfter(delay) = settlement {
                 return self.rearm(row, Due::In(delay), near).map(Settled::Armed);
             }
@@ -355,10 +370,11 @@ impl<'a> Call<'a> {
             return Ok(Settled::Armed(armed));
         }
         let delay = match settlement {
-            Settlement::Extend(delay) | Settlement::RetryAfter(delay) => delay,
+            Settlement::RetryAfter(delay) => delay,
             _ => Duration::ZERO,
         };
         row.due = self.now.after(delay);
+        self.put_beside(&mut row)?;
         self.hints |= delay.is_zero();
         self.update((token, State::InFlight), &row)?;
         Ok(Settled::Done)

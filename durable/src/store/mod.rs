@@ -333,8 +333,9 @@ pub trait Store: Send + Sync + 'static {
     /// * [`Settlement::Extend`]: the lease ends that long after now. The token stays.
     /// * [`Settlement::RetryAfter`]: if the key has no waiting row, this one becomes it, with a new
     ///   version, due that long after now. The count of attempts stays. If it has one, which is
-    ///   then newer, this row stays in flight and its lease ends that long after now: it is
-    ///   delivered again beside the newer one.
+    ///   then newer, this row stays in flight with a new version, which no claim names and no
+    ///   instance has loaded, and its lease ends that long after now: it is delivered again beside
+    ///   the newer one. Either way the token names nothing any more.
     /// * [`Settlement::Release`]: as `RetryAfter` without delay, but the deadline stays what it
     ///   was.
     /// * [`Settlement::Unfire`]: as `Release`, and the count of attempts is one less, unless it is

@@ -310,17 +310,25 @@ pub async fn leaves_rows_to_those_that_can_decode_them<T: Stores>(world: &World<
     assert_eq!(load(other).await, [row.version]);
 
     // Beside a newer one; and the other one leaves it, too.
+    let leave_beside = async |token, by, pause| {
+        assert_eq!(leave(token, by, pause).await, Settled::Done);
+        let left = case.list(State::InFlight).await.remove(0);
+        assert!(left.version > token);
+        assert_eq!((left.loaded_by, left.claimed_by), (Some(by.left()), None));
+        assert_eq!(leave(token, by, pause).await, Settled::Lost);
+        left.version
+    };
     let token = case.fire(vec![row.version]).await.fired[0].token;
     let newer = case.set("a", FAR).await.version;
-    assert_eq!(leave(token, other, Duration::ZERO).await, Settled::Done);
+    let left = leave_beside(token, other, Duration::ZERO).await;
     assert_eq!(load(other).await, [newer]);
-    assert_eq!(load(first).await, [token]);
-    let fired = case.fire(vec![token]).await;
+    assert_eq!(load(first).await, [left]);
+    let fired = case.fire(vec![left]).await;
     let token = fired.fired[0].token;
     assert_eq!(fired.fired[0].attempt, 1);
 
     // Not before the pause is over, and not by itself before its time is.
-    assert_eq!(leave(token, first, world.units(4)).await, Settled::Done);
+    let token = leave_beside(token, first, world.units(4)).await;
     assert_eq!(load(other).await, []);
     world.wait(5).await;
     assert_eq!(load(first).await, []);

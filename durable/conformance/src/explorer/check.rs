@@ -143,6 +143,9 @@ impl History {
         };
         if matches!(how, How::Unfire | How::Leave) {
             if let Some(attempts) = self.attempts.get_mut(&claim.value) {
+                ensure(*attempts > 0, || {
+                    format!("D15: a firing is taken back twice, {claim:?}")
+                })?;
                 *attempts -= 1;
             }
         }

@@ -347,10 +347,7 @@ impl Run {
         let settled = settled.expect("it settles")[0];
         let until = self.now().await.after(self.lease());
         let instance = &mut self.instances[by];
-        if lost && matches!(how, How::Unfire | How::Leave) {
-            instance.claims.remove(0);
-            instance.must_unload = true;
-        } else if lost {
+        if lost {
             instance.claims[0].unanswered = Some(how);
             instance.must_unload = true;
         } else if how == How::Extend && settled == Settled::Done {

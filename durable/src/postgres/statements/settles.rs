@@ -75,7 +75,8 @@ pub(in crate::postgres) const LEAVERS: &str = concat!(
 /// From arrays of tokens, delays, errors, and ids that mark what is left to other instances.
 /// Without a delay the deadline stays. With one of [`unfire`] it does, too.
 ///
-/// The first row of a key becomes its waiting row, if it has none.
+/// The first row of a key becomes its waiting row, if it has none. The others stay in flight, also
+/// with new versions: no claim holds them any more.
 pub(in crate::postgres) const PUT_BACK: &str = concat!(
     "WITH ", clock!(), ", ", free_tokens!(
         "$5::bigint[], $6::bigint[], $7::text[], $8::bigint[]", "version, delay, error, left_by",
@@ -95,12 +96,13 @@ pub(in crate::postgres) const PUT_BACK: &str = concat!(
         FROM claim, clock
     ), armed AS (
         UPDATE @.tickwheel_timers t SET
-            version = CASE WHEN r.arms THEN nextval('@.tickwheel_versions') ELSE t.version END,
+            version = nextval('@.tickwheel_versions'),
             in_flight = NOT r.arms,
             due = r.due,
             deadline = CASE WHEN r.arms AND r.delay >= 0 THEN r.due ELSE t.deadline END,
             attempt = greatest(t.attempt - (coalesce(r.delay, 0) < 0)::int, 0),
-            loaded_by = CASE WHEN r.left_by IS NOT NULL THEN r.left_by WHEN NOT r.arms THEN t.loaded_by WHEN r.due <= clock.soon THEN clock.loader END,
+            loaded_by = CASE WHEN r.left_by IS NOT NULL THEN r.left_by WHEN r.arms AND r.due <= clock.soon THEN clock.loader END,
+            claimed_by = NULL,
             error = coalesce(r.error, t.error)
         FROM clock, ranked r
         WHERE t.version = r.version

@@ -28,11 +28,7 @@ while at <= #versions and at <= limit and bytes < MAX_BYTES do
         end
         if waiting_under[key] then
             -- Beside the newer one.
-            local token = next_version()
-            put_row(token, IN_FLIGHT, deadline, 0, 0, key, row:sub(value_at), error)
-            local to = #into_in_flight
-            into_in_flight[to + 1], into_in_flight[to + 2] = format(DIGITS, now), token
-            into_flights[to + 1], into_flights[to + 2] = '0', flight(key, token)
+            put_in_flight(next_version(), deadline, 0, 0, key, row:sub(value_at), format(DIGITS, now), error)
         else
             waiting_under[key] = true
             put_waiting(deadline, 0, 0, key, row:sub(value_at), now, error)

@@ -96,6 +96,18 @@ local function mark_left(state, version, due, left_by)
     unloaded = true
 end
 
+-- Puts a row in flight in, with the id that has fired it, or 0. Nothing has loaded it, but an instance may have left it.
+local function put_in_flight(version, deadline, attempt, by, key, value, due, error, left_by)
+    put_row(version, IN_FLIGHT, deadline, attempt, by, key, value, error)
+    local at = #into_flights
+    into_flights[at + 1], into_flights[at + 2] = '0', flight(key, version)
+    if left_by then
+        return mark_left(IN_FLIGHT, version, due, left_by)
+    end
+    at = #into_in_flight
+    into_in_flight[at + 1], into_in_flight[at + 2] = due, version
+end
+
 -- Puts a waiting row in, loaded if it is near, unless an instance has left it. Returns its version, when it is due, and '1' if
 -- it is loaded.
 local function put_waiting(deadline, attempt, period, key, value, due, error, schedule, left_by)

@@ -169,10 +169,7 @@ for at = FIRST, last do
             if fires then
                 local token = next_version()
                 if lease then
-                    put_row(token, IN_FLIGHT, deadline, attempt + 1, by, key, value, error)
-                    local at = #into_in_flight
-                    into_in_flight[at + 1], into_in_flight[at + 2] = lease_ends, token
-                    into_flights[at + 1], into_flights[at + 2] = '0', flight(key, token)
+                    put_in_flight(token, deadline, attempt + 1, by, key, value, lease_ends, error)
                 end
                 local at = #fired
                 fired[at + 1], fired[at + 2] = token, missed

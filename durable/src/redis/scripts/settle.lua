@@ -43,24 +43,24 @@ for at = FIRST, last do
         if how ~= 'extend' and waiting_under[key] == nil then
             waiting_under[key] = call('HGET', keys, key) and true
         end
-        if how == 'extend' or waiting_under[key] then
-            -- Beside a newer timer it stays in flight.
-            local instance = call('HGET', loaded, token)
-            if how == 'leave' then
-                call('ZREM', index_of(IN_FLIGHT, instance), token)
-                mark_left(IN_FLIGHT, token, format(DIGITS, due), left_of[at])
-            else
-                call('ZADD', index_of(IN_FLIGHT, instance), format(DIGITS, due), token)
-            end
-            unloaded = unloaded or how ~= 'extend' and due == now
-            if how == 'unfire' or how == 'leave' or error_of[at] then
+        if how == 'extend' then
+            call('ZADD', index_of(IN_FLIGHT, call('HGET', loaded, token)), format(DIGITS, due), token)
+            if error_of[at] then
                 put_row(token, IN_FLIGHT, deadline, attempt, by, key, row:sub(value_at), error)
             end
         else
-            row_of[token], waiting_under[key] = false, true
+            row_of[token] = false
             take(token, IN_FLIGHT, key)
-            local rearmed, value = how == 'again' and due or deadline, row:sub(value_at)
-            answer = concat({ put_waiting(rearmed, attempt, 0, key, value, due, error, nil, left_of[at]) }, ' ')
+            local value = row:sub(value_at)
+            if waiting_under[key] then
+                -- Beside a newer timer it stays in flight, and no claim holds it any more.
+                put_in_flight(next_version(), deadline, attempt, 0, key, value, format(DIGITS, due), error, left_of[at])
+                unloaded = unloaded or due == now
+            else
+                waiting_under[key] = true
+                local rearmed = how == 'again' and due or deadline
+                answer = concat({ put_waiting(rearmed, attempt, 0, key, value, due, error, nil, left_of[at]) }, ' ')
+            end
         end
     end
     answers[#answers + 1] = answer
