@@ -102,7 +102,7 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
         hash: u32,
         timer: Timer<K, Plain<V>>,
     ) -> u32 {
-        let due = self.tick(timer.deadline);
+        let due = timer.deadline;
         let kept = state.take_kept(due);
         let index = self.insert(state, kept, hash, timer, due);
         state.table.name(hash, index);
@@ -139,7 +139,8 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
         let Some(index) = state.table.unname(hash, |other| other.borrow() == key) else {
             return Ok(None);
         };
-        let scheduled = self.scheduled(state, index);
+        let slot = state.table.get(index);
+        let scheduled = slot.map_or(Timestamp::NEVER, |slot| slot.scheduled());
         let Some(Timer { key, value, .. }) = state.table.take(index) else {
             return Ok(None);
         };
@@ -239,7 +240,7 @@ impl<K, S: Payload> Set<K, S> {
             return Err(SetTimerError::Full(key, value));
         }
         let (value, result) = make(value, state.table.next_index());
-        let due = self.tick(value.due(deadline, now, &self.rules));
+        let due = value.due(deadline, now, &self.rules);
         let timer = Timer {
             deadline,
             order: state.next_order(),

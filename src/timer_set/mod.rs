@@ -233,8 +233,8 @@ struct State<K, S: Payload> {
 #[derive(Debug, Clone, Copy)]
 struct Kept {
     index: u32,
-    /// Its node lies on the wheel at this tick or before.
-    scheduled: u64,
+    /// Its node lies on the wheel at the tick of this instant or before.
+    scheduled: Timestamp,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -431,10 +431,10 @@ impl<K, S: Payload> State<K, S> {
         NonZeroU64::MIN.saturating_add(self.notes - 1)
     }
 
-    /// A kept slot for a timer that is due at this tick: the one that was kept last of those that
+    /// A kept slot for a timer with this deadline: the one that was kept last of those that
     /// are scheduled early enough.
     #[inline]
-    fn take_kept(&mut self, due: u64) -> Option<Kept> {
+    fn take_kept(&mut self, due: Timestamp) -> Option<Kept> {
         let is_in_time = |kept: &Kept| kept.scheduled <= due;
         let position = self.kept.iter().rposition(is_in_time)?;
         Some(self.kept.remove(position))

@@ -37,19 +37,20 @@ impl<K, S: Payload> Set<K, S> {
         deadline: Timestamp,
         order: NonZeroU64,
     ) {
-        let tick = self.tick(deadline);
         let Some(slot) = state.table.get_mut(index) else {
             return;
         };
-        let scheduled = slot.scheduled(|deadline| self.tick(deadline));
+        let scheduled = slot.scheduled();
+        slot.lag = Lag::between(scheduled.min(deadline), deadline);
         if let Some(timer) = &mut slot.timer {
             timer.deadline = deadline;
             timer.order = order;
         }
-        let in_time = scheduled.filter(|&scheduled| scheduled <= tick);
-        slot.lag = Lag::between(in_time.unwrap_or(tick), tick);
-        if in_time.is_none() && tick != NEVER {
-            self.note(state, index, tick);
+        if deadline < scheduled {
+            let tick = self.tick(deadline);
+            if tick < self.tick(scheduled) {
+                self.note(state, index, tick);
+            }
         }
     }
 
@@ -62,8 +63,8 @@ impl<K, S: Payload> Set<K, S> {
         self.shared.mailbox.wake_after(pushed);
     }
 
-    /// Adds a timer, under no key, that is due at a tick, in a kept slot or another one. Returns
-    /// its index.
+    /// Adds a timer, under no key, that is to be processed at `due`, in a kept slot or another one.
+    /// Returns its index.
     #[inline]
     pub(super) fn insert(
         &self,
@@ -71,42 +72,37 @@ impl<K, S: Payload> Set<K, S> {
         kept: Option<Kept>,
         hash: u32,
         timer: Timer<K, S>,
-        due: u64,
+        due: Timestamp,
     ) -> u32 {
-        let deadline = self.tick(timer.deadline);
+        let deadline = timer.deadline;
         if let Some(Kept { index, scheduled }) = kept {
             let lag = Lag::between(scheduled, deadline);
             return state.table.fill(index, hash, timer, lag);
         }
         let index = (state.table).insert(hash, timer, Lag::between(due, deadline));
-        if due != NEVER {
-            self.note(state, index, due);
+        if due != Timestamp::NEVER {
+            self.note(state, index, self.tick(due));
         }
         index
     }
 
     /// Takes a timer out.
     pub(super) fn take_out(&self, state: &mut State<K, S>, index: u32) -> Option<Timer<K, S>> {
-        let scheduled = self.scheduled(state, index);
+        let scheduled = state.table.get(index)?.scheduled();
         let timer = state.remove(index)?;
         self.vacate(state, index, scheduled);
         Some(timer)
     }
 
+    /// A timer has left its slot: keeps the slot, or takes its index off the wheel (N5).
     #[inline]
-    pub(super) fn scheduled(&self, state: &State<K, S>, index: u32) -> Option<u64> {
-        let slot = state.table.get(index)?;
-        slot.scheduled(|deadline| self.tick(deadline))
-    }
-
-    /// A timer has left its slot, which was scheduled for this tick: keeps the slot, or takes its
-    /// index off the wheel (N5).
-    #[inline]
-    pub(super) fn vacate(&self, state: &mut State<K, S>, index: u32, scheduled: Option<u64>) {
+    pub(super) fn vacate(&self, state: &mut State<K, S>, index: u32, scheduled: Timestamp) {
         let most = MAX_KEPT.min(state.table.len() + 1);
-        match scheduled.filter(|_| state.kept.len() < most && self.may_keep(state)) {
-            Some(scheduled) => state.kept.push(Kept { index, scheduled }),
-            None => self.release(state, index),
+        let is_kept = scheduled != Timestamp::NEVER && state.kept.len() < most;
+        if is_kept && self.may_keep(state) {
+            state.kept.push(Kept { index, scheduled });
+        } else {
+            self.release(state, index);
         }
         if state.kept.len() > most {
             let oldest = state.kept.remove(0);
@@ -115,7 +111,11 @@ impl<K, S: Payload> Set<K, S> {
     }
 
     pub(super) fn may_keep(&self, state: &State<K, S>) -> bool {
-        state.has_handles && state.phase == Phase::Open && !self.shared.has_virtual_clock()
+        // Watches have no use for kept slots.
+        S::KEYED
+            && state.has_handles
+            && state.phase == Phase::Open
+            && !self.shared.has_virtual_clock()
     }
 
     /// A slot without a timer is not kept.

@@ -15,7 +15,7 @@ use hashbrown::DefaultHashBuilder;
 
 use super::key_index::KeyIndex;
 use crate::collections::{Cell, ChunkSlab};
-use crate::tick::{NEVER, Timestamp};
+use crate::tick::Timestamp;
 
 /// The number of slots of a chunk.
 const CHUNK: u32 = 256;
@@ -41,33 +41,39 @@ pub(super) struct Slot<K, S> {
     pub(super) timer: Option<Timer<K, S>>,
 }
 
-/// How many ticks the newest note lies before the deadline's: a lower bound, in four bytes.
+/// How long before the deadline the newest note is for, in whole microseconds: a lower bound, in
+/// four bytes. So the note is for the tick of the instant that [`Slot::scheduled`] returns, or for
+/// an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Lag(u32);
 
+const NANOS_PER_MICRO: i64 = 1_000;
+
 impl Lag {
-    /// Too many ticks to be counted, or none, because no node is known. The next change sends a
-    /// note, which is never wrong.
+    /// No node is known. The next change sends a note, which is never wrong.
     pub(super) const UNKNOWN: Lag = Lag(u32::MAX);
 
-    /// Of a timer that is scheduled for one tick, and has its deadline at the other.
+    /// Of a timer that is scheduled for one instant, and has its deadline then or later. It is 71
+    /// minutes at most.
     #[inline]
-    pub(super) fn between(scheduled: u64, deadline: u64) -> Lag {
-        let ticks = deadline.checked_sub(scheduled);
-        match ticks.map(u32::try_from) {
-            Some(Ok(ticks)) if deadline != NEVER => Lag(ticks),
-            _ => Lag::UNKNOWN,
-        }
+    pub(super) fn between(scheduled: Timestamp, deadline: Timestamp) -> Lag {
+        let nanos = deadline.nanos().saturating_sub(scheduled.nanos());
+        let micros = (nanos / NANOS_PER_MICRO).min(i64::from(Lag::UNKNOWN.0 - 1));
+        Lag(u32::try_from(micros).unwrap_or(0))
     }
 }
 
 impl<K, S> Slot<K, S> {
-    /// The tick at which the wheel processes the timer, or later than it does. `tick` gives that of
-    /// an instant.
+    /// The wheel processes the timer at the tick of this instant or before; `NEVER` if it has no
+    /// node.
     #[inline]
-    pub(super) fn scheduled(&self, tick: impl FnOnce(Timestamp) -> u64) -> Option<u64> {
-        let timer = self.timer.as_ref()?;
-        (self.lag != Lag::UNKNOWN).then(|| tick(timer.deadline) - u64::from(self.lag.0))
+    pub(super) fn scheduled(&self) -> Timestamp {
+        match &self.timer {
+            Some(timer) if self.lag != Lag::UNKNOWN => {
+                timer.deadline.plus(-NANOS_PER_MICRO * i64::from(self.lag.0))
+            }
+            _ => Timestamp::NEVER,
+        }
     }
 }
 

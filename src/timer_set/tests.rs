@@ -320,9 +320,9 @@ fn only_an_earlier_tick_needs_a_note() {
     assert_eq!(ticks(&[90, 95, 90, 80]), [90, 80]);
     arm(&set, 0..1, 300);
     assert_eq!(ticks(&[]), []);
-    // So much later that the slot does not know where its node is.
-    assert_eq!(ticks(&[8_000_000_000]), []);
-    assert_eq!(ticks(&[8_000_000_001]), [8_000_000_001]);
+    // The slot remembers at most 71 minutes between its node and the deadline.
+    assert_eq!(ticks(&[8_000_000_000, 7_996_000_000]), []);
+    assert_eq!(ticks(&[7_994_000_000]), [7_994_000_000]);
     assert_eq!(set.move_to(&0, Timestamp::NEVER), Ok(true));
     assert_eq!(ticks(&[70]), [70]);
 }

@@ -106,14 +106,17 @@ impl<K, S: Payload> Set<K, S> {
         };
         let due = timer.value.due(timer.deadline, visit.turn.now, &self.rules);
         let mut tick = self.tick(due).max(earliest);
+        slot.lag = Lag::UNKNOWN;
         if tick <= visit.turn.tick {
             let order = timer.order;
             visit.due.push(Reverse(Due { tick, order, index }));
             tick = NEVER;
         } else if tick != NEVER {
             visit.turn.rescheduled();
+            if tick > earliest {
+                slot.lag = Lag::between(due, timer.deadline);
+            }
         }
-        slot.lag = Lag::between(tick, self.tick(timer.deadline));
         visit.wheel.place(index, number, tick);
     }
 
@@ -205,16 +208,14 @@ impl<K, S: Payload> Set<K, S> {
         let missed = late.max(0) / repeat.period;
         let next = deadline.plus(repeat.period.saturating_mul(missed.saturating_add(1)));
         let (order, number) = (state.next_order(), state.next_number());
-        // It has not passed.
-        let tick = self.tick(next).max(visit.turn.tick + 1);
         if let Some(slot) = state.table.get_mut(index) {
-            slot.lag = Lag::between(tick, self.tick(next));
+            slot.lag = Lag::between(next, next);
             if let Some(timer) = &mut slot.timer {
                 timer.deadline = next;
                 timer.order = order;
             }
         }
-        visit.wheel.place(index, number, tick);
+        visit.wheel.place(index, number, self.tick(next));
         state.counters.add(Event::KeyedRepeated, 1);
         Some((key, value, missed.unsigned_abs()))
     }
