@@ -136,16 +136,12 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
         let hash = hash_of(&self.hasher, key);
         let mut guard = self.open()?;
         let state = &mut *guard;
-        let Some(index) = state.table.unname(hash, |other| other.borrow() == key) else {
+        let Some(index) = state.table.find(hash, |other| other.borrow() == key) else {
             return Ok(None);
         };
-        let slot = state.table.get(index);
-        let scheduled = slot.map_or(Timestamp::NEVER, |slot| slot.scheduled());
-        let Some(Timer { key, value, .. }) = state.table.take(index) else {
+        let Some(Timer { key, value, .. }) = self.take_out(state, index) else {
             return Ok(None);
         };
-        state.repeats.remove(&index);
-        self.vacate(state, index, scheduled);
         self.count_ended(state, Event::KeyedRemoved, 1);
         drop(guard);
         drop_caught([key]);

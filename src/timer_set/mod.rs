@@ -64,7 +64,7 @@
 //! |---|---|---|
 //! | [slots](table) | a chunk of 256 slots, the first one by doubling | half of the first chunk |
 //! | the list of chunks | doubling | 40 bytes for each 256 timers |
-//! | the [key index](key_index) | a part, or a quarter of the lines of one | one part, of some 100 to 450 indices; in the list of parts, 24 bytes for each 192 timers |
+//! | the [key index](key_index) | a part, or doubling one | one part, of some 150 to 450 indices; in the list of parts, 32 bytes for each 256 timers |
 //! | expirations | a block of 256, the first one by doubling | half of the first block; 40 bytes for each block |
 //! | nodes of the wheel | a chunk of 4096 nodes, the first one by doubling | half of the first chunk |
 //! | the actor's places of a set | a chunk of 256, the first one by doubling | half of the first chunk |

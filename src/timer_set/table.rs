@@ -69,9 +69,9 @@ impl<K, S> Slot<K, S> {
     #[inline]
     pub(super) fn scheduled(&self) -> Timestamp {
         match &self.timer {
-            Some(timer) if self.lag != Lag::UNKNOWN => {
-                timer.deadline.plus(-NANOS_PER_MICRO * i64::from(self.lag.0))
-            }
+            Some(timer) if self.lag != Lag::UNKNOWN => timer
+                .deadline
+                .plus(-NANOS_PER_MICRO * i64::from(self.lag.0)),
             _ => Timestamp::NEVER,
         }
     }
@@ -131,12 +131,13 @@ impl<K, S> Table<K, S> {
         self.slots.indices()
     }
 
+    #[inline]
     pub(super) fn get(&self, index: u32) -> Option<&Slot<K, S>> {
         self.slots.get(index)
     }
 
     pub(super) fn timer(&self, index: u32) -> Option<&Timer<K, S>> {
-        timer_at(&self.slots, index)
+        self.get(index)?.timer.as_ref()
     }
 
     pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut Slot<K, S>> {
@@ -219,23 +220,9 @@ impl<K, S> Table<K, S> {
     pub(super) fn take_named(&mut self, index: u32) -> Option<Timer<K, S>> {
         let Table { keys, slots, .. } = self;
         let hash = slots.get(index).filter(|slot| slot.timer.is_some())?.hash;
-        let removed = keys.remove(hash, |other| other == index, |i| hash_at(slots, i));
-        debug_assert!(removed.is_some(), "index {index} was added with this hash");
+        keys.remove(hash, index, |index| hash_at(slots, index));
         self.take(index)
     }
-
-    /// Takes the key out for which `matches` is true, with the index of its timer.
-    #[inline]
-    pub(super) fn unname(&mut self, hash: u32, mut matches: impl FnMut(&K) -> bool) -> Option<u32> {
-        let Table { keys, slots, .. } = self;
-        let matches = |index| timer_at(slots, index).is_some_and(|timer| matches(&timer.key));
-        keys.remove(hash, matches, |index| hash_at(slots, index))
-    }
-}
-
-#[inline]
-fn timer_at<K, S>(slots: &Slots<K, S>, index: u32) -> Option<&Timer<K, S>> {
-    slots.get(index)?.timer.as_ref()
 }
 
 fn hash_at<K, S>(slots: &Slots<K, S>, index: u32) -> u32 {
