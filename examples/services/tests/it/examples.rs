@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 mod last_requests;
 
 /// A test that waits for so long hangs.
-const HANG_TIMEOUT: Duration = Duration::from_secs(120);
+pub(crate) const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
 fn example(name: &str) -> Command {
     // This test lies in `deps`, and the examples beside that.
@@ -27,7 +27,7 @@ fn example(name: &str) -> Command {
 }
 
 /// The output of a program that ends by itself; it must succeed.
-fn said(name: &str) -> String {
+pub(crate) fn said(name: &str) -> String {
     let Output {
         status,
         stdout,
