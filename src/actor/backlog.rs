@@ -147,3 +147,29 @@ impl Backlog {
             })
     }
 }
+
+#[cfg(all(test, not(any(tickwheel_loom, tickwheel_shuttle))))]
+mod tests {
+    use super::*;
+    use crate::shared::command::Request;
+    use crate::shared::notifier::ActorNotifier;
+
+    // A barrier once counted the commands of the queues that were not locked, and was met before
+    // those of the locked one were applied.
+    #[test]
+    fn barrier_waits_for_the_commands_of_a_locked_queue() {
+        let mailbox = CommandMailbox::new(2, ActorNotifier::for_thread());
+        let mut backlog = Backlog::new();
+        let pushed = mailbox.push(1, 5, Command::Request(Request::Evict));
+        assert!(pushed.is_ok());
+        backlog.put_behind(Behind::Settle(oneshot::channel().0));
+        let held = mailbox.hold_queue(1);
+        backlog.take(&mailbox);
+        assert!(backlog.passed().is_none(), "the queue was left");
+        drop(held);
+        backlog.take(&mailbox);
+        assert!(backlog.passed().is_none(), "its command is not applied");
+        assert!(backlog.pop(0).is_some());
+        assert!(backlog.passed().is_some());
+    }
+}

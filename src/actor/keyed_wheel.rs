@@ -17,7 +17,7 @@ use crate::shared::timer_set::{Contended, DueHeap, TimerSet, Visit};
 use crate::shared::turn::Turn;
 use crate::sync::EXPLORED;
 use crate::tick::NEVER;
-use crate::wheel::{BareWheel, Step};
+use crate::wheel::Step;
 
 /// The cost of an attempt to lock a set that is locked by another thread. The unit is one timer.
 const CONTENDED_COST: usize = if EXPLORED { 1 } else { 64 };
@@ -66,10 +66,9 @@ impl Known {
 }
 
 impl KeyedWheel {
-    /// With as many slots as the other wheel, and at the same tick.
-    pub(super) fn beside<T>(other: &BareWheel<T>) -> Self {
+    pub(super) fn new(slots: usize) -> Self {
         KeyedWheel {
-            wheel: Timers::beside(other),
+            wheel: Timers::new(slots),
             sets: Vec::new(),
             due: VecDeque::new(),
             reached: Vec::new(),
@@ -140,29 +139,18 @@ impl KeyedWheel {
 
     /// Fires the timers that are due by tick `until`: advances the wheel by at most `limit` timers,
     /// and processes at most twice as many in their sets. Returns the tick before which every timer
-    /// has fired, and whether there may be more.
-    pub(super) fn fire(&mut self, until: u64, limit: usize, turn: &Turn<'_>) -> (u64, bool) {
-        let is_left = self.advance(until, limit);
-        // A wheel that stopped may have more timers at its current tick.
-        let before = (self.wheel.now() + u64::from(!is_left)).min(until + 1);
-        if self.due.is_empty() {
-            return (before, is_left);
-        }
+    /// has fired.
+    pub(super) fn fire(&mut self, until: u64, limit: usize, turn: &Turn<'_>) -> u64 {
+        let before = self.advance(until, limit);
         self.visit_due(before, 2 * limit, turn);
-        let firsts = self
-            .due
-            .iter()
-            .filter_map(|set| self.sets[set.position()].as_ref());
-        let first = firsts.map(|known| known.first()).min();
-        (
-            first.unwrap_or(NEVER).min(before),
-            is_left || first.is_some(),
-        )
+        let left = self.due.iter();
+        let left = left.filter_map(|set| self.sets[set.position()].as_ref());
+        left.map(|known| known.first()).fold(before, u64::min)
     }
 
     /// Takes the timers off the wheel that it reaches by tick `until`, as far as the budget goes.
-    /// Returns whether there are more.
-    fn advance(&mut self, until: u64, mut budget: usize) -> bool {
+    /// Returns the tick before which none is left.
+    fn advance(&mut self, until: u64, mut budget: usize) -> u64 {
         loop {
             let step = self.wheel.step(until, &mut self.reached, &mut budget);
             let tick = self.wheel.now();
@@ -180,10 +168,8 @@ impl KeyedWheel {
                     self.due.push_back(set);
                 }
             }
-            match step {
-                Step::Batch => {}
-                Step::More => return true,
-                Step::Done => return false,
+            if step != Step::Batch {
+                return self.wheel.done_before(step, until);
             }
         }
     }

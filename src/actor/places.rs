@@ -5,6 +5,8 @@
 
 #[cfg(all(test, tickwheel_loom))]
 mod model;
+#[cfg(all(test, not(any(tickwheel_loom, tickwheel_shuttle))))]
+mod tests;
 
 use std::num::NonZeroU64;
 

@@ -11,7 +11,7 @@ use crate::wheel::{BareWheel, Step};
 /// See the module. The wheel holds the entries themselves; each knows its node.
 #[derive(Debug)]
 pub(crate) struct SleepWheel<H> {
-    /// Others read it, and let time [pass](BareWheel::pass) on it while it is empty.
+    /// Others only read it.
     pub(crate) wheel: BareWheel<Arc<Entry<H>>>,
     /// The entries that are being processed; kept for its memory.
     due: Vec<Arc<Entry<H>>>,

@@ -290,6 +290,12 @@ impl<C, S: Notifier> Mailbox<C, S> {
         Ok(())
     }
 
+    /// Locks a queue, as a thread that is preempted while it pushes does.
+    #[cfg(test)]
+    pub(crate) fn hold_queue(&self, thread: usize) -> impl Drop + '_ {
+        lock(&self.shard(thread).queue)
+    }
+
     /// The second half: follows the wake rule.
     pub(crate) fn wake_after(&self, pushed: Pushed) {
         self.wake_by(pushed.wake_by);

@@ -40,7 +40,7 @@ where
             budget -= 1;
             self.process_reached(state, index, 0, &mut visit);
         }
-        while budget > 0 && visit.reached.is_empty() {
+        while budget > 0 {
             let first = visit.due.peek_mut();
             let Some(first) = first.filter(|first| first.0.tick < visit.before) else {
                 break;

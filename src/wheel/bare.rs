@@ -51,11 +51,6 @@ impl<T> BareWheel<T> {
         Self::starting_at(slots, 0)
     }
 
-    /// An empty wheel with as many slots as the other one, and at the same tick.
-    pub(crate) fn beside<U>(other: &BareWheel<U>) -> Self {
-        Self::starting_at(1 << other.slot_bits, other.now)
-    }
-
     pub(super) fn starting_at(slots: usize, now: u64) -> Self {
         BareWheel {
             now,
@@ -204,12 +199,11 @@ impl<T> BareWheel<T> {
         Step::Batch
     }
 
-    /// The current tick of an empty wheel moves on to `until`, unless it is there already. Frees
-    /// some memory.
-    pub(crate) fn pass(&mut self, until: u64) {
-        debug_assert!(self.is_empty());
-        self.arena.free_spare();
-        self.now = self.now.max(until);
+    /// The tick before which no item is left, after a step towards `until` that was the last one of
+    /// a turn. A wheel that stopped may have more items at its current tick.
+    pub(crate) fn done_before(&self, step: Step, until: u64) -> u64 {
+        let is_left = step != Step::Done;
+        (self.now + u64::from(!is_left)).min(until + 1)
     }
 
     pub(super) fn slot_mask(&self) -> u64 {

@@ -69,7 +69,7 @@ fn armed(wheel: &TimerWheel, length: Duration) -> Sleep {
 impl Actor {
     /// How many timers are on the wheels.
     fn items(&self) -> usize {
-        self.sleeps.wheel.len() + self.keyed.as_ref().map_or(0, |keyed| keyed.wheel.len())
+        self.sleeps.wheel.len() + self.keyed.wheel.len()
     }
 }
 
