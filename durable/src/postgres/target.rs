@@ -121,15 +121,21 @@ impl Target {
     }
 }
 
-/// The error of a statement whose [terms](super::statements) do not hold: a text in quotes that is
-/// no number.
+/// The error of a statement whose [terms](super::statements) do not hold: a text that is no number.
 fn broken_terms(error: &Error) -> Option<StoreError> {
     let error = error.as_db_error()?;
     if *error.code() != SqlState::INVALID_TEXT_REPRESENTATION {
         return None;
     }
-    let (_, broken) = error.message().split_once("\"tickwheel ")?;
-    let (term, value) = broken.trim_end_matches('"').split_once(' ')?;
+    read_terms(error.message())
+}
+
+/// Reads the text in a message. The server may write the rest of it, quotes included, in any
+/// language.
+fn read_terms(message: &str) -> Option<StoreError> {
+    let (_, broken) = message.split_once("tickwheel|")?;
+    let (term, broken) = broken.split_once('|')?;
+    let (value, _) = broken.rsplit_once('|')?;
     match term {
         "schema" => Some(StoreError::schema(value.parse().ok()?, schema::SCHEMA)),
         "amended" => Some(StoreError::Amended {
@@ -235,6 +241,27 @@ mod tests {
         let target = leading_to("postgres://me:s3?s3cret=x@host/db");
         assert_eq!(target.to_string(), "at host:5432/db as me");
         assert!(!format!("{target:?}").contains("s3cret"));
+    }
+
+    /// Where messages were not English, no instance saw that a charter or a schema had changed.
+    #[test]
+    fn broken_terms_are_read_in_any_language() {
+        for (begin, end) in [
+            ("invalid input syntax for type integer: \"", "\""),
+            ("ungültige Eingabesyntax für Typ integer: »", "«"),
+            ("syntaxe en entrée invalide pour le type integer : « ", " »"),
+            ("型integerの入力構文が不正です: \"", "\""),
+        ] {
+            let read = |text| read_terms(&format!("{begin}{text}{end}"));
+            let later = StoreError::schema(7, schema::SCHEMA);
+            assert_eq!(read("tickwheel|schema|7|"), Some(later));
+            let namespace = "a|b \"c\"".to_owned();
+            let amended = StoreError::Amended { namespace };
+            assert_eq!(read("tickwheel|amended|a|b \"c\"|"), Some(amended));
+            let late = StoreError::late(StoreTime::from_micros(17));
+            assert_eq!(read("tickwheel|late|17|"), Some(late));
+            assert_eq!(read("17"), None);
+        }
     }
 
     #[test]

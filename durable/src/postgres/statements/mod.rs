@@ -126,15 +126,15 @@ macro_rules! terms {
                 WHEN (SELECT s.version FROM @.tickwheel_schema s WHERE s.version = ",
             schema_version!(),
             ") IS NULL
-                    THEN ('tickwheel schema ' || (SELECT max(s.version) FROM @.tickwheel_schema s))::int
+                    THEN ('tickwheel|schema|' || (SELECT max(s.version) FROM @.tickwheel_schema s) || '|')::int
                 WHEN (SELECT n.edition FROM @.tickwheel_namespaces n WHERE n.id = $1::int) <> ",
             $edition,
             "::bigint
-                    THEN ('tickwheel amended ' || (SELECT n.name FROM @.tickwheel_namespaces n WHERE n.id = $1::int))::int
+                    THEN ('tickwheel|amended|' || (SELECT n.name FROM @.tickwheel_namespaces n WHERE n.id = $1::int) || '|')::int
                 WHEN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint > ",
             $until,
             "::bigint
-                    THEN ('tickwheel late ' || (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)::int
+                    THEN ('tickwheel|late|' || (extract(epoch FROM clock_timestamp()) * 1000000)::bigint || '|')::int
                 ELSE $1::int
             END"
         )
