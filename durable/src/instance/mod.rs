@@ -68,7 +68,7 @@ use crate::race::race;
 use crate::settings::Settings;
 use crate::store::{
     Armed, Charter, DeadRows, InstanceId, LoadWindow, Namespace, Scheduled, Settled, Settlement,
-    Store, StoreTime, Version, Write, WriteOutcome,
+    Store, StoreError, StoreTime, Version, Write, WriteOutcome,
 };
 
 /// The state that the tasks, handles and claims of an instance share.
@@ -131,7 +131,13 @@ impl Core {
         }
         let until = until.map_or(StoreTime::NEVER, |until| self.clock.latest_at(until));
         let near = self.near().until(until);
-        self.calls.write(writes, near).await
+        let sent = Instant::now();
+        let written = self.calls.write(writes, near).await;
+        if let Err(Error::Store(StoreError::Late { now, .. })) = written {
+            // Unless the callers have given up, the store's clock has stepped: the next write knows.
+            self.observe(sent, Instant::now(), now);
+        }
+        written
     }
 
     /// The store's time, more or less.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-use tickwheel_durable::Memory;
+use tickwheel_durable::store::StoreError;
+use tickwheel_durable::{Error, Memory};
 use tokio::time::{Instant, timeout};
 
 use super::{HOUR, SECOND, set, start};
@@ -47,6 +48,27 @@ async fn follows_a_clock_that_steps() {
     let took = began.elapsed();
     assert_eq!(claim.key, "far");
     assert!((SECOND * 10..SECOND * 12).contains(&took), "{took:?}");
+}
+
+/// Each write carries the store's time after which its caller has given up. An instance that only
+/// writes went by the former time for a minute, and the store refused all its writes.
+#[tokio::test(start_paused = true)]
+async fn writer_learns_of_a_step_by_one_write_that_is_refused() {
+    let store = Memory::new();
+    let (timers, claims) = start(store.clone()).await;
+    let now = SystemTime::now();
+    store.set_clock(now);
+    claims.shutdown().await;
+    set(&timers, "before", HOUR).await.expect("it is set");
+    store.set_clock(now + HOUR);
+    let refused = set(&timers, "after", HOUR).await;
+    assert!(
+        matches!(refused, Err(Error::Store(StoreError::Late { .. }))),
+        "{refused:?}"
+    );
+    set(&timers, "after", HOUR).await.expect("it is set");
+    let due = timers.deadline("after").await.expect("it reads");
+    assert!(due.expect("it waits") >= now + HOUR * 2);
 }
 
 /// How often a timer is handled whose handler takes half an hour, while the store's clock steps
