@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 
 use super::Call;
-use crate::store::{
-    AnswerSize, DeadRows, LoadWindow, Purged, Retried, State, StoreTime, Stored, Version,
-};
+use super::rows::done;
+use crate::store::{AnswerSize, DeadRows, Purged, Retried, StoreTime, Stored, Version, rules};
 
 /// A step retries or discards at most this many rows.
 const AT_ONCE: usize = 512;
@@ -63,13 +62,11 @@ impl Dead {
         self.rows.values()
     }
 
-    /// Takes all rows of a key. Returns the one that died last.
-    pub(super) fn discard(&mut self, key: &[u8]) -> Option<Stored> {
-        let places = self.by_key.get(key)?.clone();
-        places
-            .into_iter()
-            .filter_map(|place| self.take(place))
-            .last()
+    /// Takes all rows of a key.
+    pub(super) fn discard(&mut self, key: &[u8]) {
+        for place in self.by_key.get(key).cloned().unwrap_or_default() {
+            self.take(place);
+        }
     }
 
     /// Takes the first rows, whatever the clock says.
@@ -114,20 +111,11 @@ impl Call<'_> {
         let (places, more) = self.space.dead.some(which, self.now);
         let mut rows = 0;
         for place in places {
-            let Some(mut row) = self.space.dead.take(place) else {
+            let Some(row) = self.space.dead.take(place) else {
                 continue;
             };
             rows += 1;
-            row.attempt = 0;
-            row.due = self.now;
-            if !self.space.waiting.contains_key(&row.key) {
-                self.arm(row, LoadWindow::NONE);
-                continue;
-            }
-            row.version = self.next_version();
-            row.state = State::InFlight;
-            self.put(row);
-            self.space.hint.notify_waiters();
+            done(rules::revive(self, row));
         }
         Retried::new(rows, more)
     }

@@ -1,9 +1,8 @@
 //! A store in memory: for tests, and the shortest complete example of a [`Store`].
 
 mod dead;
-mod fire;
 mod inspect;
-mod settle;
+mod rows;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -16,12 +15,13 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use dead::Dead;
+use rows::done;
 
+use crate::store::rules::{self, Rows};
 use crate::store::{
-    Action, Answer, AnswerSize, Armed, BoxFuture, Charter, Counts, DeadRows, Due, Edition, Fire,
-    FireReport, Inspect, InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened, Purged,
-    Retried, Settle, Settled, State, Store, StoreError, StoreTime, Stored, Version, Write,
-    WriteOutcome,
+    Answer, AnswerSize, BoxFuture, Charter, Counts, DeadRows, Edition, Fire, FireReport, Inspect,
+    InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle,
+    Settled, State, Store, StoreError, StoreTime, Stored, Version, Write, WriteOutcome,
 };
 
 /// A purge deletes at most this many rows at once.
@@ -193,7 +193,7 @@ impl Store for Memory {
                 .charter
                 .check_amendment(namespace, charter, has_rows)?;
             if space.charter != next {
-                let Version(edition) = call.next_version();
+                let Ok(Version(edition)) = call.next_version();
                 (call.space.charter, call.space.edition) = (next, Edition(edition));
             }
             Ok(())
@@ -208,20 +208,21 @@ impl Store for Memory {
         near: LoadWindow,
     ) -> Answer<'a, Vec<WriteOutcome>> {
         self.call_under(namespace, near.charter, near.until, move |call| {
-            let each = writes.into_iter().map(|write| call.write(write, near));
-            each.collect()
+            done(rules::write(call, writes, near))
         })
     }
 
     fn load<'a>(&'a self, namespace: &'a Namespace, request: Load) -> Answer<'a, Loaded> {
         self.call_under(namespace, request.charter, StoreTime::NEVER, move |call| {
-            call.load(request)
+            done(rules::load(call, &request))
         })
     }
 
     fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport> {
         let LoadWindow { charter, until, .. } = request.near;
-        self.call_under(namespace, charter, until, move |call| call.fire(&request))
+        self.call_under(namespace, charter, until, move |call| {
+            done(rules::fire(call, &request))
+        })
     }
 
     fn settle<'a>(
@@ -231,8 +232,7 @@ impl Store for Memory {
         near: LoadWindow,
     ) -> Answer<'a, Vec<Settled>> {
         self.call(namespace, move |call| {
-            let each = settles.into_iter().map(|settle| call.settle(settle, near));
-            each.collect()
+            done(rules::settle(call, settles, near))
         })
     }
 
@@ -243,7 +243,7 @@ impl Store for Memory {
     ) -> Answer<'a, InstanceId> {
         self.call(namespace, move |call| {
             call.unload(instance);
-            let Version(fresh) = call.next_version();
+            let Ok(Version(fresh)) = call.next_version();
             InstanceId(fresh)
         })
     }
@@ -258,12 +258,7 @@ impl Store for Memory {
     }
 
     fn get<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Option<Stored>> {
-        self.call(namespace, move |call| {
-            let waiting = call.space.waiting.get(&key).copied();
-            let version = waiting.or_else(|| call.latest_token(&key));
-            let row = version.and_then(|version| call.space.rows.get(&version));
-            row.or_else(|| call.space.dead.latest(&key)).cloned()
-        })
+        self.call(namespace, move |call| done(rules::get(call, &key)))
     }
 
     fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>> {
@@ -341,15 +336,6 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    fn next_version(&mut self) -> Version {
-        *self.sequence = (*self.sequence + 1).max(self.now.as_micros());
-        Version(*self.sequence)
-    }
-
-    fn latest_token(&self, key: &[u8]) -> Option<Version> {
-        self.space.in_flight.get(key)?.last().copied()
-    }
-
     /// Takes a row out.
     fn take(&mut self, version: Version) -> Option<Stored> {
         let row = self.space.rows.remove(&version)?;
@@ -364,12 +350,6 @@ impl Call<'_> {
             }
         }
         Some(row)
-    }
-
-    /// Takes out the waiting row under a key.
-    fn take_waiting(&mut self, key: &[u8]) -> Option<Stored> {
-        let version = *self.space.waiting.get(key)?;
-        self.take(version)
     }
 
     /// Puts a row in.
@@ -388,143 +368,6 @@ impl Call<'_> {
         self.space.rows.insert(version, row);
     }
 
-    /// The instance that loads near timers, if it counts as living.
-    fn living(&self, near: LoadWindow) -> Option<InstanceId> {
-        near.loader.filter(|loader| {
-            let alive = self.space.alive.get(loader);
-            alive.is_some_and(|&until| until >= self.now)
-        })
-    }
-
-    /// Puts a waiting row in with a new version, loaded if it is near.
-    fn arm(&mut self, mut row: Stored, near: LoadWindow) -> Armed {
-        let is_near = row.due <= self.now.after(near.window);
-        row.version = self.next_version();
-        row.state = State::Waiting;
-        row.loaded_by = self.living(near).filter(|_| is_near);
-        row.claimed_by = None;
-        let armed = Armed::new(row.version, row.due, row.loaded_by.is_some());
-        self.put(row);
-        if is_near && !armed.loaded {
-            self.space.hint.notify_waiters();
-        }
-        armed
-    }
-
-    fn write(&mut self, write: Write, near: LoadWindow) -> WriteOutcome {
-        let Write { key, action } = write;
-        let unarmed = match self.latest_token(&key) {
-            Some(token) => WriteOutcome::InFlight(token),
-            None => WriteOutcome::Absent,
-        };
-        match action {
-            Action::Set {
-                value,
-                due,
-                period,
-                schedule,
-                if_absent,
-            } => {
-                if if_absent && self.space.waiting.contains_key(&key) {
-                    return WriteOutcome::Present;
-                }
-                if if_absent && unarmed != WriteOutcome::Absent {
-                    return unarmed;
-                }
-                let replaced = self.take_waiting(&key);
-                self.space.dead.discard(&key);
-                let mut row = Stored::set(key, value, due.at(self.now), period, schedule);
-                row.keep_time(replaced.as_ref());
-                WriteOutcome::Armed {
-                    row: self.arm(row, near),
-                    replaced: replaced.map(|row| row.version),
-                }
-            }
-            Action::Move { due } => match self.take_waiting(&key) {
-                Some(row) => WriteOutcome::Armed {
-                    replaced: Some(row.version),
-                    row: self.rearm(row, due, near),
-                },
-                None => unarmed,
-            },
-            Action::Remove => {
-                let waiting = self.take_waiting(&key);
-                if waiting.is_none() && unarmed != WriteOutcome::Absent {
-                    return unarmed;
-                }
-                let dead = self.space.dead.discard(&key);
-                waiting
-                    .or(dead)
-                    .map_or(unarmed, |row| WriteOutcome::Removed {
-                        version: row.version,
-                        value: row.value,
-                    })
-            }
-        }
-    }
-
-    /// Arms a row again with another deadline.
-    fn rearm(&mut self, mut row: Stored, due: Due, near: LoadWindow) -> Armed {
-        row.due = due.at(self.now);
-        row.deadline = row.due;
-        self.arm(row, near)
-    }
-
-    fn load(&mut self, request: Load) -> Loaded {
-        let Load {
-            instance,
-            window,
-            limit,
-            wanted,
-            alive,
-            schedules,
-            charter: _,
-        } = request;
-        let now = self.now;
-        self.space.alive.insert(instance, now.after(alive));
-        let dead = self.space.alive.iter().filter(|(_, until)| **until < now);
-        let dead: Vec<_> = dead.map(|(&instance, _)| instance).collect();
-        for instance in dead {
-            self.unload(instance);
-        }
-
-        for version in self.left_by_others(instance) {
-            self.unmark_one(version);
-        }
-        let rows = &self.space.rows;
-        let until = now.after(window);
-        let near = self.space.unloaded.range(..=(until, Version(i64::MAX)));
-        let mut loadable = near
-            .filter(|(due, version)| {
-                let row = &rows[version];
-                let is_near = *due <= now || row.state == State::Waiting;
-                is_near && schedules.include(row.schedule.as_deref())
-            })
-            .map(|&(due, version)| (version, due));
-        let loaded: Vec<_> = loadable.by_ref().take(limit).collect();
-        let more = loadable.next().is_some();
-        let mut scheduled = Vec::new();
-        for &(version, due) in &loaded {
-            self.space.unloaded.remove(&(due, version));
-            let row = self.space.rows.get_mut(&version).expect("it is listed");
-            row.loaded_by = Some(instance);
-            scheduled.extend(row.scheduled(true));
-        }
-        self.space.lacks.remove(&instance);
-        let others_lack = self.space.lacks.values().sum();
-        let due = loaded.iter().filter(|(_, due)| *due <= now).count();
-        self.space
-            .lacks
-            .insert(instance, wanted.saturating_sub(due));
-        Loaded {
-            now,
-            rows: loaded,
-            more,
-            others_lack,
-            scheduled,
-        }
-    }
-
     fn unload(&mut self, instance: InstanceId) {
         self.space.alive.remove(&instance);
         self.space.lacks.remove(&instance);
@@ -540,32 +383,13 @@ impl Call<'_> {
         }
     }
 
-    /// The due rows that other instances have left.
-    fn left_by_others(&self, instance: InstanceId) -> Vec<Version> {
-        let others = |id: &InstanceId| id.is_left() && *id != instance.left();
-        if !self.space.alive.keys().any(others) {
-            return Vec::new();
-        }
-        let is_left =
-            |row: &&Stored| row.due <= self.now && row.loaded_by.as_ref().is_some_and(others);
-        let rows = self.space.rows.values().filter(is_left);
-        rows.map(|row| row.version).collect()
-    }
-
-    /// Takes the mark off a row.
-    fn unmark_one(&mut self, version: Version) {
-        if let Some(row) = self.space.rows.get_mut(&version) {
-            row.loaded_by = None;
-            self.space.unloaded.insert((row.due, version));
-        }
-    }
-
     fn unmark(&mut self, instance: InstanceId, versions: &[Version]) -> Vec<Version> {
         let mut any = false;
         for &version in versions {
-            let row = self.space.rows.get(&version);
-            if row.is_some_and(|row| row.loaded_by == Some(instance)) {
-                self.unmark_one(version);
+            let row = self.space.rows.get_mut(&version);
+            if let Some(row) = row.filter(|row| row.loaded_by == Some(instance)) {
+                row.loaded_by = None;
+                self.space.unloaded.insert((row.due, version));
                 any = true;
             }
         }

@@ -5,15 +5,12 @@
 
 use std::time::Instant;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::Connection;
 
 use super::purge::{PURGE_TIME, PURGED_AT_ONCE};
 use super::reading::{number, read};
 use super::rows::Call;
-use crate::store::{
-    Damaged, DeadRows, FireReport, List, LoadWindow, Purged, Retried, State, StoreTime, Stored,
-    Version,
-};
+use crate::store::{DeadRows, List, Purged, Retried, State, StoreTime, Stored, Version, rules};
 
 type Result<T> = rusqlite::Result<T>;
 
@@ -35,65 +32,6 @@ pub(super) fn list(connection: &Connection, namespace: i64, request: List) -> Re
 }
 
 impl Call<'_> {
-    /// Makes a row in flight dead.
-    pub(super) fn die(&mut self, token: Version, error: Option<&str>) -> Result<()> {
-        let sql = "INSERT INTO tickwheel_dead (version, namespace, key, value, died, deadline, attempt, error)
-            SELECT version, namespace, key, value, ?2, deadline, attempt, coalesce(?3, error)
-            FROM tickwheel_timers WHERE version = ?1";
-        self.execute(sql, params![token.0, self.now.as_micros(), error])?;
-        self.add_rows(State::Dead, 1);
-        self.delete((token, State::InFlight))
-    }
-
-    /// Makes a row dead that holds what no store writes. What is kept of it is sound.
-    pub(super) fn set_aside(
-        &mut self,
-        row: Stored,
-        reason: String,
-        report: &mut FireReport,
-    ) -> Result<()> {
-        self.delete((row.version, row.state))?;
-        let sql = "INSERT INTO tickwheel_dead (version, namespace, key, value, died, deadline, attempt, error)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-        let parameters = params![
-            row.version.0,
-            self.namespace,
-            row.key,
-            row.value,
-            self.now.as_micros(),
-            row.deadline.as_micros(),
-            row.attempt,
-            reason
-        ];
-        self.execute(sql, parameters)?;
-        self.add_rows(State::Dead, 1);
-        let damaged = Damaged::new(row.version, row.key, reason);
-        report.damaged.push(damaged);
-        Ok(())
-    }
-
-    /// The row of a key that died last.
-    pub(super) fn dead(&self, key: &[u8]) -> Result<Option<Stored>> {
-        if !self.has_dead() {
-            return Ok(None);
-        }
-        let sql = format!(
-            "SELECT {COLUMNS} WHERE namespace = ?1 AND key = ?2 ORDER BY died DESC, version DESC LIMIT 1"
-        );
-        let mut select = self.batch.connection.prepare_cached(&sql)?;
-        select.query_row((self.namespace, key), read).optional()
-    }
-
-    /// Discards the dead rows of a key, which is written.
-    pub(super) fn discard_of_key(&mut self, key: &[u8]) -> Result<()> {
-        if self.has_dead() {
-            let sql = "DELETE FROM tickwheel_dead WHERE namespace = ?1 AND key = ?2";
-            let discarded = self.execute(sql, (self.namespace, key))?;
-            self.add_rows(State::Dead, -number(discarded));
-        }
-        Ok(())
-    }
-
     pub(super) fn retry_dead(&mut self, which: &DeadRows) -> Result<Retried> {
         let mut rows = 0;
         let more = self.each_dead(which, |call, version| {
@@ -173,28 +111,8 @@ impl Call<'_> {
     fn retry(&mut self, version: Version) -> Result<()> {
         let sql = format!("SELECT {COLUMNS} WHERE version = ?1");
         let mut select = self.batch.connection.prepare_cached(&sql)?;
-        let mut row = select.query_row([version.0], read)?;
+        let row = select.query_row([version.0], read)?;
         self.delete_dead(version)?;
-        row.attempt = 0;
-        row.due = self.now;
-        if self.waiting(&row.key)?.is_none() {
-            self.arm(&mut row, LoadWindow::NONE)?;
-        } else {
-            // Beside the newer one.
-            row.version = self.next_version()?;
-            row.state = State::InFlight;
-            self.hints = true;
-        }
-        self.insert(&row)?;
-        self.keep_error(row.version, row.error.as_deref())
-    }
-
-    /// Keeps the error with a row, if there is one.
-    pub(super) fn keep_error(&mut self, version: Version, error: Option<&str>) -> Result<()> {
-        if let Some(error) = error {
-            let sql = "UPDATE tickwheel_timers SET error = ?2 WHERE version = ?1";
-            self.execute(sql, (version.0, error))?;
-        }
-        Ok(())
+        rules::revive(self, row)
     }
 }

@@ -6,14 +6,13 @@
 //! ```
 //!
 //! A commit waits for the disk, and calls that come meanwhile share the next one. Each call has a
-//! savepoint: one that fails leaves the others alone. `rows` has the SQL of writes and settles,
-//! `load` that of loads, `fire` the rules of fires, `reading` the SQL of the looks, `dead` that of
-//! dead rows.
+//! savepoint: one that fails leaves the others alone. `rows` has the SQL that the
+//! [rules](crate::store::rules) need, `load` that of unloading, `reading` that of the looks, `dead`
+//! that of dead rows.
 
 mod charter;
 mod dead;
 mod file;
-mod fire;
 mod inspect;
 mod load;
 mod looks;
@@ -36,7 +35,7 @@ use rusqlite::{Connection, ErrorCode};
 use crate::store::{
     Answer, BoxFuture, Charter, Counts, DeadRows, Edition, Fire, FireReport, Inspect, InstanceId,
     List, Load, LoadWindow, Loaded, Namespace, NamespaceError, Opened, Purged, Retried, Settle,
-    Settled, State, Store, StoreError, StoreTime, Stored, Version, Write, WriteOutcome,
+    Settled, State, Store, StoreError, StoreTime, Stored, Version, Write, WriteOutcome, rules,
 };
 use rows::Call;
 use thread::Thread;
@@ -155,23 +154,22 @@ impl Store for Sqlite {
     ) -> Answer<'a, Vec<WriteOutcome>> {
         let LoadWindow { charter, until, .. } = near;
         self.under(namespace, charter, until, move |call| {
-            let near = call.near(near)?;
-            call.reserve(writes.len())?;
-            let writes = writes.into_iter();
-            writes.map(|write| call.write(write, near)).collect()
+            rules::write(call, writes, near)
         })
     }
 
     fn load<'a>(&'a self, namespace: &'a Namespace, request: Load) -> Answer<'a, Loaded> {
         let charter = request.charter;
         self.under(namespace, charter, StoreTime::NEVER, move |call| {
-            call.load(request)
+            rules::load(call, &request)
         })
     }
 
     fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport> {
         let LoadWindow { charter, until, .. } = request.near;
-        self.under(namespace, charter, until, move |call| call.fire(&request))
+        self.under(namespace, charter, until, move |call| {
+            rules::fire(call, &request)
+        })
     }
 
     fn settle<'a>(
@@ -180,12 +178,7 @@ impl Store for Sqlite {
         settles: Vec<Settle>,
         near: LoadWindow,
     ) -> Answer<'a, Vec<Settled>> {
-        self.in_namespace(namespace, move |call| {
-            let near = call.near(near)?;
-            call.reserve(settles.len())?;
-            let settles = settles.into_iter();
-            settles.map(|settle| call.settle(settle, near)).collect()
-        })
+        self.in_namespace(namespace, move |call| rules::settle(call, settles, near))
     }
 
     fn unload<'a>(
@@ -206,7 +199,7 @@ impl Store for Sqlite {
     }
 
     fn get<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Option<Stored>> {
-        self.in_namespace(namespace, move |call| call.get(&key))
+        self.in_namespace(namespace, move |call| rules::get(call, &key))
     }
 
     fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>> {

@@ -1,16 +1,18 @@
 //! The changes that each call makes to the rows.
 
 use std::ops::Range;
-use std::time::Duration;
 
 use rusqlite::{OptionalExtension, params};
 
-use super::charter;
-use super::reading::{COLUMNS, damage, now, number, read, state_number};
+use super::reading::{
+    COLUMNS, IN_FLIGHT, WAITING, damage, now, number, read, state_number, text, time,
+};
 use super::thread::Batch;
+use super::{charter, dead};
+use crate::store::rules::Rows;
 use crate::store::{
-    Action, Armed, Due, Edition, InstanceId, LeftRow, LoadWindow, Namespace, Settle, Settled,
-    Settlement, State, StoreError, StoreTime, Stored, Version, Write, WriteOutcome, micros,
+    Edition, InstanceId, Namespace, Scheduled, Schedules, State, StoreError, StoreTime, Stored,
+    Version, micros,
 };
 
 type Result<T> = rusqlite::Result<T>;
@@ -87,32 +89,6 @@ impl<'a> Call<'a> {
         self.dead + self.more_rows[2] > 0
     }
 
-    /// The same, without a loader that does not count as living.
-    pub(super) fn near(&self, near: LoadWindow) -> Result<LoadWindow> {
-        let Some(InstanceId(instance)) = near.loader else {
-            return Ok(near);
-        };
-        let select = "SELECT 1 FROM tickwheel_instances WHERE id = ?1 AND alive_until >= ?2";
-        let mut select = self.batch.connection.prepare_cached(select)?;
-        let lives = select.exists((instance, self.now.as_micros()))?;
-        let loader = near.loader.filter(|_| lives);
-        Ok(LoadWindow { loader, ..near })
-    }
-
-    /// Takes so many versions from the sequence in one step. Those that are not used are left out.
-    pub(super) fn reserve(&mut self, count: usize) -> Result<()> {
-        let Version(first) = self.batch.versions(count)?;
-        self.reserved = first..first + number(count);
-        Ok(())
-    }
-
-    pub(super) fn next_version(&mut self) -> Result<Version> {
-        match self.reserved.next() {
-            Some(version) => Ok(Version(version)),
-            None => self.batch.versions(1),
-        }
-    }
-
     pub(super) fn execute(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize> {
         self.batch.connection.prepare_cached(sql)?.execute(params)
     }
@@ -122,19 +98,44 @@ impl<'a> Call<'a> {
         let mut select = self.batch.connection.prepare_cached(&sql)?;
         select.query_row(params, read).optional()
     }
+}
 
-    pub(super) fn waiting(&self, key: &[u8]) -> Result<Option<Stored>> {
+impl Rows for Call<'_> {
+    type Error = rusqlite::Error;
+
+    fn now(&self) -> StoreTime {
+        self.now
+    }
+
+    /// Takes versions from the sequence in one step. Those that are not used are left out.
+    fn reserve(&mut self, count: usize) -> Result<()> {
+        let Version(first) = self.batch.versions(count)?;
+        self.reserved = first..first + number(count);
+        Ok(())
+    }
+
+    fn next_version(&mut self) -> Result<Version> {
+        match self.reserved.next() {
+            Some(version) => Ok(Version(version)),
+            None => self.batch.versions(1),
+        }
+    }
+
+    fn hint(&mut self) {
+        self.hints = true;
+    }
+
+    fn waiting(&mut self, key: &[u8]) -> Result<Option<Stored>> {
         let rest = "WHERE namespace = ?1 AND key = ?2 AND state = 0";
         self.select(rest, (self.namespace, key))
     }
 
-    pub(super) fn in_flight(&self, key: &[u8]) -> Result<Option<Stored>> {
+    fn in_flight(&mut self, key: &[u8]) -> Result<Option<Stored>> {
         let rest = "WHERE namespace = ?1 AND key = ?2 AND state = 1 ORDER BY version DESC LIMIT 1";
         self.select(rest, (self.namespace, key))
     }
 
-    /// A row, and what is [wrong](damage) with it.
-    pub(super) fn row(&self, version: Version) -> Result<Option<(Stored, Option<String>)>> {
+    fn row(&mut self, version: Version) -> Result<Option<(Stored, Option<String>)>> {
         let sql = format!("SELECT {COLUMNS} WHERE version = ?1 AND namespace = ?2");
         let mut select = self.batch.connection.prepare_cached(&sql)?;
         let row = select.query_row((version.0, self.namespace), |row| {
@@ -143,10 +144,10 @@ impl<'a> Call<'a> {
         row.optional()
     }
 
-    pub(super) fn insert(&mut self, row: &Stored) -> Result<()> {
+    fn insert(&mut self, row: &Stored) -> Result<()> {
         let sql = "INSERT INTO tickwheel_timers
-            (version, namespace, state, key, value, due, deadline, attempt, period, loaded_by, schedule, claimed_by)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+            (version, namespace, state, key, value, due, deadline, attempt, period, loaded_by, schedule, claimed_by, error)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
         let period = period_of(row);
         self.execute(
             sql,
@@ -163,20 +164,16 @@ impl<'a> Call<'a> {
                 row.loaded_by.map(|instance| instance.0),
                 row.schedule,
                 row.claimed_by.map(|instance| instance.0),
+                row.error,
             ],
         )?;
         self.add_rows(row.state, 1);
         Ok(())
     }
 
-    /// Writes all of a row but key and value over what it was, under a new version.
-    pub(super) fn update(
-        &mut self,
-        (version, state): (Version, State),
-        row: &Stored,
-    ) -> Result<()> {
+    fn update(&mut self, (version, state): (Version, State), row: &Stored) -> Result<()> {
         let sql = "UPDATE tickwheel_timers SET version = ?2, state = ?3, due = ?4, deadline = ?5, attempt = ?6,
-            period = ?7, loaded_by = ?8, schedule = ?9, claimed_by = ?10 WHERE version = ?1";
+            period = ?7, loaded_by = ?8, schedule = ?9, claimed_by = ?10, error = ?11 WHERE version = ?1";
         let period = period_of(row);
         self.execute(
             sql,
@@ -191,6 +188,7 @@ impl<'a> Call<'a> {
                 row.loaded_by.map(|instance| instance.0),
                 row.schedule,
                 row.claimed_by.map(|instance| instance.0),
+                row.error,
             ],
         )?;
         self.add_rows(state, -1);
@@ -198,193 +196,145 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
-    pub(super) fn delete(&mut self, (version, state): (Version, State)) -> Result<()> {
+    fn delete(&mut self, (version, state): (Version, State)) -> Result<()> {
         let sql = "DELETE FROM tickwheel_timers WHERE version = ?1";
         self.execute(sql, [version.0])?;
         self.add_rows(state, -1);
         Ok(())
     }
 
-    /// Makes a row a waiting one with a new version, loaded if it is near.
-    pub(super) fn arm(&mut self, row: &mut Stored, near: LoadWindow) -> Result<Armed> {
-        let is_near = row.due <= self.now.after(near.window);
-        row.version = self.next_version()?;
-        row.state = State::Waiting;
-        row.loaded_by = near.loader.filter(|_| is_near);
-        row.claimed_by = None;
-        self.hints |= is_near && row.loaded_by.is_none();
-        Ok(Armed {
-            version: row.version,
-            due: row.due,
-            loaded: row.loaded_by.is_some(),
-        })
+    fn ack(&mut self, token: Version) -> Result<bool> {
+        let sql =
+            "DELETE FROM tickwheel_timers WHERE version = ?1 AND namespace = ?2 AND state = 1";
+        let acked = self.execute(sql, (token.0, self.namespace))? > 0;
+        self.add_rows(State::InFlight, -i64::from(acked));
+        Ok(acked)
     }
 
-    pub(super) fn write(&mut self, write: Write, near: LoadWindow) -> Result<WriteOutcome> {
-        let Write { key, action } = write;
-        let waiting = self.waiting(&key)?;
-        match action {
-            Action::Set {
-                value,
-                due,
-                period,
-                schedule,
-                if_absent,
-            } => {
-                if if_absent && waiting.is_some() {
-                    return Ok(WriteOutcome::Present);
-                }
-                if if_absent {
-                    if let Some(row) = self.in_flight(&key)? {
-                        return Ok(WriteOutcome::InFlight(row.version));
-                    }
-                }
-                let mut row = Stored::set(key, value, due.at(self.now), period, schedule);
-                row.keep_time(waiting.as_ref());
-                let replaced = waiting.map(|row| row.version);
-                if let Some(version) = replaced {
-                    self.delete((version, State::Waiting))?;
-                }
-                self.discard_of_key(&row.key)?;
-                let armed = self.arm(&mut row, near)?;
-                self.insert(&row)?;
-                Ok(WriteOutcome::Armed {
-                    row: armed,
-                    replaced,
-                })
-            }
-            Action::Move { due } => match waiting {
-                Some(row) => Ok(WriteOutcome::Armed {
-                    replaced: Some(row.version),
-                    row: self.rearm(row, due, near)?,
-                }),
-                None => self.unarmed(&key),
-            },
-            Action::Remove => {
-                if let Some(row) = &waiting {
-                    self.delete((row.version, State::Waiting))?;
-                } else if let Some(row) = self.in_flight(&key)? {
-                    return Ok(WriteOutcome::InFlight(row.version));
-                }
-                let Some(row) = waiting.map_or_else(|| self.dead(&key), |row| Ok(Some(row)))?
-                else {
-                    return Ok(WriteOutcome::Absent);
-                };
-                self.discard_of_key(&key)?;
-                let Stored { version, value, .. } = row;
-                Ok(WriteOutcome::Removed { version, value })
-            }
-        }
-    }
-
-    /// The outcome for a key without waiting row.
-    fn unarmed(&self, key: &[u8]) -> Result<WriteOutcome> {
-        let row = self.in_flight(key)?;
-        Ok(row.map_or(WriteOutcome::Absent, |row| {
-            WriteOutcome::InFlight(row.version)
-        }))
-    }
-
-    /// Arms a stored row again with another deadline.
-    pub(super) fn rearm(&mut self, mut row: Stored, due: Due, near: LoadWindow) -> Result<Armed> {
-        let old = (row.version, row.state);
-        row.due = due.at(self.now);
-        row.deadline = row.due;
-        let armed = self.arm(&mut row, near)?;
-        self.update(old, &row)?;
-        Ok(armed)
-    }
-
-    /// Puts a row back for other instances.
-    fn leave(&mut self, mut row: Stored, left: LeftRow, near: LoadWindow) -> Result<Settled> {
-        let InstanceId(id) = left.by.left();
-        let sql = "INSERT INTO tickwheel_instances (id, namespace, alive_until, lacks) VALUES (?1, ?2, ?3, 0)
-            ON CONFLICT DO NOTHING";
-        let until = self.now.after(left.alive).as_micros();
-        self.execute(sql, (id, self.namespace, until))?;
-        let old = (row.version, row.state);
-        row.due = self.now.after(left.pause);
-        let mut settled = Settled::Done;
-        if self.waiting(&row.key)?.is_none() {
-            let unloaded = LoadWindow::new(near.window, None);
-            settled = Settled::Armed(self.arm(&mut row, unloaded)?);
-        } else {
-            self.put_beside(&mut row)?;
-        }
-        row.loaded_by = Some(left.by.left());
-        self.hints = true;
-        self.update(old, &row)?;
-        Ok(settled)
-    }
-
-    /// Makes a row one that is put back in flight, beside a newer one of its key. No claim holds it
-    /// any more.
-    fn put_beside(&mut self, row: &mut Stored) -> Result<()> {
-        row.version = self.next_version()?;
-        (row.loaded_by, row.claimed_by) = (None, None);
+    fn bury(&mut self, row: Stored) -> Result<()> {
+        let sql = "INSERT INTO tickwheel_dead (version, namespace, key, value, died, deadline, attempt, error)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+        let parameters = params![
+            row.version.0,
+            self.namespace,
+            row.key,
+            row.value,
+            self.now.as_micros(),
+            row.deadline.as_micros(),
+            row.attempt,
+            row.error,
+        ];
+        self.execute(sql, parameters)?;
+        self.add_rows(State::Dead, 1);
         Ok(())
     }
 
-    pub(super) fn settle(&mut self, settle: Settle, near: LoadWindow) -> Result<Settled> {
-        let Settle {
-            token,
-            settlement,
-            error,
-        } = settle;
-        if settlement == Settlement::Ack {
-            let sql =
-                "DELETE FROM tickwheel_timers WHERE version = ?1 AND namespace = ?2 AND state = 1";
-            if self.execute(sql, (token.0, self.namespace))? == 0 {
-                return Ok(Settled::Lost);
-            }
-            self.add_rows(State::InFlight, -1);
-            return Ok(Settled::Done);
+    fn dead(&mut self, key: &[u8]) -> Result<Option<Stored>> {
+        if !self.has_dead() {
+            return Ok(None);
         }
-        let row = self.row(token)?;
-        let Some((mut row, _)) = row.filter(|(row, _)| row.state == State::InFlight) else {
-            return Ok(Settled::Lost);
-        };
-        if settlement == Settlement::Dead {
-            self.die(token, error.as_deref())?;
-            return Ok(Settled::Done);
-        }
-        self.keep_error(token, error.as_deref())?;
-        if matches!(settlement, Settlement::Unfire | Settlement::Leave(_)) {
-            row.attempt = row.attempt.saturating_sub(1);
-        }
-        if let Settlement::Leave(left) = settlement {
-            return self.leave(row, left, near);
-        }
-        if let Settlement::Extend(lease) = settlement {
-            row.due = self.now.after(lease);
-            self.update((token, State::InFlight), &row)?;
-            return Ok(Settled::Done);
-        }
-        if self.waiting(&row.key)?.is_none() {
-            if let Settlement::RetryAfter(delay) = settlement {
-                return self.rearm(row, Due::In(delay), near).map(Settled::Armed);
-            }
-            row.due = self.now;
-            let armed = self.arm(&mut row, near)?;
-            self.update((token, State::InFlight), &row)?;
-            return Ok(Settled::Armed(armed));
-        }
-        let delay = match settlement {
-            Settlement::RetryAfter(delay) => delay,
-            _ => Duration::ZERO,
-        };
-        row.due = self.now.after(delay);
-        self.put_beside(&mut row)?;
-        self.hints |= delay.is_zero();
-        self.update((token, State::InFlight), &row)?;
-        Ok(Settled::Done)
+        let sql = format!(
+            "SELECT {} WHERE namespace = ?1 AND key = ?2 ORDER BY died DESC, version DESC LIMIT 1",
+            dead::COLUMNS
+        );
+        let mut select = self.batch.connection.prepare_cached(&sql)?;
+        select.query_row((self.namespace, key), read).optional()
     }
 
-    pub(super) fn get(&mut self, key: &[u8]) -> Result<Option<Stored>> {
-        let mut row = self.waiting(key)?;
-        if row.is_none() {
-            row = self.in_flight(key)?;
+    fn discard(&mut self, key: &[u8]) -> Result<()> {
+        if self.has_dead() {
+            let sql = "DELETE FROM tickwheel_dead WHERE namespace = ?1 AND key = ?2";
+            let discarded = self.execute(sql, (self.namespace, key))?;
+            self.add_rows(State::Dead, -number(discarded));
         }
-        row.map_or_else(|| self.dead(key), |row| Ok(Some(row)))
+        Ok(())
+    }
+
+    fn lives(&mut self, InstanceId(instance): InstanceId) -> Result<bool> {
+        let sql = "SELECT 1 FROM tickwheel_instances WHERE id = ?1 AND alive_until >= ?2";
+        let mut select = self.batch.connection.prepare_cached(sql)?;
+        select.exists((instance, self.now.as_micros()))
+    }
+
+    fn keep_alive(&mut self, instance: InstanceId, until: StoreTime, renews: bool) -> Result<()> {
+        let sql = "INSERT INTO tickwheel_instances (id, namespace, alive_until, lacks) VALUES (?1, ?2, ?3, 0)
+            ON CONFLICT (id) DO UPDATE SET alive_until = excluded.alive_until WHERE ?4";
+        let parameters = (instance.0, self.namespace, until.as_micros(), renews);
+        self.execute(sql, parameters).map(drop)
+    }
+
+    fn unload_dead(&mut self) -> Result<()> {
+        let sql = "SELECT id FROM tickwheel_instances WHERE namespace = ?1 AND alive_until < ?2";
+        let mut select = self.batch.connection.prepare_cached(sql)?;
+        let dead = select.query_map((self.namespace, self.now.as_micros()), |row| row.get(0))?;
+        for instance in dead.collect::<Result<Vec<_>>>()? {
+            self.end(InstanceId(instance))?;
+        }
+        Ok(())
+    }
+
+    fn unloaded(
+        &mut self,
+        until: StoreTime,
+        at_most: usize,
+        schedules: &Schedules,
+    ) -> Result<Vec<(Version, StoreTime)>> {
+        // Without the schedule the index has all columns.
+        let (schedule, limit) = if *schedules == Schedules::ALL {
+            ("NULL", number(at_most).saturating_add(1))
+        } else {
+            ("schedule", -1)
+        };
+        let sql = format!(
+            "SELECT version, due, {schedule} FROM tickwheel_timers
+            WHERE namespace = ?1 AND state = ?2 AND loaded_by IS NULL AND due <= ?3 ORDER BY due, version LIMIT ?4"
+        );
+        let mut select = self.batch.connection.prepare_cached(&sql)?;
+        let mut rows = Vec::new();
+        for (state, until) in [(WAITING, until), (IN_FLIGHT, self.now)] {
+            let mut found = select.query((self.namespace, state, until.as_micros(), limit))?;
+            let full = rows.len().saturating_add(at_most);
+            while let Some(row) = found.next()?.filter(|_| rows.len() <= full) {
+                let schedule = text(row, 2)?;
+                if schedules.include(schedule.as_deref()) {
+                    rows.push((Version(row.get(0)?), time(row, 1)?));
+                }
+            }
+        }
+        rows.sort_by_key(|&(version, due)| (due, version));
+        Ok(rows)
+    }
+
+    fn left_by_others(
+        &mut self,
+        InstanceId(instance): InstanceId,
+        at_most: usize,
+    ) -> Result<Vec<(Version, StoreTime)>> {
+        let sql = "SELECT version, due FROM tickwheel_timers
+            WHERE namespace = ?1 AND state IN (0, 1) AND loaded_by < 0 AND loaded_by <> -?2 AND due <= ?3 LIMIT ?4";
+        let mut select = self.batch.connection.prepare_cached(sql)?;
+        let limit = number(at_most).saturating_add(1);
+        let parameters = (self.namespace, instance, self.now.as_micros(), limit);
+        let rows = select.query_map(parameters, |row| Ok((Version(row.get(0)?), time(row, 1)?)))?;
+        rows.collect()
+    }
+
+    fn mark(&mut self, version: Version, instance: InstanceId) -> Result<Option<Scheduled>> {
+        let sql = "UPDATE tickwheel_timers SET loaded_by = ?2 WHERE version = ?1 RETURNING schedule, deadline";
+        let mut update = self.batch.connection.prepare_cached(sql)?;
+        update.query_row((version.0, instance.0), |row| {
+            let schedule = text(row, 0)?;
+            let deadline = time(row, 1)?;
+            Ok(schedule.map(|schedule| Scheduled::new(version, deadline, schedule)))
+        })
+    }
+
+    fn lack(&mut self, InstanceId(instance): InstanceId, rows: usize) -> Result<usize> {
+        let sql = "UPDATE tickwheel_instances SET lacks = ?2 WHERE id = ?1 AND lacks <> ?2";
+        self.execute(sql, (instance, number(rows)))?;
+        let sql = "SELECT coalesce(sum(lacks), 0) FROM tickwheel_instances WHERE namespace = ?1 AND id <> ?2";
+        let mut select = self.batch.connection.prepare_cached(sql)?;
+        let lacks: i64 = select.query_row((self.namespace, instance), |row| row.get(0))?;
+        Ok(usize::try_from(lacks).unwrap_or(0))
     }
 }

@@ -19,7 +19,7 @@ use super::{charter, describe};
 use crate::codec::{Codec, Coder, Json};
 use crate::error::{BuildError, Error};
 use crate::store::{
-    Action, Due, LoadWindow, Namespace, StoreError, StoreTime, Write, WriteOutcome,
+    Action, Due, LoadWindow, Namespace, StoreError, StoreTime, Write, WriteOutcome, rules,
 };
 use crate::timers::{Moved, Removed, SetIfAbsent};
 use crate::token::Token;
@@ -313,9 +313,9 @@ impl<K, V> SqliteTransaction<'_, K, V> {
             Ok(call) => call,
             Err(error) => return Ok(Err(error)),
         };
-        let written = call.write(write, LoadWindow::NONE)?;
+        let mut written = rules::write(&mut call, vec![write], LoadWindow::NONE)?;
         call.finish(&self.namespace)?;
-        Ok(Ok(written))
+        Ok(Ok(written.remove(0)))
     }
 }
 

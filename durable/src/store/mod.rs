@@ -93,6 +93,7 @@ mod missed;
 mod occurrence;
 mod prefix_change;
 mod requests;
+pub(crate) mod rules;
 mod schedule;
 mod time;
 

@@ -112,7 +112,7 @@ async fn counts_stay_those_of_the_rows() {
             }
             12 => {
                 let failing = store.in_namespace(&space, move |call| {
-                    call.write(due(key, None, false).remove(0), NEAR)?;
+                    rules::write(call, due(key, None, false), NEAR)?;
                     Err::<(), _>(rusqlite::Error::InvalidQuery)
                 });
                 failing.await.expect_err("it fails");

@@ -1,0 +1,268 @@
+//! The rules of writes, loads, fires and settles, for stores that are called row by row.
+//!
+//! `Memory` and `Sqlite` have them: each call holds the store, reads the clock once, and runs a
+//! function of this module over the small calls of [`Rows`]. PostgreSQL and Redis run the same
+//! rules in statements and scripts, since a call there is one round trip.
+
+mod fire;
+mod settle;
+
+use super::answers::{Armed, Loaded, Stored, WriteOutcome};
+use super::ids::{InstanceId, Version};
+use super::requests::{Action, Load, LoadWindow, State, Write};
+use super::schedule::{Scheduled, Schedules};
+use super::time::StoreTime;
+
+pub(crate) use fire::fire;
+pub(crate) use settle::settle;
+
+/// The rows of a namespace in one call, which no other call meets meanwhile.
+///
+/// A row that waits or is in flight is *stored*. A dead one lies apart.
+pub(crate) trait Rows {
+    type Error;
+
+    /// The store's time, which a call reads once.
+    fn now(&self) -> StoreTime;
+
+    /// Has so many versions ready.
+    fn reserve(&mut self, _count: usize) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    fn next_version(&mut self) -> Result<Version, Self::Error>;
+
+    /// Notifies the instances of near rows that none has loaded, once the call has happened.
+    fn hint(&mut self);
+
+    /// The waiting row of a key.
+    fn waiting(&mut self, key: &[u8]) -> Result<Option<Stored>, Self::Error>;
+
+    /// The latest row in flight of a key.
+    fn in_flight(&mut self, key: &[u8]) -> Result<Option<Stored>, Self::Error>;
+
+    /// The stored row with a version, and what it holds that no store writes.
+    fn row(&mut self, version: Version) -> Result<Option<(Stored, Option<String>)>, Self::Error>;
+
+    fn insert(&mut self, row: &Stored) -> Result<(), Self::Error>;
+
+    /// Writes all of a row but key and value over the stored one that was in that state.
+    fn update(&mut self, old: (Version, State), row: &Stored) -> Result<(), Self::Error>;
+
+    fn delete(&mut self, old: (Version, State)) -> Result<(), Self::Error>;
+
+    /// Deletes a row in flight. `false` if there is none.
+    fn ack(&mut self, token: Version) -> Result<bool, Self::Error>;
+
+    /// Keeps a row as a dead one, from now on.
+    fn bury(&mut self, row: Stored) -> Result<(), Self::Error>;
+
+    /// The dead row of a key that died last.
+    fn dead(&mut self, key: &[u8]) -> Result<Option<Stored>, Self::Error>;
+
+    /// Deletes the dead rows of a key.
+    fn discard(&mut self, key: &[u8]) -> Result<(), Self::Error>;
+
+    /// Whether an id counts as living.
+    fn lives(&mut self, instance: InstanceId) -> Result<bool, Self::Error>;
+
+    /// Has an id count as living until then. `renews` if it may be known already.
+    fn keep_alive(
+        &mut self,
+        instance: InstanceId,
+        until: StoreTime,
+        renews: bool,
+    ) -> Result<(), Self::Error>;
+
+    /// Unloads the rows of all ids that count as living no more.
+    fn unload_dead(&mut self) -> Result<(), Self::Error>;
+
+    /// The unloaded rows with such schedules, earliest first: those that wait and are due by
+    /// `until`, and those whose lease has ended. At least one more than `at_most`, if there are as
+    /// many.
+    fn unloaded(
+        &mut self,
+        until: StoreTime,
+        at_most: usize,
+        schedules: &Schedules,
+    ) -> Result<Vec<(Version, StoreTime)>, Self::Error>;
+
+    /// The due rows that other instances have left, one more than `at_most` if there are as many.
+    fn left_by_others(
+        &mut self,
+        instance: InstanceId,
+        at_most: usize,
+    ) -> Result<Vec<(Version, StoreTime)>, Self::Error>;
+
+    /// Marks a stored row as loaded. Returns its schedule, if it has one.
+    fn mark(
+        &mut self,
+        version: Version,
+        instance: InstanceId,
+    ) -> Result<Option<Scheduled>, Self::Error>;
+
+    /// Writes how many due rows an instance lacks. Returns how many the others do.
+    fn lack(&mut self, instance: InstanceId, rows: usize) -> Result<usize, Self::Error>;
+}
+
+/// The window of a call, without a loader that does not count as living.
+fn living<R: Rows>(rows: &mut R, near: LoadWindow) -> Result<LoadWindow, R::Error> {
+    let loader = match near.loader {
+        Some(loader) if rows.lives(loader)? => Some(loader),
+        _ => None,
+    };
+    Ok(LoadWindow { loader, ..near })
+}
+
+/// Makes a row a waiting one with a new version, loaded if it is near.
+fn arm<R: Rows>(rows: &mut R, row: &mut Stored, near: LoadWindow) -> Result<Armed, R::Error> {
+    let is_near = row.due <= rows.now().after(near.window);
+    row.version = rows.next_version()?;
+    row.state = State::Waiting;
+    row.loaded_by = near.loader.filter(|_| is_near);
+    row.claimed_by = None;
+    if is_near && row.loaded_by.is_none() {
+        rows.hint();
+    }
+    Ok(Armed::new(row.version, row.due, row.loaded_by.is_some()))
+}
+
+/// Arms a stored row again.
+fn rearm<R: Rows>(rows: &mut R, mut row: Stored, near: LoadWindow) -> Result<Armed, R::Error> {
+    let old = (row.version, row.state);
+    let armed = arm(rows, &mut row, near)?;
+    rows.update(old, &row)?;
+    Ok(armed)
+}
+
+/// Makes a row one that is put back in flight, beside a newer one of its key. No claim holds it.
+fn put_beside<R: Rows>(rows: &mut R, row: &mut Stored) -> Result<(), R::Error> {
+    row.version = rows.next_version()?;
+    row.state = State::InFlight;
+    (row.loaded_by, row.claimed_by) = (None, None);
+    Ok(())
+}
+
+/// Sets, moves and removes, in order.
+pub(crate) fn write<R: Rows>(
+    rows: &mut R,
+    writes: Vec<Write>,
+    near: LoadWindow,
+) -> Result<Vec<WriteOutcome>, R::Error> {
+    let near = living(rows, near)?;
+    rows.reserve(writes.len())?;
+    let each = writes.into_iter();
+    each.map(|write| write_one(rows, write, near)).collect()
+}
+
+fn write_one<R: Rows>(
+    rows: &mut R,
+    Write { key, action }: Write,
+    near: LoadWindow,
+) -> Result<WriteOutcome, R::Error> {
+    let waiting = rows.waiting(&key)?;
+    match action {
+        Action::Set {
+            value,
+            due,
+            period,
+            schedule,
+            if_absent,
+        } => {
+            if if_absent && waiting.is_some() {
+                return Ok(WriteOutcome::Present);
+            }
+            if if_absent {
+                if let Some(row) = rows.in_flight(&key)? {
+                    return Ok(WriteOutcome::InFlight(row.version));
+                }
+            }
+            let mut row = Stored::set(key, value, due.at(rows.now()), period, schedule);
+            row.keep_time(waiting.as_ref());
+            let replaced = waiting.map(|row| row.version);
+            if let Some(version) = replaced {
+                rows.delete((version, State::Waiting))?;
+            }
+            rows.discard(&row.key)?;
+            let armed = arm(rows, &mut row, near)?;
+            rows.insert(&row)?;
+            Ok(WriteOutcome::armed(armed, replaced))
+        }
+        Action::Move { due } => match waiting {
+            Some(mut row) => {
+                let replaced = Some(row.version);
+                row.due = due.at(rows.now());
+                row.deadline = row.due;
+                Ok(WriteOutcome::armed(rearm(rows, row, near)?, replaced))
+            }
+            None => Ok(rows.in_flight(&key)?.map_or(WriteOutcome::Absent, |row| {
+                WriteOutcome::InFlight(row.version)
+            })),
+        },
+        Action::Remove => {
+            if let Some(row) = &waiting {
+                rows.delete((row.version, State::Waiting))?;
+            } else if let Some(row) = rows.in_flight(&key)? {
+                return Ok(WriteOutcome::InFlight(row.version));
+            }
+            let removed = match waiting {
+                Some(row) => Some(row),
+                None => rows.dead(&key)?,
+            };
+            let Some(row) = removed else {
+                return Ok(WriteOutcome::Absent);
+            };
+            rows.discard(&key)?;
+            Ok(WriteOutcome::removed(row.version, row.value))
+        }
+    }
+}
+
+/// The row that an operator sees under a key.
+pub(crate) fn get<R: Rows>(rows: &mut R, key: &[u8]) -> Result<Option<Stored>, R::Error> {
+    if let Some(row) = rows.waiting(key)? {
+        return Ok(Some(row));
+    }
+    match rows.in_flight(key)? {
+        Some(row) => Ok(Some(row)),
+        None => rows.dead(key),
+    }
+}
+
+/// Hands rows out to an instance.
+pub(crate) fn load<R: Rows>(rows: &mut R, request: &Load) -> Result<Loaded, R::Error> {
+    let (now, instance, limit) = (rows.now(), request.instance, request.limit);
+    rows.keep_alive(instance, now.after(request.alive), true)?;
+    rows.unload_dead()?;
+    let mut found = rows.unloaded(now.after(request.window), limit, &request.schedules)?;
+    found.extend(rows.left_by_others(instance, limit)?);
+    found.sort_by_key(|&(version, due)| (due, version));
+    let more = found.len() > limit;
+    found.truncate(limit);
+    let mut scheduled = Vec::new();
+    for &(version, _) in &found {
+        scheduled.extend(rows.mark(version, instance)?);
+    }
+    let due = found.iter().filter(|(_, due)| *due <= now).count();
+    let others_lack = rows.lack(instance, request.wanted.saturating_sub(due))?;
+    Ok(Loaded {
+        now,
+        rows: found,
+        more,
+        others_lack,
+        scheduled,
+    })
+}
+
+/// Makes a row that was dead due again. It is no dead one any more.
+pub(crate) fn revive<R: Rows>(rows: &mut R, mut row: Stored) -> Result<(), R::Error> {
+    row.attempt = 0;
+    row.due = rows.now();
+    if rows.waiting(&row.key)?.is_none() {
+        arm(rows, &mut row, LoadWindow::NONE)?;
+    } else {
+        put_beside(rows, &mut row)?;
+        rows.hint();
+    }
+    rows.insert(&row)
+}

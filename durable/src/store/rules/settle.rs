@@ -1,0 +1,96 @@
+//! How claims are settled.
+
+use std::time::Duration;
+
+use super::{Rows, arm, living, put_beside, rearm};
+use crate::store::{LeftRow, LoadWindow, Settle, Settled, Settlement, State, Stored};
+
+/// Settles rows in flight, in order.
+pub(crate) fn settle<R: Rows>(
+    rows: &mut R,
+    settles: Vec<Settle>,
+    near: LoadWindow,
+) -> Result<Vec<Settled>, R::Error> {
+    let near = living(rows, near)?;
+    rows.reserve(settles.len())?;
+    let each = settles.into_iter();
+    each.map(|settle| settle_one(rows, settle, near)).collect()
+}
+
+fn settle_one<R: Rows>(
+    rows: &mut R,
+    settle: Settle,
+    near: LoadWindow,
+) -> Result<Settled, R::Error> {
+    let Settle {
+        token,
+        settlement,
+        error,
+    } = settle;
+    if settlement == Settlement::Ack {
+        let acked = rows.ack(token)?;
+        return Ok(if acked { Settled::Done } else { Settled::Lost });
+    }
+    let row = rows.row(token)?;
+    let Some((mut row, _)) = row.filter(|(row, _)| row.state == State::InFlight) else {
+        return Ok(Settled::Lost);
+    };
+    row.error = error.or(row.error);
+    if matches!(settlement, Settlement::Unfire | Settlement::Leave(_)) {
+        row.attempt = row.attempt.saturating_sub(1);
+    }
+    let old = (token, State::InFlight);
+    let now = rows.now();
+    let delay = match settlement {
+        Settlement::Dead => {
+            rows.delete(old)?;
+            rows.bury(row)?;
+            return Ok(Settled::Done);
+        }
+        Settlement::Leave(left) => return leave(rows, row, left, near),
+        Settlement::Extend(lease) => {
+            row.due = now.after(lease);
+            rows.update(old, &row)?;
+            return Ok(Settled::Done);
+        }
+        Settlement::RetryAfter(delay) => delay,
+        Settlement::Ack | Settlement::Release | Settlement::Unfire => Duration::ZERO,
+    };
+    row.due = now.after(delay);
+    if rows.waiting(&row.key)?.is_none() {
+        if matches!(settlement, Settlement::RetryAfter(_)) {
+            row.deadline = row.due;
+        }
+        return rearm(rows, row, near).map(Settled::Armed);
+    }
+    put_beside(rows, &mut row)?;
+    if delay.is_zero() {
+        rows.hint();
+    }
+    rows.update(old, &row)?;
+    Ok(Settled::Done)
+}
+
+/// Puts a row back for other instances.
+fn leave<R: Rows>(
+    rows: &mut R,
+    mut row: Stored,
+    left: LeftRow,
+    near: LoadWindow,
+) -> Result<Settled, R::Error> {
+    let id = left.by.left();
+    rows.keep_alive(id, rows.now().after(left.alive), false)?;
+    let old = (row.version, row.state);
+    row.due = rows.now().after(left.pause);
+    let settled = if rows.waiting(&row.key)?.is_none() {
+        let unloaded = LoadWindow::new(near.window, None);
+        Settled::Armed(arm(rows, &mut row, unloaded)?)
+    } else {
+        put_beside(rows, &mut row)?;
+        Settled::Done
+    };
+    row.loaded_by = Some(id);
+    rows.hint();
+    rows.update(old, &row)?;
+    Ok(settled)
+}
