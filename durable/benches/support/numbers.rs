@@ -99,6 +99,38 @@ pub(crate) async fn storm(stores: &impl Connect, count: u64, instances: usize) {
     }
 }
 
+/// So many timers due at once, for one instance whose few handlers return at once.
+pub(crate) async fn quick_handlers(stores: &impl Connect, count: u64, places: usize) {
+    let space = format!("bench-quick-{places}");
+    let due = Due::In(Duration::ZERO);
+    let timers = (0..count).map(|key| (key, "0".to_owned(), due));
+    fill(&stores.connect().await, &space, timers).await;
+    let began = Instant::now();
+    let (timers, mut claims) = start(stores, &space).await;
+    let mut handled = 0_u64;
+    let dispatched = claims.dispatch(places, |_| {
+        handled += 1;
+        std::future::ready(Ok(()))
+    });
+    let done = async {
+        while timers.metrics().settle_batches.sum < count
+            && began.elapsed() < Duration::from_secs(120)
+        {
+            sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::select! {
+        () = dispatched => {}
+        () = done => {}
+    }
+    let took = began.elapsed();
+    let what = format!("fired and acknowledged, dispatch({places})");
+    report_rate(&what, timers.metrics().settle_batches.sum, took);
+    println!("  handlers ran: {handled} of {count}");
+    println!("  fired at once: {}", timers.metrics().fire_batches);
+    timers.shutdown().await;
+}
+
 /// An instance that starts on so many timers, all of them far.
 pub(crate) async fn start_with(stores: &impl Connect, count: u64) {
     let space = "bench-start";
