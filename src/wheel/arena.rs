@@ -1,9 +1,9 @@
-//! The wheel's memory: a slab whose nodes carry the links of the list they are on.
+//! The wheel's memory: a slab of nodes that carry the links of the list they are on.
 
 use crate::collections::{Cell, ChunkSlab, INDICES};
 
 /// How many nodes a chunk has.
-pub(super) const CHUNK: u32 = 4096;
+const CHUNK: u32 = 4096;
 
 /// How many chunks are freed at a time at most.
 const FREED_CHUNKS: usize = 8;
@@ -84,8 +84,8 @@ impl<T> Cell for Node<T> {
 /// The two ends of a list of nodes. The nodes hold the links, the arena holds the nodes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct List {
-    head: Link,
-    tail: Link,
+    pub(super) head: Link,
+    pub(super) tail: Link,
 }
 
 impl List {
@@ -170,7 +170,7 @@ impl<T> Arena<T> {
     }
 
     #[inline]
-    fn node(&self, index: u32) -> &Node<T> {
+    pub(super) fn node(&self, index: u32) -> &Node<T> {
         self.nodes.get(index).expect("links name nodes")
     }
 
@@ -230,28 +230,6 @@ impl<T> Arena<T> {
             self.node_mut(next).prev = prev;
         }
         Gap { tick, prev, next }
-    }
-
-    #[cfg(any(test, fuzzing))]
-    pub(super) fn walk(&self, list: List) -> impl Iterator<Item = u32> + '_ {
-        std::iter::successors(list.front(), |&index| self.node(index).next.node())
-    }
-
-    /// Panics unless the links of the list agree in both directions, and its ends name the level.
-    #[cfg(any(test, fuzzing))]
-    pub(super) fn assert_linked(&self, list: List, level: u8) {
-        let mut before = Link::end(level);
-        for index in self.walk(list) {
-            let node = self.node(index);
-            assert!(node.item.is_some(), "node {index} is listed but vacant");
-            assert_eq!(node.prev, before, "the way back from node {index}");
-            before = Link::to(index);
-        }
-        if let Some(last) = before.node() {
-            assert_eq!(self.node(last).next, Link::end(level), "the end");
-            assert_eq!(list.tail, before, "the tail");
-        }
-        assert_eq!(list.head.node().is_none(), list.tail.node().is_none());
     }
 }
 

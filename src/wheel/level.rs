@@ -13,9 +13,9 @@ const WORD_BITS: usize = u64::BITS as usize;
 pub(super) struct Level {
     /// How far a tick is shifted to give its unit at this level: log2 of the width of a bucket.
     pub(super) shift: u32,
-    buckets: Box<[List]>,
-    words: Box<[u64]>,
-    summary: u64,
+    pub(super) buckets: Box<[List]>,
+    pub(super) words: Box<[u64]>,
+    pub(super) summary: u64,
 }
 
 impl Level {
@@ -106,14 +106,6 @@ impl Level {
         }
         let word = later.trailing_zeros() as usize;
         Some(word * WORD_BITS + self.words[word].trailing_zeros() as usize)
-    }
-
-    /// Whether bitmap and buckets agree.
-    #[cfg(any(test, fuzzing))]
-    pub(super) fn is_consistent(&self) -> bool {
-        let bit = |slot: usize| self.words[slot / WORD_BITS] >> (slot % WORD_BITS) & 1 == 1;
-        (0..self.buckets.len()).all(|slot| bit(slot) != self.buckets[slot].is_empty())
-            && (0..self.words.len()).all(|w| (self.summary >> w & 1 == 1) == (self.words[w] != 0))
     }
 }
 

@@ -1,6 +1,5 @@
 //! The wheel against its oracle, and every rule of its documentation.
 
-mod arena;
 mod corpus;
 mod fuzz;
 mod properties;
@@ -30,7 +29,7 @@ fn inspect<T>(wheel: &Wheel<T>) {
     assert_eq!(wheel.next_wake(), first, "the bucket that starts first");
 }
 
-/// As [`Wheel::advance`], with another limit for the cascades.
+/// Advances with another limit for the cascades.
 fn advance<T>(wheel: &mut Wheel<T>, now: u64, budget: usize, cascades: usize) -> Advance<'_, T> {
     let mut due = wheel.bare.advance(now, budget);
     due.cascades = cascades;

@@ -5,6 +5,7 @@
 
 mod order;
 mod promises;
+mod public_items;
 mod texts;
 
 use std::fs;
@@ -22,7 +23,7 @@ fn rust_files(folder: &str) -> Vec<File> {
     files(folder, ".rs")
 }
 
-/// Every file of the project whose name ends like this.
+/// Every file of the project with a name that ends like this.
 fn project_files(end: &str) -> Vec<File> {
     files("", end)
 }
@@ -105,11 +106,20 @@ fn names_no_peer_of_the_adapters() {
 }
 
 #[test]
-fn wheel_reads_no_clock() {
-    let wheel = sources().into_iter().filter(|file| part(file) == "wheel");
-    for file in wheel {
-        for clock in ["Instant", "SystemTime", "Duration"] {
-            assert!(!file.text.contains(clock), "{} knows {clock}", file.path);
+fn wheel_knows_no_clock_runtime_thread_or_logger() {
+    let parts = ["wheel", "collections"];
+    let files = sources()
+        .into_iter()
+        .filter(|file| parts.contains(&part(file)));
+    for file in files {
+        for stranger in [
+            "tokio", "tracing", "time::", "Instant", "Duration", "sync::", "thread",
+        ] {
+            assert!(
+                !file.text.contains(stranger),
+                "{} knows {stranger}",
+                file.path
+            );
         }
     }
 }
