@@ -3,6 +3,8 @@
 //! It is Tokio's clock, which tests can pause, or under the explorer (`--cfg tickwheel_shuttle`) a
 //! virtual clock that only the explorer moves.
 
+#[cfg(tickwheel_shuttle)]
+mod model;
 mod pausable;
 #[cfg(not(tickwheel_loom))]
 mod policy;
@@ -13,15 +15,17 @@ use tokio::{
     time::Instant,
 };
 
+#[cfg(tickwheel_shuttle)]
+pub(crate) use model::*;
 pub(crate) use pausable::CAN_PAUSE;
 #[cfg(not(tickwheel_loom))]
 pub(crate) use policy::{ClockPolicy, Found};
 
 /// The current time.
 ///
-/// A Tokio whose clock can be paused asks for the thread's runtime, and panics in a thread that
-/// ends once its thread-local storage is gone. Pools, and what users keep in thread-locals, are
-/// dropped there. Such a thread has no runtime any more, so its clock is the real one.
+/// A Tokio with a clock that can be paused asks for the thread's runtime, and panics in a thread
+/// that ends once its thread-local storage is gone. Pools, and what users keep in thread-locals,
+/// are dropped there. Such a thread has no runtime any more, so its clock is the real one.
 #[cfg(not(tickwheel_shuttle))]
 #[inline]
 pub(crate) fn now() -> Instant {
@@ -54,41 +58,4 @@ pub(crate) fn is_virtual() -> bool {
         // not.
     }
     false
-}
-
-#[cfg(all(test, tickwheel_shuttle))]
-pub(crate) use explored::{elapsed, set};
-#[cfg(tickwheel_shuttle)]
-pub(crate) use explored::{is_virtual, now};
-
-#[cfg(tickwheel_shuttle)]
-mod explored {
-    use std::cell::Cell;
-    use std::time::Duration;
-
-    use tokio::time::Instant;
-
-    std::thread_local! {
-        static BEGAN: Instant = Instant::now();
-        static ELAPSED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
-    }
-
-    pub(crate) fn now() -> Instant {
-        BEGAN.with(|&began| began) + elapsed()
-    }
-
-    /// All parties of a schedule go by the same clock.
-    pub(crate) fn is_virtual() -> bool {
-        false
-    }
-
-    /// How much virtual time has passed.
-    pub(crate) fn elapsed() -> Duration {
-        ELAPSED.get()
-    }
-
-    /// Moves the clock.
-    pub(crate) fn set(elapsed: Duration) {
-        ELAPSED.set(elapsed);
-    }
 }

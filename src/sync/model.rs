@@ -1,0 +1,48 @@
+//! The locks and atomics of loom's models and of shuttle's explorer. Both explore every moment at
+//! which a lock may be free, so waiting for it in between adds nothing.
+
+#[cfg(tickwheel_loom)]
+pub(crate) use loom::sync::{Mutex, MutexGuard, atomic};
+#[cfg(tickwheel_shuttle)]
+pub(crate) use shuttle::sync::{Mutex, MutexGuard, atomic};
+
+// The models have no thread-local state. Shuttle's threads are coroutines on one thread and need
+// other keys.
+#[cfg(tickwheel_shuttle)]
+pub(crate) use shuttle::thread_local;
+#[cfg(tickwheel_loom)]
+pub(crate) use std::thread_local;
+
+/// The same number each time a schedule is replayed. The models need none.
+pub(crate) fn thread_number() -> usize {
+    #[cfg(tickwheel_shuttle)]
+    return shuttle::current::me().into();
+    #[cfg(tickwheel_loom)]
+    return 0;
+}
+
+pub(super) fn back_off<T>(_: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    None
+}
+
+pub(crate) fn yield_now() {}
+
+pub(crate) fn spin_while(_: u32, _: impl Fn() -> bool) {}
+
+/// A mutex that the models and the explorer know.
+#[derive(Debug)]
+pub(crate) struct SpinMutex<T>(Mutex<T>);
+
+impl<T> SpinMutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        SpinMutex(Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        super::lock(&self.0)
+    }
+
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.0.try_lock().ok()
+    }
+}
