@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The error of a [`Timeout`](crate::Timeout) whose deadline came before its future completed.
+/// The error of a [`Timeout`](crate::Timeout): its deadline came before its future completed.
 ///
 /// It converts into an [`io::Error`] of kind [`TimedOut`](io::ErrorKind::TimedOut).
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash)]
@@ -77,34 +77,33 @@ pub enum BuildError {
 
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BuildError::Tick { value, bounds } => write!(
-                f,
-                "tick is {value:?}, but must be from {:?} to {:?}",
-                bounds.start(),
-                bounds.end()
-            ),
-            BuildError::MaxKeyed => {
-                f.write_str("max_keyed is 0, but must be at least 1 for a timer to be set")
+        f.write_str(match self {
+            BuildError::Tick { value, bounds } => {
+                let (start, end) = (bounds.start(), bounds.end());
+                return write!(
+                    f,
+                    "tick is {value:?}, but must be from {start:?} to {end:?}"
+                );
             }
-            BuildError::RuntimeAndThread => f.write_str(
+            BuildError::MaxKeyed => "max_keyed is 0, but must be at least 1 for a timer to be set",
+            BuildError::RuntimeAndThread => {
                 "`Builder::runtime` and `Builder::dedicated_thread` exclude each other: set one of \
-                 them",
-            ),
-            BuildError::NoRuntime => f.write_str(
+                them"
+            }
+            BuildError::NoRuntime => {
                 "no Tokio runtime: start the wheel within one, or pass its handle to \
-                 `Builder::runtime`",
-            ),
-            BuildError::PausedClock => f.write_str(
+                `Builder::runtime`"
+            }
+            BuildError::PausedClock => {
                 "Tokio's clock is paused here, and a dedicated thread could not follow it: start \
-                 the wheel without `Builder::dedicated_thread`",
-            ),
+                the wheel without `Builder::dedicated_thread`"
+            }
             // The source prints the reason.
-            BuildError::Thread(_) => f.write_str("the dedicated thread could not be started"),
-            BuildError::NoTimer => f.write_str(
-                "the Tokio runtime has no timer: build it with `enable_time()` or `enable_all()`",
-            ),
-        }
+            BuildError::Thread(_) => "the dedicated thread could not be started",
+            BuildError::NoTimer => {
+                "the Tokio runtime has no timer: build it with `enable_time()` or `enable_all()`"
+            }
+        })
     }
 }
 

@@ -140,7 +140,7 @@ pub struct WheelMetrics {
     /// The longest turn, by the runtime's clock: zero under a paused one.
     pub longest_turn: Duration,
     /// How late the actor fired timers: keyed timers after their deadline, sleeps after the tick at
-    /// which they were due. A timer whose deadline had passed when it was armed is late from then
+    /// which they were due. A timer that was armed after its deadline is late from then
     /// on.
     pub lateness: DurationHistogram,
 }

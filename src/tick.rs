@@ -229,17 +229,11 @@ impl Ticks {
         now.after_origin() / self.nanos_per_tick
     }
 
-    /// When the tick begins; `None` when no `Instant` reaches that far.
+    /// When the tick begins; `None` if that is over 584 years away, or no `Instant` reaches that
+    /// far.
     pub(crate) fn begin(&self, tick: u64) -> Option<Instant> {
-        if let Some(nanos) = tick.checked_mul(self.nanos_per_tick) {
-            return self.origin.checked_add(Duration::from_nanos(nanos));
-        }
-        let nanos = u128::from(tick) * u128::from(self.nanos_per_tick);
-        let secs = u64::try_from(nanos / u128::from(NANOS_PER_SEC)).ok()?;
-        // A remainder by 10^9 fits.
-        #[allow(clippy::cast_possible_truncation)]
-        let subsec = (nanos % u128::from(NANOS_PER_SEC)) as u32;
-        self.origin.checked_add(Duration::new(secs, subsec))
+        let nanos = tick.checked_mul(self.nanos_per_tick)?;
+        self.origin.checked_add(Duration::from_nanos(nanos))
     }
 
     /// When the tick begins, as a timestamp; `NEVER` if that is too far.
@@ -304,7 +298,7 @@ pub(crate) fn far_future() -> Instant {
 }
 
 /// The duration in nanoseconds, or `u64::MAX` if that is 584 years or more.
-fn nanos(duration: Duration) -> u64 {
+pub(crate) fn nanos(duration: Duration) -> u64 {
     let secs = duration.as_secs().saturating_mul(NANOS_PER_SEC);
     secs.saturating_add(u64::from(duration.subsec_nanos()))
 }

@@ -46,7 +46,7 @@
 //!   run.
 //! * So a sleep of zero or of nanoseconds is ready at its first poll. Tokio's waits for the next
 //!   millisecond.
-//! * The first poll of a timeout whose duration is above zero does not read the clock. If its
+//! * The first poll of a timeout for longer than zero does not read the clock. If its
 //!   deadline has passed by then and its future is pending, the future can complete until the
 //!   actor's next turn. Tokio's timeout elapses once its driver has run.
 //! * A poll of a timeout that waits reads the clock only if its future has used up the budget.
@@ -59,7 +59,7 @@
 //!
 //! The runtime:
 //!
-//! * A sleep whose runtime has ended keeps its deadline in the runtime in which it is polled.
+//! * A sleep that outlives its runtime keeps its deadline in the runtime in which it is polled.
 //!   Tokio's panics.
 //! * A wheel adds two tasks to
 //!   [`num_alive_tasks`](tokio::runtime::RuntimeMetrics::num_alive_tasks): its actor, and the task
@@ -158,7 +158,7 @@ pub mod error {
 /// ```
 #[track_caller]
 pub fn wheel() -> TimerWheel {
-    ambient::with_wheel(TimerWheel::clone)
+    ambient::wheel()
 }
 
 /// Makes a future that completes once `duration` has passed. See [`TimerWheel::sleep`].

@@ -18,9 +18,7 @@ use crate::keyed::{Expirations, KeyedTimers, pair};
 use crate::metrics::WheelMetrics;
 use crate::shared::command::Request;
 use crate::shared::{Alive, Shared, SleepContext};
-use crate::sleep::Interval;
-use crate::sleep::Timeout;
-use crate::sleep::{Reserved, Sleep};
+use crate::sleep::{Interval, Reserved, Sleep, Timeout};
 
 pub use builder::Builder;
 
@@ -124,7 +122,11 @@ impl TimerWheel {
     #[inline]
     #[cfg_attr(feature = "console", track_caller)]
     pub fn sleep(&self, duration: Duration) -> Sleep {
-        let resource = Resource::new(TimerType::Sleep);
+        self.sleep_as(Resource::new(TimerType::Sleep), duration)
+    }
+
+    #[inline]
+    fn sleep_as(&self, resource: Resource, duration: Duration) -> Sleep {
         let deadline = clock::now().checked_add(duration);
         Sleep::after(resource, deadline, duration, self.reserve(deadline))
     }
@@ -174,9 +176,7 @@ impl TimerWheel {
     #[cfg_attr(feature = "console", track_caller)]
     pub fn timeout<F: IntoFuture>(&self, duration: Duration, future: F) -> Timeout<F::IntoFuture> {
         let resource = Resource::new(TimerType::Timeout);
-        let deadline = clock::now().checked_add(duration);
-        let sleep = Sleep::after(resource, deadline, duration, self.reserve(deadline));
-        Timeout::new(future.into_future(), sleep)
+        Timeout::new(future.into_future(), self.sleep_as(resource, duration))
     }
 
     /// Limits how long `future` may take, to an instant. Otherwise like [`timeout`](Self::timeout).
@@ -260,8 +260,7 @@ impl TimerWheel {
     #[doc(alias = "inactivity")]
     #[track_caller]
     pub fn idle_timer(&self, idle: Duration) -> IdleTimer {
-        assert_not_zero(idle);
-        IdleTimer::new(&self.context.shared, idle)
+        IdleTimer::new(&self.context.shared, IdleLimits::none().either(idle))
     }
 
     /// Wraps a stream so that its operations fail with [`TimedOut`](std::io::ErrorKind::TimedOut)

@@ -11,34 +11,21 @@ use super::TimerType;
 use crate::clock;
 
 impl TimerType {
-    fn name(self) -> &'static str {
+    /// Its name; the calls that make an operation, at first and after a reset; the one that polls.
+    fn names(self) -> [&'static str; 4] {
+        let (reset, recv) = ("Sleep::reset", "Expirations::recv");
         match self {
-            TimerType::Sleep => "Sleep",
-            TimerType::Timeout => "Timeout",
-            TimerType::Interval => "Interval",
-            TimerType::IdleTimer => "IdleTimer",
-            TimerType::KeyedTimers => "KeyedTimers",
-            TimerType::Reaper => "Reaper",
-        }
-    }
-
-    /// The call that makes an operation, and the one that polls it.
-    fn operation(self) -> (&'static str, &'static str) {
-        match self {
-            TimerType::Sleep => ("TimerWheel::sleep", "poll_elapsed"),
-            TimerType::Timeout => ("TimerWheel::timeout", "poll_elapsed"),
-            TimerType::Interval => ("Interval::tick", "poll_tick"),
-            TimerType::IdleTimer => ("TimerWheel::idle_timer", "poll_idle"),
-            TimerType::KeyedTimers | TimerType::Reaper => ("Expirations::recv", "poll_recv"),
-        }
-    }
-
-    /// The call that makes the operation after a reset.
-    fn reset(self) -> &'static str {
-        match self {
-            TimerType::Interval => "Interval::tick",
-            TimerType::IdleTimer => "IdleTimer::poll",
-            _ => "Sleep::reset",
+            TimerType::Sleep => ["Sleep", "TimerWheel::sleep", reset, "poll_elapsed"],
+            TimerType::Timeout => ["Timeout", "TimerWheel::timeout", reset, "poll_elapsed"],
+            TimerType::Interval => ["Interval", "Interval::tick", "Interval::tick", "poll_tick"],
+            TimerType::IdleTimer => [
+                "IdleTimer",
+                "TimerWheel::idle_timer",
+                "IdleTimer::poll",
+                "poll_idle",
+            ],
+            TimerType::KeyedTimers => ["KeyedTimers", recv, recv, "poll_recv"],
+            TimerType::Reaper => ["Reaper", recv, recv, "poll_recv"],
         }
     }
 }
@@ -56,13 +43,14 @@ impl Spans {
     /// `None` if no subscriber wants them.
     #[track_caller]
     fn new(shown_as: TimerType) -> Option<Self> {
+        let [concrete_type, made_by, ..] = shown_as.names();
         let location = Location::caller();
         // The filters that tokio-console suggests let targets through that begin with `runtime`.
         let resource = trace_span!(
             target: "runtime::tickwheel",
             parent: None,
             "runtime.resource",
-            concrete_type = shown_as.name(),
+            concrete_type,
             kind = "timer",
             loc.file = location.file(),
             loc.line = location.line(),
@@ -77,7 +65,7 @@ impl Spans {
             operation: Span::none(),
             poll: Span::none(),
         };
-        spans.begin(shown_as.operation().0);
+        spans.begin(made_by);
         Some(spans)
     }
 
@@ -102,9 +90,10 @@ impl Spans {
         let _operation = self.operation.enter();
         let _poll = self.poll.enter();
         let polled = poll();
+        let [.., op_name] = self.shown_as.names();
         trace!(
             target: "runtime::resource::poll_op",
-            op_name = self.shown_as.operation().1,
+            op_name,
             is_ready = polled.is_ready(),
         );
         polled
@@ -133,7 +122,7 @@ impl Resource {
         Resource(timer.map(|timer| AssertUnwindSafe(Box::new(timer))))
     }
 
-    /// Polls the timer, whose deadline is this.
+    /// Polls the timer, which has this deadline.
     pub(crate) fn poll<T>(&mut self, deadline: Instant, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
         let Some(AssertUnwindSafe(timer)) = &mut self.0 else {
             return poll();
@@ -145,7 +134,8 @@ impl Resource {
     /// The timer has a new deadline.
     pub(crate) fn reset(&mut self, deadline: Instant) {
         if let Some(AssertUnwindSafe(timer)) = &mut self.0 {
-            timer.spans.begin(timer.spans.shown_as.reset());
+            let [_, _, reset, _] = timer.spans.shown_as.names();
+            timer.spans.begin(reset);
             timer.show_deadline(deadline);
         }
     }

@@ -26,7 +26,7 @@ use crate::shared::idle_clock::IdleDurations;
 /// | HTTP/1, a request arrives or is being handled | not at all: add `read` for a request that stops halfway |
 /// | HTTP/1, a response is being written | from the last byte |
 /// | WebSocket and others after a response with the status 101 | like `either`: from the last byte in either direction |
-/// | a tunnel by `CONNECT`, whose response is a 200 | only after a byte of the server: use `either` |
+/// | a tunnel by `CONNECT`, with a 200 as response | only after a byte of the server: use `either` |
 /// | HTTP/2, gRPC | from the last byte, also while requests are being handled: use guards |
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct IdleLimits(pub(super) IdleDurations);

@@ -1,12 +1,12 @@
-//! Idle streams: a wrapper whose operations fail once its stream has been idle for too long.
+//! Idle streams: operations on them fail once the stream has been idle for too long.
 
 use std::fmt;
 use std::io;
-use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker, ready};
 
+use futures_util::task::AtomicWaker;
 use pin_project_lite::pin_project;
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
@@ -16,7 +16,6 @@ use super::request_guess::RequestGuess;
 use crate::panic::wake;
 use crate::shared::Shared;
 use crate::shared::idle_clock::Kind;
-use crate::sync::SpinMutex;
 
 pin_project! {
     /// Wraps a stream. Once the stream has been idle for too long, its operations fail with
@@ -31,7 +30,7 @@ pin_project! {
     /// Bytes written to a silent peer are activity too. A server that writes on its own, such as a
     /// chat, limits reading instead, by [`IdleLimits::read`]. A server that reads while its
     /// handlers run, such as hyper or axum, uses [`IdleLimits::keep_alive`]: a limit on
-    /// [`either`](IdleLimits::either) direction cuts a request whose handler is slow.
+    /// [`either`](IdleLimits::either) direction cuts a request with a slow handler.
     ///
     /// An operation that can make progress succeeds, however late it is; only a pending one finds
     /// the stream idle. That is final: the pending operation in the other direction fails, and so
@@ -98,26 +97,8 @@ enum Direction {
 }
 
 /// The wakers of the pending operations, by [`Direction`]. Each is the last poller's.
-#[derive(Debug)]
-struct Pending(SpinMutex<[Option<Waker>; 2]>);
-
-impl Pending {
-    fn new() -> Self {
-        Pending(SpinMutex::new([None, None]))
-    }
-
-    /// Makes `waker` the one to wake for this direction. Clones and drops wakers while the lock is
-    /// free.
-    fn register(&self, direction: Direction, waker: &Waker) {
-        let is_same = |registered: &Waker| registered.will_wake(waker);
-        if (self.0.lock()[direction as usize].as_ref()).is_some_and(is_same) {
-            return;
-        }
-        let waker = waker.clone();
-        let replaced = self.0.lock()[direction as usize].replace(waker);
-        drop(replaced);
-    }
-}
+#[derive(Debug, Default)]
+struct Pending([AtomicWaker; 2]);
 
 impl Wake for Pending {
     fn wake(self: Arc<Self>) {
@@ -125,17 +106,16 @@ impl Wake for Pending {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let wakers = mem::take(&mut *self.0.lock());
-        wakers.into_iter().for_each(wake);
+        self.0.iter().for_each(|waker| wake(waker.take()));
     }
 }
 
 impl Guard {
     #[cfg_attr(feature = "console", track_caller)]
     fn new(shared: &Arc<Shared>, limits: IdleLimits) -> Self {
-        let pending = Arc::new(Pending::new());
+        let pending = Arc::<Pending>::default();
         Guard {
-            timer: IdleTimer::with_durations(shared, limits.0),
+            timer: IdleTimer::new(shared, limits),
             waker: Waker::from(Arc::clone(&pending)),
             pending,
             is_idle: false,
@@ -165,7 +145,7 @@ impl Guard {
 
     /// An operation can make no progress: ready if the stream is idle.
     fn poll_idle(&mut self, direction: Direction, cx: &mut Context<'_>) -> Poll<()> {
-        self.pending.register(direction, cx.waker());
+        self.pending.0[direction as usize].register(cx.waker());
         ready!(self.timer.poll_idle(&mut Context::from_waker(&self.waker)));
         self.is_idle = true;
         // The operation in the other direction fails too.

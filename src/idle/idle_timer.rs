@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::idle_limits::IdleLimits;
 use crate::clock;
 use crate::console::{Resource, TimerType};
 use crate::shared::Shared;
 use crate::shared::activity::Activity;
-use crate::shared::idle_clock::{IdleClock, IdleDurations};
+use crate::shared::idle_clock::IdleClock;
 use crate::sleep::Sleep;
 use crate::tick::{Ticks, far_future};
 
@@ -112,21 +113,11 @@ enum BusyOn {
 }
 
 impl IdleTimer {
-    /// A timer with one limit. The caller has checked that `idle` is not zero.
     #[cfg_attr(feature = "console", track_caller)]
-    pub(crate) fn new(shared: &Arc<Shared>, idle: Duration) -> Self {
-        let idle = IdleDurations {
-            either: Some(idle),
-            ..IdleDurations::default()
-        };
-        Self::with_durations(shared, idle)
-    }
-
-    #[cfg_attr(feature = "console", track_caller)]
-    pub(super) fn with_durations(shared: &Arc<Shared>, idle: IdleDurations) -> Self {
+    pub(crate) fn new(shared: &Arc<Shared>, limits: IdleLimits) -> Self {
         let resource = Resource::new(TimerType::IdleTimer);
         let now = shared.ticks.nanos(clock::now());
-        let clock = Arc::new(IdleClock::new(shared.ticks, idle, now));
+        let clock = Arc::new(IdleClock::new(shared.ticks, limits.0, now));
         let sleep = Sleep::on_clock(resource, shared, Arc::clone(&clock), far_future());
         IdleTimer {
             clock,

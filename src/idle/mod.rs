@@ -4,7 +4,7 @@
 //! [reaper](Reaper) for many connections.
 //!
 //! [`Activity`](crate::shared::activity) explains the word. A future and a stream are each one
-//! sleep, whose deadline is a lower bound of the instant at which they are idle:
+//! sleep. Its deadline is a lower bound of the instant at which they are idle:
 //!
 //! 1. When the wheel reaches the sleep's scheduled tick, the actor reads the
 //!    [clock](crate::shared::idle_clock::IdleClock::due) and reschedules the sleep if there was

@@ -13,7 +13,7 @@ use crate::clock;
 use crate::keyed::Expirations;
 use crate::shared::Alive;
 use crate::shared::activity::Activity;
-use crate::tick::{Ticks, Timestamp, after};
+use crate::tick::{Ticks, Timestamp, after, nanos};
 use crate::timer_set::{Cause, Closed, Expired, Handles, Set, SetTimerError};
 
 /// The largest part of a maximum age by which a watch ends before it.
@@ -102,7 +102,7 @@ where
 {
     let rules = WatchRules {
         ticks: wheel.shared.ticks,
-        idle_nanos: u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX),
+        idle_nanos: nanos(idle),
     };
     let set = Set::new(&wheel.shared, rules);
     let watches = Watches {
@@ -212,7 +212,9 @@ impl<K, V> Reaper<K, V> {
     ///
     /// # Errors
     ///
-    /// As [`watch`](Self::watch).
+    /// [`Full`](SetTimerError::Full) when `max_keyed` timers are pending on the wheel,
+    /// [`Closed`](SetTimerError::Closed) when the wheel is shut down or the stream dropped. Both
+    /// return key and value.
     pub fn watch_with(
         &self,
         key: K,

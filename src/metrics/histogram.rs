@@ -5,6 +5,8 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::tick::nanos;
+
 /// The logarithm of the number of buckets for each power of two. Eight buckets make a quantile
 /// exact to an eighth.
 const SUB_BITS: u32 = 3;
@@ -73,7 +75,7 @@ impl Default for DurationHistogram {
 impl DurationHistogram {
     /// Adds a duration.
     pub fn record(&mut self, duration: Duration) {
-        let nanos = whole_nanos(duration);
+        let nanos = nanos(duration);
         self.counts[bucket(nanos)] += 1;
         self.sum_nanos = self.sum_nanos.saturating_add(nanos);
         self.max_nanos = self.max_nanos.max(nanos);
@@ -171,7 +173,7 @@ impl fmt::Debug for AtomicHistogram {
 
 impl AtomicHistogram {
     pub(crate) fn record(&self, duration: Duration) {
-        let nanos = whole_nanos(duration);
+        let nanos = nanos(duration);
         let count = &self.counts[bucket(nanos)];
         count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         let sum = self.sum_nanos.load(Ordering::Relaxed).saturating_add(nanos);
@@ -189,10 +191,6 @@ impl AtomicHistogram {
             max_nanos: get(&self.max_nanos),
         }
     }
-}
-
-fn whole_nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The bucket that counts this number of nanoseconds.

@@ -28,7 +28,7 @@ use tokio::time::Instant;
 
 use super::activity::{Activity, LATEST_NANOS, Reap};
 use crate::clock;
-use crate::tick::Ticks;
+use crate::tick::{Ticks, nanos};
 
 #[cfg(all(test, tickwheel_loom))]
 mod model;
@@ -80,7 +80,7 @@ impl Limited {
         (limit != UNLIMITED).then_some(limit)
     }
 
-    /// Like [`IdleClock::due`], for this limit alone.
+    /// When this limit alone is reached: see [`IdleClock::due`].
     fn due(&self, now: u64, clock: impl Fn() -> u64) -> Option<u64> {
         let limit = self.limit()?;
         if self.activity.is_busy() {
@@ -100,9 +100,10 @@ impl IdleClock {
     /// A clock with activity at `now`.
     pub(crate) fn new(ticks: Ticks, idle: IdleDurations, now: u64) -> Self {
         let kinds = [idle.read, idle.write, idle.keep_alive];
-        let limited = |idle| Limited {
+        let limited = |idle: Option<Duration>| Limited {
             activity: Activity::new(now, ticks.tick_nanos(), 0),
-            limit: AtomicU64::new(nanos(idle)),
+            // A duration that does not fit is no limit.
+            limit: AtomicU64::new(idle.map_or(UNLIMITED, nanos)),
         };
         IdleClock {
             ticks,
@@ -142,7 +143,7 @@ impl IdleClock {
         self.touch(self.ticks.nanos(at))
     }
 
-    /// Like [`touch_at`](Self::touch_at).
+    /// Records activity of every kind. Returns `false` if it came after the decision.
     #[inline]
     fn touch(&self, nanos: u64) -> bool {
         let alive = self.either.activity.touch(nanos, self.ticks.tick_nanos());
@@ -241,20 +242,12 @@ impl IdleClock {
     }
 
     pub(crate) fn set_limit(&self, idle: Duration) {
-        self.either
-            .limit
-            .store(nanos(Some(idle)), Ordering::Relaxed);
+        self.either.limit.store(nanos(idle), Ordering::Relaxed);
     }
 
     pub(crate) fn limit(&self) -> Duration {
         Duration::from_nanos(self.either.limit.load(Ordering::Relaxed))
     }
-}
-
-/// An idle duration in nanoseconds. One that does not fit is no limit.
-fn nanos(idle: Option<Duration>) -> u64 {
-    let nanos = idle.and_then(|idle| u64::try_from(idle.as_nanos()).ok());
-    nanos.unwrap_or(UNLIMITED)
 }
 
 fn after(nanos: u64, limit: u64) -> Option<u64> {

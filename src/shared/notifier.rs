@@ -52,6 +52,7 @@ use tokio::time::Instant;
 
 use crate::clock;
 use crate::shared::mailbox::Notifier;
+use crate::tick::nanos;
 
 /// Stores one notification: if it comes while the actor does not wait, its next wait ends at once.
 #[derive(Debug)]
@@ -70,9 +71,9 @@ pub(crate) struct TaskNotifier {
     permit: Notify,
     /// The actor's runtime, if it has several workers.
     several_workers: Option<Id>,
-    /// The same runtime. `None` once the actor has ended: the handle would keep the runtime's
-    /// drivers and their file descriptors open after the runtime is dropped. It is locked only to
-    /// be cloned or taken.
+    /// The handle of that runtime. `None` once the actor has ended: the handle would keep the
+    /// runtime's drivers and their file descriptors open after the runtime is dropped. It is locked
+    /// only to be cloned or taken.
     runtime: Mutex<Option<Handle>>,
     last: LastNotified,
 }
@@ -94,9 +95,8 @@ impl LastNotified {
     }
 
     fn set(&self) {
-        let nanos = clock::now().saturating_duration_since(self.origin);
-        let nanos = u64::try_from(nanos.as_nanos()).unwrap_or(u64::MAX);
-        self.nanos.store(nanos, Ordering::Relaxed);
+        let after = clock::now().saturating_duration_since(self.origin);
+        self.nanos.store(nanos(after), Ordering::Relaxed);
     }
 
     fn get(&self) -> Option<Instant> {
@@ -144,7 +144,7 @@ impl ActorNotifier {
     /// The actor has ended.
     pub(crate) fn actor_ended(&self) {
         if let ActorNotifier::Task(task) = self {
-            // Not while it is locked: this may be the last handle, whose drop runs a user's code.
+            // Not while it is locked: this may be the last handle, and its drop runs a user's code.
             let runtime = task.runtime().take();
             drop(runtime);
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Shared;
 use crate::metrics::{Event, Metrics};
-use crate::tick::{Ticks, Timestamp};
+use crate::tick::{Ticks, Timestamp, nanos};
 
 /// One turn of the actor: its time, read once, and its counts.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl<'a> Turn<'a> {
     /// Counts the turn, which took this long.
     pub(crate) fn end(&self, took: Duration) {
         self.metrics.actor.add(Event::Turn, 1);
-        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let nanos = nanos(took);
         // Only the actor writes it.
         let longest = &self.metrics.longest_turn;
         if nanos > longest.load(Ordering::Relaxed) {

@@ -1,6 +1,6 @@
 //! Finding the wheel of the current runtime.
 //!
-//! The current runtime is the one whose handle Tokio has entered on this thread. Each timer asks
+//! The current runtime is the one that Tokio has entered on this thread. Each timer asks
 //! Tokio for it, as Tokio's own timers do. Each thread keeps a copy of the wheel that it used last,
 //! and asks the registry only when it changes to another runtime.
 //!
@@ -53,17 +53,17 @@ thread_local! {
     static SLOT: RefCell<Option<Slot>> = const { RefCell::new(None) };
 }
 
-/// Calls `make` with the wheel of the current runtime. Starts one if it has none.
+/// The wheel of the current runtime. Starts one if it has none.
 ///
 /// # Panics
 ///
 /// Panics as Tokio does outside a runtime, and in one without a time driver.
 #[inline]
 #[track_caller]
-pub(super) fn with_wheel<R>(make: impl FnOnce(&TimerWheel) -> R) -> R {
-    match with_slot(make) {
-        Ok(made) => made,
-        Err(make) => make(&find()),
+pub(super) fn wheel() -> TimerWheel {
+    match with_slot(TimerWheel::clone) {
+        Some(wheel) => wheel,
+        None => find(),
     }
 }
 
@@ -74,15 +74,14 @@ pub(super) fn with_wheel<R>(make: impl FnOnce(&TimerWheel) -> R) -> R {
 ///
 /// # Panics
 ///
-/// Panics as [`with_wheel`] does.
+/// Panics as [`wheel`] does.
 #[inline]
 #[track_caller]
 pub(super) fn reserve(deadline: Option<Instant>) -> Result<Reserved, Instant> {
-    let make = |wheel: &TimerWheel| wheel.reserve(deadline);
-    match (with_slot(make), deadline) {
-        (Ok(made), _) => Ok(made),
-        (Err(_), Some(deadline)) if CAN_PAUSE && needs_no_wheel() => Err(deadline),
-        (Err(make), _) => Ok(make(&find())),
+    match (with_slot(|wheel| wheel.reserve(deadline)), deadline) {
+        (Some(reserved), _) => Ok(reserved),
+        (None, Some(deadline)) if CAN_PAUSE && needs_no_wheel() => Err(deadline),
+        (None, _) => Ok(find().reserve(deadline)),
     }
 }
 
@@ -93,20 +92,15 @@ fn needs_no_wheel() -> bool {
     runtime.is_some_and(|runtime| registry::get(runtime.id()).is_none()) && clock::is_virtual()
 }
 
-/// Calls `make` with this thread's copy of the wheel if that is current. Returns `make` otherwise.
+/// Calls `make` with this thread's copy of the wheel, if that is current.
 #[inline]
-fn with_slot<R, F: FnOnce(&TimerWheel) -> R>(make: F) -> Result<R, F> {
-    let mut make = Some(make);
+fn with_slot<R>(make: impl FnOnce(&TimerWheel) -> R) -> Option<R> {
     let made = SLOT.try_with(|slot| {
         let slot = slot.try_borrow().ok()?;
         let slot = slot.as_ref().filter(|slot| slot.is_current())?;
-        make.take().map(|make| make(&slot.wheel))
+        Some(make(&slot.wheel))
     });
-    match (made, make) {
-        (Ok(Some(made)), _) => Ok(made),
-        (_, Some(make)) => Err(make),
-        (_, None) => unreachable!("it is taken only to be called"),
-    }
+    made.ok().flatten()
 }
 
 /// The wheel of the current runtime: from the registry, or a new one. The thread keeps a copy.
@@ -122,7 +116,7 @@ fn find() -> TimerWheel {
         runtime: runtime.id(),
         wheel: wheel.clone(),
     };
-    // Errors mean that the thread is ending, or that `make` has logged and the subscriber has come
+    // Errors mean that the thread is ending, or that a call has logged and the subscriber has come
     // back here.
     let replaced = SLOT.try_with(|here| Some(here.try_borrow_mut().ok()?.replace(slot)));
     // Not while the slot is borrowed: what is dropped here sends a command.

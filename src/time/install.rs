@@ -84,20 +84,18 @@ pub enum InstallError {
 
 impl fmt::Display for InstallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            InstallError::AlreadyInstalled => {
-                f.write_str("a wheel was installed for this runtime before")
+        f.write_str(match self {
+            InstallError::AlreadyInstalled => "a wheel was installed for this runtime before",
+            InstallError::AlreadyInUse => {
+                "a timer was made in this runtime before a wheel was installed: install it first"
             }
-            InstallError::AlreadyInUse => f.write_str(
-                "a timer was made in this runtime before a wheel was installed: install it first",
-            ),
-            InstallError::OtherRuntime => f.write_str(
+            InstallError::OtherRuntime => {
                 "`Builder::runtime` names another runtime than the current one, for which \
-                 `time::install` installs the wheel: call it within that runtime",
-            ),
+                `time::install` installs the wheel: call it within that runtime"
+            }
             // The source prints the reason.
-            InstallError::Build(_) => f.write_str("the wheel could not be started"),
-        }
+            InstallError::Build(_) => "the wheel could not be started",
+        })
     }
 }
 
@@ -105,9 +103,7 @@ impl std::error::Error for InstallError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             InstallError::Build(error) => Some(error),
-            InstallError::AlreadyInstalled
-            | InstallError::AlreadyInUse
-            | InstallError::OtherRuntime => None,
+            _ => None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The ambient wheels of all runtimes.
 //!
-//! 1. A runtime has one entry at most, under its id. An entry whose wheel has ended counts as none,
-//!    and is replaced.
+//! 1. A runtime has one entry at most, under its id. An entry counts as none once its wheel has
+//!    ended, and is replaced.
 //! 2. The task that [`keep`] runs takes the entry out when the wheel ends, and when Tokio drops the
 //!    task with its runtime. So an entry does not outlive its runtime, and an id that Tokio uses
 //!    again finds none. Nor does the wheel, wherever its actor runs: the task shuts it down when it

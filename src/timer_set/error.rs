@@ -49,10 +49,8 @@ impl<K, V> SetTimerError<K, V> {
     pub fn is_closed(&self) -> bool {
         matches!(self, SetTimerError::Closed(..))
     }
-}
 
-impl<K, V> SetTimerError<K, V> {
-    /// The same error without the key and the value, which are dropped. It is `Send`, `Sync` and
+    /// This error without the key and the value, which are dropped. It is `Send`, `Sync` and
     /// `'static`, so `?` turns it into a boxed error even where a key or value is not `Sync`.
     ///
     /// ```

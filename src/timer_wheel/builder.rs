@@ -106,7 +106,7 @@ impl Builder {
 
     /// Sets how late a timer may fire before the actor logs a warning. The default is 1 s.
     ///
-    /// A timer whose deadline had passed when it was armed is late from then on. The actor warns at
+    /// A timer that was armed after its deadline is late from then on. The actor warns at
     /// most once in ten seconds, and names the cause.
     pub fn late_warning(mut self, late_warning: Duration) -> Self {
         self.late_warning = late_warning;
@@ -129,7 +129,7 @@ impl Builder {
         self
     }
 
-    /// Runs the actor on a thread of its own instead of as a task. It then needs no runtime, and
+    /// Runs the actor on a dedicated thread instead of as a task. It then needs no runtime, and
     /// excludes [`runtime`](Self::runtime).
     ///
     /// Timers fire on time even while every worker of the runtime is blocked, as precisely as the
@@ -279,7 +279,7 @@ impl Builder {
         } else {
             ActorTimer::tokio()
         };
-        let shared = self.shared(ActorNotifier::for_task(&runtime), Some(&runtime))?;
+        let shared = self.shared(ActorNotifier::for_task(&runtime), Some(&runtime));
         drop(within);
         let actor = Actor::new(Arc::clone(&shared), slots, timer);
         let actors = runtime.clone();
@@ -287,7 +287,7 @@ impl Builder {
         Ok(shared)
     }
 
-    /// Starts the actor on a thread of its own.
+    /// Starts the actor on a dedicated thread.
     fn start_thread(self) -> Result<Arc<Shared>, BuildError> {
         if clock::is_virtual() {
             return Err(BuildError::PausedClock);
@@ -295,7 +295,7 @@ impl Builder {
         let slots = self.slots;
         // A thread's name cannot have a zero byte.
         let name = self.name.replace('\0', " ");
-        let shared = self.shared(ActorNotifier::for_thread(), None)?;
+        let shared = self.shared(ActorNotifier::for_thread(), None);
         let actor = Actor::new(Arc::clone(&shared), slots, ActorTimer::tokio());
         let thread = thread::Builder::new().name(name);
         match thread.spawn(|| actor.run_on_thread()) {
@@ -304,36 +304,29 @@ impl Builder {
         }
     }
 
-    /// Makes a wheel whose actor the explorer drives: it calls [`Actor::step`], waits until
+    /// Makes a wheel with an actor that the explorer drives: it calls [`Actor::step`], waits until
     /// `notify` is called or the clock reaches [`Actor::next_turn`], and drops the actor at the
     /// end.
     #[cfg(all(test, tickwheel_shuttle))]
-    pub(crate) fn start_explored(self, notify: fn()) -> Result<(TimerWheel, Actor), BuildError> {
+    pub(crate) fn start_explored(self, notify: fn()) -> (TimerWheel, Actor) {
         let slots = self.slots;
-        let shared = self.shared(ActorNotifier::Explored(notify), None)?;
+        let shared = self.shared(ActorNotifier::Explored(notify), None);
         let actor = Actor::new(Arc::clone(&shared), slots, ActorTimer::tokio());
-        Ok((TimerWheel::new_handle(shared), actor))
+        (TimerWheel::new_handle(shared), actor)
     }
 
-    fn shared(
-        self,
-        notifier: ActorNotifier,
-        runtime: Option<&Handle>,
-    ) -> Result<Arc<Shared>, BuildError> {
-        let ticks = Ticks::new(clock::now(), self.tick).ok_or(BuildError::Tick {
-            value: self.tick,
-            bounds: TICKS,
-        })?;
+    fn shared(self, notifier: ActorNotifier, runtime: Option<&Handle>) -> Arc<Shared> {
+        let ticks = Ticks::new(clock::now(), self.tick).expect("`start` checks the bounds");
         // Tokio cannot pause the clock of a runtime with several workers.
         let can_pause =
             runtime.is_some_and(|runtime| runtime.runtime_flavor() != RuntimeFlavor::MultiThread);
-        Ok(Arc::new(Shared::new(Config {
+        Arc::new(Shared::new(Config {
             name: self.name,
             ticks,
             late_warning: self.late_warning,
             max_keyed: self.max_keyed,
             notifier,
             clock: ClockPolicy::new(runtime.map(Handle::id), can_pause, self.sleeps_on_wheel),
-        })))
+        }))
     }
 }
