@@ -28,7 +28,7 @@ const ORDERS: u32 = 20;
 
 const REMIND_AFTER: Duration = Duration::from_millis(300);
 
-/// The orders whose payment succeeds.
+/// The orders with a payment that succeeds.
 fn is_paid(order: u32) -> bool {
     order % 2 == 0
 }

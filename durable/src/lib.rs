@@ -30,7 +30,7 @@
 //! let hour = Duration::from_secs(3_600);
 //! timers.set_timer(key, &order, 3 * hour).await?;
 //! // Alice was active: give her more time.
-//! assert_eq!(timers.move_timer(key, 4 * hour).await?, Moved::Yes);
+//! assert_eq!(timers.move_timer(key, 4 * hour).await?, Moved::Done);
 //!
 //! // This instance, or any other.
 //! let claim = claims.recv().await.ok_or("the stream has ended")?;

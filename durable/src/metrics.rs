@@ -28,7 +28,7 @@ pub struct DurableMetrics {
     pub claimed: u64,
     /// Claims delivered to the program.
     pub delivered: u64,
-    /// Delivered claims whose timer had been claimed before and not acknowledged.
+    /// Delivered claims of timers that had been claimed before and not acknowledged.
     pub redelivered: u64,
     /// Claims that turned out to be lost when they were settled or renewed.
     pub lost: u64,
@@ -79,6 +79,7 @@ pub struct DurableMetrics {
     clippy::struct_excessive_bools,
     reason = "each is about one kind of call"
 )]
+#[non_exhaustive]
 pub struct Failing {
     /// Loads: timers of others are not found.
     pub load: bool,
@@ -101,6 +102,7 @@ impl BitOrAssign for Failing {
 
 /// How many batches there were, and how large they were.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct BatchSizes {
     /// The number of batches.
     pub count: u64,

@@ -147,7 +147,7 @@
 //!   acknowledgement leaves the new timer alone.
 //! * When [`lease_remaining`](crate::Claim::lease_remaining) is zero, or a call returns
 //!   [`Error::Lost`](crate::Error::Lost), another instance may have the timer: stop.
-//! * Do not block the thread in `dispatch`, whose handlers share a task; use
+//! * Do not block the thread in `dispatch`: its handlers share a task; use
 //!   [`dispatch_spawned`](crate::Claims::dispatch_spawned), or `spawn_blocking`.
 //! * A timer that fails is dead after 25 attempts: [`max_attempts`](crate::Builder::max_attempts).
 //!   `None` means forever.
@@ -170,9 +170,9 @@
 //! dropped or put back. When the last one has ended without a result, the timer is found to be dead
 //! when it comes again, and [`attempt`](crate::Entry::attempt) counts that time too.
 //!
-//! | on a key whose timer is dead | |
+//! | on the key of a dead timer | |
 //! |---|---|
-//! | `set_timer`, `set_interval`, `set_many`, `set_if_absent` | set a timer, and discard the dead one |
+//! | all that set a timer | set it, and discard the dead one |
 //! | `move_timer` | returns `Absent`, and it stays dead |
 //! | `remove_timer` | discards it, and returns its value |
 //! | `deadline` | returns `None` |
@@ -181,7 +181,7 @@
 //! unless it returns `InFlight` or `Present`.
 //!
 //! When a repeating timer fails, only the occurrence dies, and the timer goes on. Each occurrence
-//! that fails for good is a dead timer of its own. Setting the timer again discards them.
+//! that fails for good is another dead timer. Setting the timer again discards them.
 //!
 //! `cargo run -p tickwheel-durable --example retries` shows all of this.
 //!

@@ -28,7 +28,8 @@ const MIN_PERIOD: Duration = Duration::from_millis(1);
 /// it has returned, what it replaced is never delivered.
 ///
 /// A key may be given in any form that the key type borrows as and that has the same encoding, as
-/// with a map: timers whose keys are `String`s take `&str`.
+/// with a map: where keys are `String`s, `remove_timer("upload")` does. The compiler asks for type
+/// annotations (E0283) at `&"upload".into()`, which may be of any type that a `String` borrows as.
 ///
 /// # Errors
 ///
@@ -54,9 +55,10 @@ pub struct DurableTimers<K, V> {
 /// The result of [`DurableTimers::set_if_absent`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
+#[non_exhaustive]
 pub enum SetIfAbsent {
     /// It is set.
-    Set,
+    Done,
     /// The key has a timer already.
     Present,
     /// The key has a timer that has fired and is not settled.
@@ -66,9 +68,10 @@ pub enum SetIfAbsent {
 /// The result of [`DurableTimers::move_timer`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
+#[non_exhaustive]
 pub enum Moved {
     /// It is moved. Its old deadline will never be delivered.
-    Yes,
+    Done,
     /// There is no such timer.
     Absent,
     /// It has fired and is not settled. Nothing was changed.
@@ -78,9 +81,10 @@ pub enum Moved {
 /// The result of [`DurableTimers::remove_timer`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
+#[non_exhaustive]
 pub enum Removed<V> {
-    /// It is removed and will never be delivered.
-    Value(V),
+    /// It is removed and will never be delivered. Its value.
+    Done(V),
     /// There is no such timer.
     Absent,
     /// It has fired and is not settled. Nothing was changed.
@@ -214,13 +218,77 @@ impl<K, V> DurableTimers<K, V> {
         K: Borrow<Q>,
         Q: Serialize + ?Sized,
     {
+        let write = self.cron(key, value, expression, zone, false)?;
+        self.submit(write).await.map(drop)
+    }
+
+    /// Sets a timer by a cron expression, as [`set_cron`](Self::set_cron) does, unless the key has
+    /// a timer, waiting or in flight. With the feature `cron`.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_cron`](Self::set_cron).
+    #[cfg(feature = "cron")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "cron")))]
+    pub async fn set_cron_if_absent<Q>(
+        &self,
+        key: &Q,
+        value: &V,
+        expression: &str,
+        zone: &str,
+    ) -> Result<SetIfAbsent, Error>
+    where
+        K: Borrow<Q>,
+        Q: Serialize + ?Sized,
+    {
+        let write = self.cron(key, value, expression, zone, true)?;
+        self.submit_if_absent(write).await
+    }
+
+    #[cfg(feature = "cron")]
+    fn cron<Q>(
+        &self,
+        key: &Q,
+        value: &V,
+        expression: &str,
+        zone: &str,
+        if_absent: bool,
+    ) -> Result<Write, Error>
+    where
+        K: Borrow<Q>,
+        Q: Serialize + ?Sized,
+    {
         let key = self.coder.encode_key(&key)?;
         let core = self.cores.of_key(&key);
         let first = crate::cron::Cron::first(expression, zone, core.now());
         let (schedule, first) = first.map_err(Error::Cron)?;
-        let value = self.coder.encode_value(value)?;
-        let action = Action::set_scheduled(value, Due::At(first), schedule);
-        self.submit(Write { key, action }).await.map(drop)
+        let action = Action::Set {
+            value: self.coder.encode_value(value)?,
+            due: Due::At(first),
+            period: None,
+            schedule: Some(schedule),
+            if_absent,
+        };
+        Ok(Write { key, action })
+    }
+
+    /// Exists so that a program without the feature `cron` is told what it lacks.
+    ///
+    /// ```compile_fail,E0277
+    /// # async fn set(timers: tickwheel_durable::DurableTimers<String, u32>) {
+    /// let _ = timers.set_cron("nightly", &1, "30 2 * * *", "Europe/Berlin").await;
+    /// # }
+    /// ```
+    #[cfg(not(feature = "cron"))]
+    #[doc(hidden)]
+    #[allow(clippy::unused_async, clippy::missing_errors_doc)] // it cannot be called
+    pub async fn set_cron<Q>(&self, _: &Q, _: &V, _: &str, _: &str) -> Result<(), Error>
+    where
+        K: Borrow<Q>,
+        Q: Serialize + ?Sized,
+        Self: HasCron,
+    {
+        Ok(())
     }
 
     /// Sets a timer unless the key has one, waiting or in flight.
@@ -239,12 +307,29 @@ impl<K, V> DurableTimers<K, V> {
         Q: Serialize + ?Sized,
     {
         let write = self.set(key, value, Due::In(delay), None, true)?;
-        let part = self.cores.part_of(&write.key);
-        Ok(match self.writes[part].submit(write).await? {
-            WriteOutcome::Armed { .. } => SetIfAbsent::Set,
-            WriteOutcome::InFlight(version) => SetIfAbsent::InFlight(Token { version, part }),
-            _ => SetIfAbsent::Present,
-        })
+        self.submit_if_absent(write).await
+    }
+
+    /// Sets a timer that repeats every `period`, as [`set_interval`](Self::set_interval) does,
+    /// unless the key has a timer, waiting or in flight. So a program that sets its timers each
+    /// time it starts delays none of them.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_interval`](Self::set_interval).
+    pub async fn set_interval_if_absent<Q>(
+        &self,
+        key: &Q,
+        value: &V,
+        period: Duration,
+    ) -> Result<SetIfAbsent, Error>
+    where
+        K: Borrow<Q>,
+        Q: Serialize + ?Sized,
+    {
+        check_period(period)?;
+        let write = self.set(key, value, Due::In(period), Some(period), true)?;
+        self.submit_if_absent(write).await
     }
 
     /// Sets many timers, in this order, as [`set_timer`](Self::set_timer) sets each. They share as
@@ -316,7 +401,7 @@ impl<K, V> DurableTimers<K, V> {
         let (action, part) = (Action::Remove, self.cores.part_of(&key));
         let written = self.writes[part].submit(Write { key, action });
         Ok(match written.await? {
-            WriteOutcome::Removed { value, .. } => Removed::Value(self.coder.decode_value(&value)?),
+            WriteOutcome::Removed { value, .. } => Removed::Done(self.coder.decode_value(&value)?),
             WriteOutcome::InFlight(version) => Removed::InFlight(Token { version, part }),
             _ => Removed::Absent,
         })
@@ -382,6 +467,15 @@ impl<K, V> DurableTimers<K, V> {
         self.writes[self.cores.part_of(&write.key)].submit(write)
     }
 
+    async fn submit_if_absent(&self, write: Write) -> Result<SetIfAbsent, Error> {
+        let part = self.cores.part_of(&write.key);
+        Ok(match self.writes[part].submit(write).await? {
+            WriteOutcome::Armed { .. } => SetIfAbsent::Done,
+            WriteOutcome::InFlight(version) => SetIfAbsent::InFlight(Token { version, part }),
+            _ => SetIfAbsent::Present,
+        })
+    }
+
     async fn move_to<Q>(&self, key: &Q, due: Due) -> Result<Moved, Error>
     where
         K: Borrow<Q>,
@@ -391,13 +485,13 @@ impl<K, V> DurableTimers<K, V> {
         let (action, part) = (Action::Move { due }, self.cores.part_of(&key));
         let written = self.writes[part].submit(Write { key, action });
         Ok(match written.await? {
-            WriteOutcome::Armed { .. } => Moved::Yes,
+            WriteOutcome::Armed { .. } => Moved::Done,
             WriteOutcome::InFlight(version) => Moved::InFlight(Token { version, part }),
             _ => Moved::Absent,
         })
     }
 
-    /// The cores, whose counters the reporter publishes.
+    /// The cores: the reporter publishes their counters.
     #[cfg(feature = "metrics")]
     pub(crate) fn cores(&self) -> &Arc<Cores> {
         &self.cores
@@ -421,6 +515,15 @@ impl<K, V> DurableTimers<K, V> {
         })
     }
 }
+
+/// What a timer by a cron expression needs.
+#[cfg(not(feature = "cron"))]
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`set_cron` needs the feature `cron` of `tickwheel-durable`",
+    label = "enable it: `cargo add tickwheel-durable --features cron`"
+)]
+pub trait HasCron {}
 
 fn check_period(period: Duration) -> Result<(), Error> {
     if period < MIN_PERIOD {

@@ -33,7 +33,7 @@ fn at(seconds: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
-/// A store whose clock shows a time.
+/// A store with a clock that shows this time.
 fn store_at(seconds: u64) -> Memory {
     let store = Memory::new();
     store.set_clock(at(seconds));
@@ -102,7 +102,7 @@ async fn next_deadline_is_there_before_the_first_is_acknowledged() {
     assert!(in_flight.iter().all(|entry| entry.schedule.is_none()));
 }
 
-/// The schedule comes with the load or with the fire before, so that it takes no call of its own.
+/// The schedule comes with the load or with the fire before, so that it takes no extra call.
 #[tokio::test(start_paused = true)]
 async fn each_occurrence_takes_one_call_to_fire() {
     let (timers, mut claims) = start(store_at(MARCH_28), |b| b).await;
@@ -219,17 +219,22 @@ async fn moving_it_moves_one_occurrence() {
     let (timers, mut claims) = start(store_at(MARCH_28), patient).await;
     set_cron(&timers, "nightly", "30 2 * * *", "UTC").await;
     let moved = timers.move_timer("nightly", SECOND).await;
-    assert_eq!(moved, Ok(Moved::Yes));
+    assert_eq!(moved, Ok(Moved::Done));
     let absent = timers.set_if_absent("nightly", &1, SECOND).await;
     assert_eq!(absent, Ok(SetIfAbsent::Present));
+    let absent = timers.set_cron_if_absent("nightly", &1, "0 3 * * *", "UTC");
+    assert_eq!(absent.await, Ok(SetIfAbsent::Present));
     for deadline in [1, 9_000, 86_400 + 9_000] {
         let claim = next_day(&mut claims).await;
         assert_eq!(claim.deadline, at(MARCH_28 + deadline));
         claim.ack().await.expect("it is held");
     }
     let removed = timers.remove_timer("nightly").await;
-    assert_eq!(removed, Ok(Removed::Value(7)));
-    set_cron(&timers, "nightly", "30 2 * * *", "UTC").await;
+    assert_eq!(removed, Ok(Removed::Done(7)));
+    let absent = timers.set_cron_if_absent("nightly", &7, "30 2 * * *", "UTC");
+    assert_eq!(absent.await, Ok(SetIfAbsent::Done));
+    let schedule = schedule_of(&timers, "nightly").await;
+    assert_eq!(schedule.as_deref(), Some("30 2 * * * UTC"));
     timers
         .set_timer("nightly", &9, SECOND)
         .await
@@ -306,11 +311,11 @@ async fn unknown_schedule_is_left_to_the_instance_that_knows_it() {
 
     // Moved by the one that does not know it, it is marked by it, and fires all the same.
     let moved = others.move_timer("7", SECOND).await;
-    assert_eq!(moved, Ok(Moved::Yes));
+    assert_eq!(moved, Ok(Moved::Done));
     let claim = next(&mut claims).await;
     assert_eq!((claim.key.as_str(), claim.missed), ("7", 0));
     let removed = others.remove_timer("8").await;
-    assert_eq!(removed, Ok(Removed::Value(7)));
+    assert_eq!(removed, Ok(Removed::Done(7)));
 }
 
 /// No instance knows the schedule: the timer delays no other one, and is there when an instance

@@ -235,7 +235,7 @@ async fn cancels_a_handler_after_its_time_limit() {
     assert_eq!((counts.waiting, counts.in_flight), (0, 0));
 }
 
-/// One timer whose handler never returned took a place after another, on one instance after
+/// One timer with a handler that never returned took a place after another, on one instance after
 /// another.
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_never_returns_takes_one_place() {
@@ -448,7 +448,26 @@ async fn a_timer_in_flight_has_no_deadline_and_is_not_set_again() {
     assert_eq!(set, Ok(SetIfAbsent::InFlight(claim.token())));
     claim.ack().await.expect("it is held");
     let set = timers.set_if_absent(&key, &1, HOUR).await;
-    assert_eq!(set, Ok(SetIfAbsent::Set));
+    assert_eq!(set, Ok(SetIfAbsent::Done));
+}
+
+// A program that sets its timers each time it starts would delay them forever.
+#[tokio::test(start_paused = true)]
+async fn interval_that_is_present_is_not_delayed() {
+    let (timers, mut claims) = start(Memory::new(), |b| b).await;
+    for (after, outcome) in [(0, SetIfAbsent::Done), (20, SetIfAbsent::Present)] {
+        sleep(after * SECOND).await;
+        let set = timers.set_interval_if_absent("a", &1, 30 * SECOND).await;
+        assert_eq!(set, Ok(outcome));
+    }
+    for _ in 0..2 {
+        let began = Instant::now();
+        let claim = next(&mut claims).await;
+        assert!(began.elapsed() <= 30 * SECOND + SECOND / 10);
+        claim.ack().await.expect("it is held");
+    }
+    let flying = timers.set_interval_if_absent("a", &1, SECOND / 10_000);
+    assert!(matches!(flying.await, Err(Error::Period { .. })));
 }
 
 /// A timer that was released is due from then on, not at its old deadline.
@@ -467,7 +486,7 @@ async fn a_released_timer_is_due_when_it_was_released() {
     assert!((SECOND * 10..SECOND * 11).contains(&late), "{late:?}");
 }
 
-/// An instance whose fires failed was silent.
+/// An instance was silent while its fires failed.
 #[tokio::test(start_paused = true)]
 async fn warns_once_for_each_kind_of_call_that_fails() {
     let log = Log::default();

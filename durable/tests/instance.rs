@@ -21,9 +21,9 @@ async fn rows_that_go_leave_the_wheel_at_once() {
     }
     assert_eq!(timers.metrics().on_wheel, 3);
     let removed = timers.remove_timer("removed").await;
-    assert_eq!(removed, Ok(Removed::Value(0)));
+    assert_eq!(removed, Ok(Removed::Done(0)));
     let moved = timers.move_timer("moved", HOUR).await;
-    assert_eq!(moved, Ok(Moved::Yes));
+    assert_eq!(moved, Ok(Moved::Done));
     set(&timers, "set again", HOUR).await;
     assert_eq!(timers.metrics().on_wheel, 0);
 }
@@ -191,7 +191,7 @@ async fn lease_outlives_renewals_that_fail_for_a_third_of_it() {
     assert_eq!(timers.metrics().lost, 0);
 }
 
-/// An instance whose store was away for long tried again half an hour after it was back, or ten
+/// An instance tried again half an hour after it was back, or ten
 /// times in each poll.
 #[tokio::test(start_paused = true)]
 async fn asks_about_once_for_each_poll_while_the_store_is_away() {
@@ -424,7 +424,7 @@ async fn each_of_many_callers_gets_its_own_answer() {
     let removals = join_all(keys.iter().map(|key| timers.remove_timer(key))).await;
     for (removed, number) in removals.into_iter().zip(0..) {
         let expected = match number % 2 {
-            0 => Removed::Value(number),
+            0 => Removed::Done(number),
             _ => Removed::Absent,
         };
         assert_eq!(removed, Ok(expected));
@@ -432,7 +432,7 @@ async fn each_of_many_callers_gets_its_own_answer() {
     assert!(timers.metrics().write_batches.max >= 100, "they share one");
 }
 
-/// A load that has marked rows and whose answer came too late left them to no instance.
+/// A load that marked rows and was answered too late left them to no instance.
 #[tokio::test(start_paused = true)]
 async fn rows_of_a_load_that_timed_out_are_delivered() {
     let memory = Memory::new();

@@ -142,8 +142,8 @@ async fn locked_rows_that_others_lack_are_kept() {
     }
 }
 
-/// The store finds rows early whose transaction is not over. They were asked for again without a
-/// pause.
+/// The store finds rows early, before their transaction is over. They were asked for again without
+/// a pause.
 #[tokio::test(start_paused = true)]
 async fn row_that_the_store_finds_early_is_asked_for_after_a_pause() {
     let store = Faulty::new(Memory::new());
@@ -475,7 +475,7 @@ async fn scheduled_timer_is_left_to_instances_with_the_feature() {
     sees_nothing(&mut claims, SECOND * 5).await;
     // Moved by this instance, it is marked by it until it is due.
     let moved = timers.move_timer("cron", SECOND).await;
-    assert_eq!(moved, Ok(Moved::Yes));
+    assert_eq!(moved, Ok(Moved::Done));
     set(&timers, "once", SECOND * 2).await;
     let claim = next(&mut claims).await;
     assert_eq!(claim.key, "once");

@@ -42,7 +42,7 @@ impl Drop for File {
 impl Stores for File {
     type Store = Sqlite;
 
-    /// A connection of its own, as another process has.
+    /// A new connection, as another process has.
     async fn connect(&self) -> Sqlite {
         Sqlite::open(self.folder.join("timers.db")).expect("the file opens")
     }

@@ -15,7 +15,7 @@ use super::world::{Running, Stores, World};
 const MANY: u64 = 1_100;
 
 impl<S: Store> Running<S> {
-    /// The keys of all timers in a state whose keys begin with a text, read in pages of that many.
+    /// The keys of all timers in a state that begin with a text, read in pages of that many.
     async fn with_prefix(&self, state: State, text: &str, limit: usize) -> Vec<String> {
         let admin = self.timers.admin();
         // The codec of checks is JSON.

@@ -1,4 +1,5 @@
-//! An instance that dies, or whose call fails, before and after every single call of the store.
+//! An instance that dies, or has a call that fails, before and after every single call of the
+//! store.
 //!
 //! One small program uses every step of the protocol: sets, moves and removes, loads, fires,
 //! acknowledgements, timers put back, a shutdown. It is run once for each of its calls, and in that
@@ -119,15 +120,15 @@ async fn program<S: Store, T: Stores<Store = S>>(
     // An instance that dies in a call leaves it in doubt.
     let was_set = told.doubt(3);
     match timers.remove_timer(&c).await {
-        Ok(Removed::Value(3)) => told.end(3),
+        Ok(Removed::Done(3)) => told.end(3),
         Ok(Removed::Absent) => assert!(!was_set),
         Ok(other) => panic!("{other:?}"),
         Err(_) => {}
     }
     match timers.move_timer(&b, world.units(5)).await {
         Ok(Moved::Absent) => assert!(!told.pending.contains(&2)),
-        Ok(Moved::InFlight(_)) => panic!("it is not due"),
-        Ok(Moved::Yes) | Err(_) => {}
+        Ok(Moved::Done) | Err(_) => {}
+        Ok(other) => panic!("it is not due: {other:?}"),
     }
     // Replaced before it is due.
     told.set(4, &timers.set_timer(&d, &4, world.units(12)).await);

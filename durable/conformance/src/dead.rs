@@ -72,7 +72,7 @@ pub async fn poison_message_dies_and_comes_back<T: Stores>(world: &World<T>) {
     assert_eq!((counts.waiting, counts.in_flight, counts.dead), (0, 0, 0));
 }
 
-/// An attempt counts whose process crashes: a timer that kills each process dies in the end.
+/// An attempt counts if its process crashes: a timer that kills each process dies in the end.
 pub async fn attempts_that_crash_count<T: Stores>(world: &World<T>) {
     let lease = world.units(4);
     let start = async || {
@@ -116,7 +116,7 @@ pub async fn claims_die_after_their_last_attempt<T: Stores>(world: &World<T>) {
     claim.fail(retry).await.expect("it is held");
     // Sooner than its backoff.
     let moved = instance.timers.move_timer("a", Duration::ZERO).await;
-    assert_eq!(moved, Ok(tickwheel_durable::Moved::Yes));
+    assert_eq!(moved, Ok(tickwheel_durable::Moved::Done));
     let claim = instance.next().await;
     assert_eq!(claim.attempt, 2);
     claim.retry_after(short).await.expect("it is held");
@@ -125,7 +125,7 @@ pub async fn claims_die_after_their_last_attempt<T: Stores>(world: &World<T>) {
 
     // A dead key is absent.
     let absent = instance.timers.set_if_absent("a", &2, Duration::ZERO).await;
-    assert_eq!(absent, Ok(SetIfAbsent::Set));
+    assert_eq!(absent, Ok(SetIfAbsent::Done));
     assert_eq!(instance.dead().await, []);
     let claim = instance.next().await;
     assert_eq!((claim.value, claim.attempt), (2, 1));
@@ -139,7 +139,7 @@ pub async fn claims_die_after_their_last_attempt<T: Stores>(world: &World<T>) {
     let entry = instance.timers.admin().get("a").await.expect("it reads");
     assert_eq!(entry.as_ref(), dead.first());
     let removed = instance.timers.remove_timer("a").await;
-    assert_eq!(removed, Ok(Removed::Value(2)));
+    assert_eq!(removed, Ok(Removed::Done(2)));
     assert_eq!(instance.dead().await, []);
 }
 

@@ -1,4 +1,4 @@
-//! Demand, through whole instances whose handlers take time: D5, D10 and D14.
+//! Demand, through whole instances with handlers that take time: D5, D10 and D14.
 
 use std::collections::BTreeMap;
 use std::future::Future;

@@ -57,11 +57,11 @@ struct State {
     unloaded: HashSet<InstanceId>,
     /// The kind of call that fails.
     failing: Option<&'static str>,
-    /// The kind of call whose answers are lost.
+    /// The kind of call that loses its answers.
     losing: Option<&'static str>,
     /// Whether another transaction has locked every row.
     locked: bool,
-    /// The kind of call whose answers take that much longer.
+    /// The kind of call that takes that much longer to answer.
     slow: Option<(&'static str, Duration)>,
     /// How many rows the calls have written, and how many of these to renew a lease.
     writes: u64,

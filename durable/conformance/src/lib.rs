@@ -3,7 +3,7 @@
 //! [contract](tickwheel_durable::store#the-contract).
 //!
 //! The suite takes a way to [connect](Stores) to one store and runs on any. It knows no more of a
-//! store than its trait. Each check uses namespaces of its own, so that checks can run at once, on
+//! store than its trait. Each check has its own namespaces, so that checks can run at once, on
 //! a store that has other timers in it.
 //!
 //! # Examples
@@ -46,14 +46,14 @@
 //! | [`contract`] | each call of the store alone, rule by rule |
 //! | [`promises`] | D1 to D12 through whole instances |
 //! | [`administration`] | what an operator does to a running instance |
-//! | [`demand`] | D5, D10 and D14 through whole instances whose handlers take time |
+//! | [`demand`] | D5, D10 and D14 through whole instances with handlers that take time |
 //! | [`dead`] | timers that fail for good, through whole instances |
 //! | [`outages`] | D5 and D11: claims that end while the store is away |
 //! | [`looking`] | D13: looks beside calls and deliveries |
 //! | [`scripts`] | random calls of several instances, each answer compared with a sequential oracle; random programs of whole instances |
 //! | [`races`] | calls that meet on one key at the same moment |
 //! | [`explorer`] | every sequence of calls, up to a bound, that a few instances can make on the store in memory; its shortest traces on any store |
-//! | [`crashes`] | an instance that dies, or whose call fails, before and after every single call |
+//! | [`crashes`] | an instance that dies, or has a call that fails, before and after every single call |
 //!
 //! A failed check panics and says what it expected. Random checks print their seed; the environment
 //! variable `CONFORMANCE_SEED` repeats it.

@@ -56,7 +56,7 @@ impl Outage {
     }
 }
 
-/// An instance whose leases last much longer than an outage.
+/// An instance with leases much longer than an outage.
 async fn patient<T: Stores>(world: &World<T>) -> Running<T::Store> {
     let lease = world.units(600);
     world.instance_with(|builder| builder.lease(lease)).await
@@ -166,7 +166,7 @@ pub async fn d5_put_back_survives_an_outage<T: Stores>(world: &World<T>) {
     select(dispatch, pin!(check)).await;
 }
 
-/// D2: a fire whose answer was lost delays its timers by no lease, and costs them no attempt.
+/// D2: a lost answer of a fire delays its timers by no lease, and costs them no attempt.
 ///
 /// Up to 1,024 timers waited for a whole lease. Those with one attempt were dead, and had never
 /// run.

@@ -395,9 +395,10 @@ impl<T: Stores> Program<'_, T> {
                 assert!(done || moved != Moved::Absent, "{key} is lost");
             }
             5 => match timers.remove_timer(&key).await.expect("it answers") {
-                Removed::Value(value) => self.books.end(value, "removed"),
+                Removed::Done(value) => self.books.end(value, "removed"),
                 Removed::InFlight(_) => {}
-                Removed::Absent => {
+                absent => {
+                    assert_eq!(absent, Removed::Absent);
                     let known = self.books.keys.get(&key);
                     let done = known.is_none_or(|value| self.books.done.contains_key(value));
                     assert!(done, "{key} is lost");

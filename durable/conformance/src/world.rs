@@ -1,4 +1,4 @@
-//! The world of a check: a store, a namespace of its own, and instances.
+//! The world of a check: a store, a new namespace, and instances.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
@@ -131,7 +131,7 @@ impl<T: Stores> World<T> {
         self
     }
 
-    /// The same store, in a namespace of its own.
+    /// A world with this store, in a new namespace.
     pub(super) fn part(&self, name: &str) -> Self {
         World {
             stores: Arc::clone(&self.stores),
@@ -285,7 +285,7 @@ impl<S: Store> Running<S> {
     }
 }
 
-/// The next claim of any of the instances, and whose it is.
+/// The next claim of any of the instances, and which one has it.
 pub(super) async fn next_of<S>(instances: &mut [Running<S>]) -> (usize, Claim<String, u64>) {
     poll_fn(|cx| {
         for (number, instance) in instances.iter_mut().enumerate() {

@@ -131,7 +131,7 @@ impl Books {
             let lateness = delivery.received.saturating_sub(delivery.deadline);
             self.first.push((delivery.deadline, lateness));
         }
-        // Each attempt before it had a lease of its own.
+        // Each attempt before it had its own lease.
         let leases = u64::from(delivery.attempt.saturating_sub(1)) * in_micros(LEASE);
         self.early += u32::from(delivery.received < delivery.deadline + leases);
         let deadlines = [Some(reminder.deadline), reminder.doubtful_deadline];

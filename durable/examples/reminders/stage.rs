@@ -187,7 +187,7 @@ async fn change_some(reminders: &Reminders, timers: u32, books: &mut Books) -> O
     for (key, deadline, moved) in join_all(moves).await {
         let (moved, failed) = moved?;
         books.retried += failed;
-        if moved == Moved::Yes {
+        if moved == Moved::Done {
             books.moved(key, micros(deadline));
         } else if failed > 0 {
             books.may_be_moved(key, micros(deadline));
@@ -200,7 +200,7 @@ async fn change_some(reminders: &Reminders, timers: u32, books: &mut Books) -> O
     for (key, removed) in join_all(removes).await {
         let (removed, failed) = removed?;
         books.retried += failed;
-        if matches!(removed, Removed::Value(_)) {
+        if matches!(removed, Removed::Done(_)) {
             books.removed(key);
         } else if failed > 0 {
             books.may_be_removed(key);

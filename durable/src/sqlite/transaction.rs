@@ -207,7 +207,7 @@ impl<K, V> SqliteTransaction<'_, K, V> {
         Q: Serialize + ?Sized,
     {
         Ok(match self.set(key, value, Due::In(delay), true)? {
-            WriteOutcome::Armed { .. } => SetIfAbsent::Set,
+            WriteOutcome::Armed { .. } => SetIfAbsent::Done,
             WriteOutcome::InFlight(token) => SetIfAbsent::InFlight(Token::whole(token)),
             _ => SetIfAbsent::Present,
         })
@@ -250,7 +250,7 @@ impl<K, V> SqliteTransaction<'_, K, V> {
         Q: Serialize + ?Sized,
     {
         Ok(match self.write(key, Action::Remove)? {
-            WriteOutcome::Removed { value, .. } => Removed::Value(self.coder.decode_value(&value)?),
+            WriteOutcome::Removed { value, .. } => Removed::Done(self.coder.decode_value(&value)?),
             WriteOutcome::InFlight(token) => Removed::InFlight(Token::whole(token)),
             _ => Removed::Absent,
         })
@@ -269,7 +269,7 @@ impl<K, V> SqliteTransaction<'_, K, V> {
         Q: Serialize + ?Sized,
     {
         Ok(match self.write(key, Action::move_to(due))? {
-            WriteOutcome::Armed { .. } => Moved::Yes,
+            WriteOutcome::Armed { .. } => Moved::Done,
             WriteOutcome::InFlight(token) => Moved::InFlight(Token::whole(token)),
             _ => Moved::Absent,
         })

@@ -116,8 +116,8 @@ async fn step_of_less_than_half_a_lease_ends_no_lease() {
     }
 }
 
-/// A longer step ends leases whose handlers run: the timer is delivered once beside each, and the
-/// former claim is lost.
+/// A longer step ends leases while their handlers run: the timer is delivered once beside each, and
+/// the former claim is lost.
 #[tokio::test(start_paused = true)]
 async fn step_of_more_than_a_lease_delivers_beside_a_handler() {
     for step in [SECOND * 61, HOUR] {

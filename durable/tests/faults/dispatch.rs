@@ -1,4 +1,4 @@
-//! `dispatch`: what becomes of claims whose handlers return, fail or panic.
+//! `dispatch`: what becomes of claims when their handlers return, fail or panic.
 
 use tickwheel_durable::{Claim, Memory, Retry};
 use tokio::time::timeout;

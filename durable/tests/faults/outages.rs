@@ -1,4 +1,4 @@
-//! A store that is slow or away, or whose answers are lost.
+//! A store that is slow or away, or loses its answers.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

@@ -86,7 +86,7 @@ async fn start(url: &str) -> (Timers, Claims<String, u64>) {
 /// The fate of the timers.
 #[derive(Default)]
 struct Books {
-    /// Those whose set has returned, and when it was called.
+    /// Those that were set by a call that has returned, and when it was called.
     set: BTreeMap<u64, Instant>,
     delivered: BTreeSet<u64>,
     acknowledged: BTreeSet<u64>,

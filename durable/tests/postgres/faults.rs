@@ -131,7 +131,7 @@ async fn lock<'a>(client: &'a mut tokio_postgres::Client, key: &str) -> Transact
     lock
 }
 
-/// Sets timers whose keys and values are numbers.
+/// Sets timers with numbers as keys and values.
 async fn set_each(timers: &Timers, numbers: Range<u64>, delay: Duration) {
     for number in numbers {
         let set = timers.set_timer(&number.to_string(), &number, delay).await;

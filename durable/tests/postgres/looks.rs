@@ -1,4 +1,4 @@
-//! Looks and purges: they have a connection of their own, and come to an end.
+//! Looks and purges: they have another connection, and come to an end.
 
 use std::time::Duration;
 

@@ -37,7 +37,7 @@ struct Database(String);
 impl Stores for Database {
     type Store = Postgres;
 
-    /// Connections of its own, as another process has.
+    /// New connections, as another process has.
     async fn connect(&self) -> Postgres {
         Postgres::connect(&self.0).await.expect("it connects")
     }

@@ -1,4 +1,4 @@
-//! Databases whose role may not create anything: another role applies the files.
+//! Databases with a role that may not create anything: another role applies the files.
 
 use tickwheel_durable::store::{Namespace, Store, StoreError};
 use tickwheel_durable::{Postgres, PostgresOptions};

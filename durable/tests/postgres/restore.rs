@@ -37,7 +37,7 @@ async fn cut(url: &str) {
     cut.expect("it cuts");
 }
 
-/// The first error of a store, whose connections may still have to find out that they are lost.
+/// The first error of a store. Its connections may still have to find out that they are lost.
 async fn refusal(store: &Postgres, space: &Namespace) -> String {
     let mut text = String::new();
     until("a refusal", async || {

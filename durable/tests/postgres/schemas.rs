@@ -147,8 +147,8 @@ async fn transaction_of_one_schema_delays_no_call_in_another() {
     // Each call fails after its timeout, if it waits for the transaction.
     let set = timers.set_timer("same", &2, HOUR).await;
     set.expect("it is set");
-    assert_eq!(timers.move_timer("same", HOUR).await, Ok(Moved::Yes));
+    assert_eq!(timers.move_timer("same", HOUR).await, Ok(Moved::Done));
     let removed = timers.remove_timer("same").await;
-    assert_eq!(removed, Ok(Removed::Value(2)));
+    assert_eq!(removed, Ok(Removed::Done(2)));
     user.batch_execute("COMMIT").await.expect("it ends");
 }

@@ -80,7 +80,7 @@ wait $server || true
 if [ "$how" = remove ]; then rm -rf "$folder"; fi
 "#;
 
-/// A server of its own, which goes with it.
+/// A new server, which goes with it.
 pub(crate) struct Server {
     bin: PathBuf,
     folder: PathBuf,
@@ -283,7 +283,7 @@ pub(crate) async fn client(url: &str) -> tokio_postgres::Client {
     client
 }
 
-/// A database of its own on the shared server.
+/// A new database on the shared server.
 pub(crate) async fn database(name: &str) -> Option<String> {
     let shared = shared_url()?;
     let client = client(shared).await;

@@ -97,17 +97,17 @@ async fn stop_in(
     Some(url)
 }
 
-/// Others change the same keys, as instances and in transactions of their own.
+/// Others change the same keys, as instances and in their own transactions.
 async fn others_go_on(url: &str) {
     let store = Postgres::connect(url).await.expect("it connects");
     let builder = builder::<String, u64>("orders").call_timeout(Duration::from_secs(5));
     let started = builder.start(&TimerWheel::new(), store).await;
     let (timers, _claims) = started.expect("it starts");
-    assert_eq!(timers.move_timer("a", HOUR).await, Ok(Moved::Yes));
+    assert_eq!(timers.move_timer("a", HOUR).await, Ok(Moved::Done));
     let user = client(url).await;
     let call = "SET statement_timeout = '5s'; SELECT tickwheel_move('orders', 'b', now() + interval '1 h')";
     user.batch_execute(call).await.expect("it is moved");
-    assert_eq!(timers.remove_timer("b").await, Ok(Removed::Value(1)));
+    assert_eq!(timers.remove_timer("b").await, Ok(Removed::Done(1)));
 }
 
 /// It took the locks of the keys, and the rest of the batch came with a second round trip, which

@@ -1,4 +1,4 @@
-//! The functions with which users set, move and remove timers in transactions of their own.
+//! The functions with which users set, move and remove timers in their own transactions.
 
 mod clients;
 mod dead;

@@ -10,7 +10,7 @@ use tickwheel_durable::store::{Namespace, Store};
 
 use crate::server::{Server, not_run};
 
-/// Set in a process of its own, which trusts the authority: where it connects.
+/// Set in a separate process, which trusts the authority: where it connects.
 const INNER: &str = "TICKWHEEL_REDIS_TEST_ENCRYPTED";
 
 /// An authority, and a certificate for this host. `false` if there is no `openssl`.

@@ -52,7 +52,7 @@ pub(super) async fn until_primary(servers: &impl Servers, old: Option<usize>) ->
     primary.expect("it is known")
 }
 
-/// Sets timers until a call fails, and returns those whose calls have returned.
+/// Sets timers until a call fails, and returns those set by calls that have returned.
 async fn set_until_it_fails(timers: DurableTimers<String, u64>, task: u64) -> Vec<u64> {
     let mut kept = Vec::new();
     for number in 0..100_000 {
@@ -134,7 +134,7 @@ async fn survives_a_primary_that_hangs<S: Servers>() {
         began.elapsed()
     );
     let moved = timers.move_timer("kept", SECOND).await;
-    assert_eq!(moved, Ok(Moved::Yes));
+    assert_eq!(moved, Ok(Moved::Done));
     servers.servers()[old].signal("CONT");
     delivered(&mut claims, &BTreeSet::from([1, 2])).await;
     sees_nothing(&mut claims).await;
@@ -198,7 +198,7 @@ async fn timer_is_not_fired_while_replicas_are_away() {
     })
     .await;
     let moved = timers.move_timer("timer", 2 * SECOND).await;
-    assert_eq!(moved, Ok(Moved::Yes));
+    assert_eq!(moved, Ok(Moved::Done));
     replica.signal("STOP");
     let fired = timeout(5 * SECOND, claims.recv()).await;
     assert!(fired.is_err(), "{fired:?}");

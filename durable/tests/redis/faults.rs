@@ -19,7 +19,7 @@ pub(crate) async fn start(store: Redis) -> (DurableTimers<String, u64>, Claims<S
         .poll(SECOND / 5)
         .window(2 * SECOND)
         .call_timeout(2 * SECOND)
-        // A fire whose answer is lost is delivered after its lease, before these tests give up.
+        // After a lost answer a fire is delivered after its lease, before these tests give up.
         .lease(10 * SECOND);
     let started = builder.start(&TimerWheel::new(), store).await;
     started.expect("the instance starts")

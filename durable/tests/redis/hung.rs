@@ -68,7 +68,7 @@ async fn instance_recovers_from_a_primary_that_hangs() {
     }
     println!("works again after {:?}", began.elapsed());
     let moved = timers.move_timer("kept", SECOND / 10).await;
-    assert_eq!(moved, Ok(Moved::Yes));
+    assert_eq!(moved, Ok(Moved::Done));
     // The old primary wakes up with calls in its sockets. No instance listens to it any more.
     primary.signal("CONT");
     let mut all = BTreeSet::new();

@@ -28,7 +28,7 @@ struct Shared(String);
 impl Stores for Shared {
     type Store = Redis;
 
-    /// A connection of its own, as another process has.
+    /// A new connection, as another process has.
     async fn connect(&self) -> Redis {
         server::connect(&self.0).await
     }

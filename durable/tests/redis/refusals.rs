@@ -229,7 +229,7 @@ async fn needs_no_more_permissions_than_documented() {
     let counts = timers.counts().await.expect("it may count");
     assert_eq!((counts.waiting, counts.in_flight), (1, 0));
     let moved = timers.move_timer(&key, Duration::ZERO).await;
-    assert_eq!(moved, Ok(Moved::Yes));
+    assert_eq!(moved, Ok(Moved::Done));
     let admin = timers.admin();
     for _ in 0..2 {
         let claim = claims.recv().await.expect("the stream goes on");
@@ -241,7 +241,7 @@ async fn needs_no_more_permissions_than_documented() {
     let claim = claims.recv().await.expect("the stream goes on");
     claim.fail(Retry::never("why")).await.expect("it may die");
     let removed = timers.remove_timer(&key).await;
-    assert_eq!(removed, Ok(Removed::Value(1)));
+    assert_eq!(removed, Ok(Removed::Done(1)));
     assert_eq!(admin.discard_all_dead().await, Ok(0));
     assert_eq!(admin.purge().await, Ok(0));
     timers.shutdown().await;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 pub(crate) use not_run::not_run;
 use tickwheel_durable::Redis;
 
-/// A server to use instead of one of their own, by tests that leave it as it was.
+/// A server to use instead of a new one, by tests that leave it as it was.
 const URL: &str = "TICKWHEEL_REDIS_URL";
 
 /// Runs a server until standard input ends, however the tests have ended: then it is killed, and
@@ -30,7 +30,7 @@ wait
 [ "$keep" ] || rm -rf "$FOLDER"
 "#;
 
-/// A server with a folder of its own. Both go with it.
+/// A server with a new folder. Both go with it.
 pub(crate) struct Server {
     port: u16,
     folder: PathBuf,

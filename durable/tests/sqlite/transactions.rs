@@ -83,11 +83,11 @@ async fn calls_in_a_transaction_answer_as_others_do() {
             orders.set_if_absent("a", &2, HOUR),
             Ok(SetIfAbsent::Present)
         );
-        assert_eq!(orders.set_if_absent("b", &3, HOUR), Ok(SetIfAbsent::Set));
-        assert_eq!(orders.move_timer("b", 2 * HOUR), Ok(Moved::Yes));
+        assert_eq!(orders.set_if_absent("b", &3, HOUR), Ok(SetIfAbsent::Done));
+        assert_eq!(orders.move_timer("b", 2 * HOUR), Ok(Moved::Done));
         assert_eq!(orders.move_timer("c", HOUR), Ok(Moved::Absent));
         assert_eq!(orders.remove_timer("c"), Ok(Removed::Absent));
-        assert_eq!(orders.remove_timer("a"), Ok(Removed::Value(1)));
+        assert_eq!(orders.remove_timer("a"), Ok(Removed::Done(1)));
         orders
             .set_timer("near", &4, Duration::ZERO)
             .expect("it is set");
@@ -110,7 +110,7 @@ async fn calls_in_a_transaction_answer_as_others_do() {
     claim.ack().await.expect("it is held");
     let counts = shop.timers.counts().await.expect("it counts");
     assert_eq!((counts.waiting, counts.in_flight), (1, 0));
-    assert_eq!(shop.timers.remove_timer("b").await, Ok(Removed::Value(3)));
+    assert_eq!(shop.timers.remove_timer("b").await, Ok(Removed::Done(3)));
 }
 
 /// Sets a timer that is due, and receives it.
@@ -144,14 +144,14 @@ async fn calls_in_a_transaction_outdate_dead_timers() {
         assert_eq!(shop.counts().await, (0, 0, 1));
         shop.commit(|orders| {
             if if_absent {
-                assert_eq!(orders.set_if_absent("a", &2, HOUR), Ok(SetIfAbsent::Set));
+                assert_eq!(orders.set_if_absent("a", &2, HOUR), Ok(SetIfAbsent::Done));
             } else {
                 orders.set_timer("a", &2, HOUR).expect("it is set");
             }
-            assert_eq!(orders.move_timer("a", HOUR), Ok(Moved::Yes));
+            assert_eq!(orders.move_timer("a", HOUR), Ok(Moved::Done));
         });
         assert_eq!(shop.counts().await, (1, 0, 0));
-        assert_eq!(shop.timers.remove_timer("a").await, Ok(Removed::Value(2)));
+        assert_eq!(shop.timers.remove_timer("a").await, Ok(Removed::Done(2)));
     }
 
     // A remove returns the one that died last.
@@ -167,7 +167,7 @@ async fn calls_in_a_transaction_outdate_dead_timers() {
     assert_eq!(shop.counts().await, (0, 1, 1));
     die(&older).await;
     shop.commit(|orders| {
-        assert_eq!(orders.remove_timer("a"), Ok(Removed::Value(1)));
+        assert_eq!(orders.remove_timer("a"), Ok(Removed::Done(1)));
         assert_eq!(orders.remove_timer("a"), Ok(Removed::Absent));
     });
     assert_eq!(shop.counts().await, (0, 0, 0));
@@ -181,7 +181,7 @@ async fn calls_in_a_transaction_outdate_dead_timers() {
         assert_eq!(set, Ok(SetIfAbsent::Present));
     });
     assert_eq!(shop.counts().await, (1, 0, 1));
-    shop.commit(|orders| assert_eq!(orders.remove_timer("a"), Ok(Removed::Value(7))));
+    shop.commit(|orders| assert_eq!(orders.remove_timer("a"), Ok(Removed::Done(7))));
     assert_eq!(shop.counts().await, (0, 0, 0));
 }
 
@@ -200,16 +200,13 @@ async fn rolled_back_timer_was_never_set() {
     orders
         .set_timer("new", &2, Duration::ZERO)
         .expect("it is set");
-    assert_eq!(orders.remove_timer("kept"), Ok(Removed::Value(1)));
+    assert_eq!(orders.remove_timer("kept"), Ok(Removed::Done(1)));
     drop(orders);
     transaction.rollback().expect("it rolls back");
     assert!(timeout(SECOND / 2, shop.claims.recv()).await.is_err());
     let counts = shop.timers.counts().await.expect("it counts");
     assert_eq!((counts.waiting, counts.in_flight), (1, 0));
-    assert_eq!(
-        shop.timers.remove_timer("kept").await,
-        Ok(Removed::Value(1))
-    );
+    assert_eq!(shop.timers.remove_timer("kept").await, Ok(Removed::Done(1)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -291,7 +288,7 @@ async fn stale_transaction_fails_and_changes_nothing() {
     );
     drop(orders);
     transaction.rollback().expect("it rolls back");
-    assert_eq!(shop.timers.remove_timer("a").await, Ok(Removed::Value(1)));
+    assert_eq!(shop.timers.remove_timer("a").await, Ok(Removed::Done(1)));
 }
 
 /// A key that has a timer at every instant is never said to have none, and no write is lost.
@@ -310,7 +307,7 @@ async fn transactions_race_with_calls_on_the_same_keys() {
                 Ok(Moved::Absent)
             );
             let set = timers.set_if_absent(key, &9, HOUR).await;
-            assert_ne!(set, Ok(SetIfAbsent::Set));
+            assert_ne!(set, Ok(SetIfAbsent::Done));
             timers.set_timer(key, &1, HOUR).await.expect("it is set");
         }
     });
@@ -325,7 +322,7 @@ async fn transactions_race_with_calls_on_the_same_keys() {
             let key = keys[round % 2];
             shop.commit(|orders| {
                 assert_ne!(orders.move_timer(key, Duration::ZERO), Ok(Moved::Absent));
-                assert_ne!(orders.set_if_absent(key, &9, HOUR), Ok(SetIfAbsent::Set));
+                assert_ne!(orders.set_if_absent(key, &9, HOUR), Ok(SetIfAbsent::Done));
                 orders.set_timer(key, &2, HOUR).expect("it is set");
             });
         }
@@ -421,7 +418,7 @@ async fn killed_process_leaves_order_and_timer_or_neither() {
     assert_eq!(counts.waiting, orders.len() as u64);
     for order in orders {
         let timer = shop.timers.remove_timer(&format!("order {order}")).await;
-        assert_eq!(timer, Ok(Removed::Value(order)));
+        assert_eq!(timer, Ok(Removed::Done(order)));
     }
 }
 
@@ -472,7 +469,7 @@ async fn plain_statements_do_what_calls_do() {
         assert_eq!(run(&mut shop.user, &moved, key, "", far + 1)[1], 1);
         assert_eq!(
             shop.timers.remove_timer(key).await,
-            Ok(Removed::Value(7)),
+            Ok(Removed::Done(7)),
             "{key}"
         );
         assert_eq!(run(&mut shop.user, &moved, key, "", far)[1], 0);
@@ -521,7 +518,7 @@ async fn transactions_set_and_change_cron_timers() {
         claim.ack().await.expect("it is held");
     }
     let moved = shop.commit(|timers| timers.move_timer("a", HOUR));
-    assert_eq!(moved, Ok(Moved::Yes));
+    assert_eq!(moved, Ok(Moved::Done));
     let schedule = async |shop: &Shop| {
         let entry = shop.timers.admin().get("a").await.expect("it reads");
         entry.expect("it waits").schedule
@@ -532,7 +529,7 @@ async fn transactions_set_and_change_cron_timers() {
     shop.commit(|timers| timers.set_cron("a", &9, "@yearly", "UTC"))
         .expect("it is set");
     let removed = shop.commit(|timers| timers.remove_timer("a"));
-    assert_eq!(removed, Ok(Removed::Value(9)));
+    assert_eq!(removed, Ok(Removed::Done(9)));
     let never = shop.commit(|timers| timers.set_cron("a", &9, "0 0 30 2 *", "UTC"));
     assert!(matches!(never, Err(Error::Cron(_))), "{never:?}");
 }

@@ -1,4 +1,4 @@
-//! A timer that repeats by a cron expression, on a store whose clock cannot be moved.
+//! A timer that repeats by a cron expression, on a store with a clock that cannot be moved.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
@@ -48,12 +48,12 @@ pub(crate) async fn repeats_each_second(stores: [impl Store; 2]) {
     assert_eq!(entry.schedule.as_deref(), Some("* * * * * * Europe/Berlin"));
     // Moved near by this instance, which has to learn its schedule from the fire.
     let moved = timers.move_timer("a", Duration::from_millis(1_500)).await;
-    assert_eq!(moved, Ok(Moved::Yes));
+    assert_eq!(moved, Ok(Moved::Done));
     let claim = timeout(Duration::from_secs(20), claims.recv()).await;
     let claim = claim.expect("it comes").expect("the stream goes on");
     claim.ack().await.expect("it is held");
     let removed = timers.remove_timer("a").await;
-    assert_eq!(removed, Ok(Removed::Value(7)));
+    assert_eq!(removed, Ok(Removed::Done(7)));
     sleep(Duration::from_millis(1_500)).await;
     let left = timers.counts().await.expect("it counts");
     assert_eq!(left.waiting, 0, "nothing puts it back");

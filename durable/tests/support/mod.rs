@@ -1,4 +1,4 @@
-//! Instances whose keys are strings and whose values are numbers, for the tests that drive them by
+//! Instances with strings as keys and numbers as values, for the tests that drive them by
 //! hand.
 
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) async fn start_on(
     started.expect("it starts")
 }
 
-/// Starts an instance on a wheel of its own.
+/// Starts an instance on a new wheel.
 pub(crate) async fn start(
     store: impl Into<Box<dyn Store>>,
     set: impl FnOnce(Builder<String, u32>) -> Builder<String, u32>,

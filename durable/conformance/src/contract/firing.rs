@@ -51,7 +51,7 @@ pub async fn fires_what_is_due_and_exists<T: Stores>(world: &World<T>) {
     assert_eq!(case.list(State::InFlight).await.len(), 2);
 }
 
-/// A claim whose lease has ended is loaded and fires again, under a new token.
+/// After the end of its lease a claim is loaded and fires again, under a new token.
 pub async fn fires_again_after_the_lease<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let instance = case.instance().await;
@@ -264,7 +264,7 @@ pub async fn holds_back_repeating_rows_that_overlap<T: Stores>(world: &World<T>)
         );
     }
 
-    // One that does not repeat is not held back, nor is one whose key has none in flight.
+    // One that does not repeat is not held back, nor is one that has none of its key in flight.
     case.fired("b").await;
     let row = case.set("b", NOW).await;
     let fired = fire(row.version, Missed::FireOnce).await.fired;

@@ -1,4 +1,4 @@
-//! Rows that repeat by a schedule, whose times only instances know.
+//! Rows that repeat by a schedule: only instances know its times.
 
 use tickwheel_durable::store::{
     Action, Armed, Due, Fire, InstanceId, Load, LoadWindow, Missed, NextOccurrence, Plan,
@@ -207,7 +207,7 @@ pub async fn loads_scheduled_rows_that_it_comes_upon<T: Stores>(world: &World<T>
     assert_eq!(case.fire_as(report).await.fired.len(), 1);
 }
 
-/// Rows whose schedules an instance does not know are left to others, and are in the way of no
+/// Rows with schedules that an instance does not know are left to others, and are in the way of no
 /// other row.
 pub async fn leaves_unknown_schedules_to_others<T: Stores>(world: &World<T>) {
     let (case, instance) = Case::with_instance(world).await;

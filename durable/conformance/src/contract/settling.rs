@@ -7,7 +7,7 @@ use tickwheel_durable::store::{Action, Fire, Settle, Settled, Settlement, State,
 use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, versions, write};
 use crate::world::{Stores, World};
 
-/// A settle whose token names no claim changes nothing.
+/// A settle by a token that names no claim changes nothing.
 pub async fn settles_by_token<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let waiting = case.set("waiting", FAR).await;

@@ -144,7 +144,7 @@ impl Bounds {
         }
     }
 
-    /// The same with other depths, if the environment asks for one.
+    /// These bounds with other depths, if the environment asks for one.
     #[must_use]
     fn with_environment(mut self) -> Self {
         let depth = std::env::var(DEPTH).ok();

@@ -28,7 +28,7 @@ const TRIES: u32 = 5;
 /// What a trace leaves: the canonical state after each step, and the answer to it.
 type Record = Vec<(String, String)>;
 
-/// Plays one shortest trace for each kind of transition, each in a namespace of its own. Answers
+/// Plays one shortest trace for each kind of transition, each in its own namespace. Answers
 /// and rows have to be those of the store in memory.
 pub async fn replays_each_transition<T: Stores>(world: &World<T>) {
     for (name, bounds) in [("one", Bounds::one_key()), ("repeat", Bounds::repeating())] {

@@ -30,7 +30,7 @@ pub(super) struct Claim {
     pub(super) repeats: bool,
     /// When its lease ends, as far as the instance knows.
     pub(super) until: StoreTime,
-    /// A settle whose answer was lost. The instance makes the same one again.
+    /// A settle, after its answer was lost. The instance makes the same one again.
     pub(super) unanswered: Option<How>,
 }
 
@@ -64,12 +64,12 @@ pub(super) enum Outcome {
 /// See the module.
 pub(super) struct Run {
     store: Arc<dyn Store>,
-    /// The same store if it is the one in memory: there a unit passes at once.
+    /// The store if it is the one in memory: there a unit passes at once.
     memory: Option<Memory>,
     space: Namespace,
     unit: Duration,
     pub(super) instances: Vec<Instance>,
-    /// How many values have been set: each set has one of its own.
+    /// How many values have been set: each set has its own.
     pub(super) sets: u32,
 }
 

@@ -80,7 +80,7 @@ pub async fn d8_repeats_by_each_rule<T: Stores>(world: &World<T>) {
         };
         assert!(is_right, "{rule:?}: {delivered:?}");
         let removed = instance.timers.remove_timer(&name).await;
-        assert_eq!(removed, Ok(Removed::Value(1)));
+        assert_eq!(removed, Ok(Removed::Done(1)));
     }
 }
 
@@ -102,7 +102,7 @@ pub async fn d9_keeps_the_cadence_unacknowledged<T: Stores>(world: &World<T>) {
         claim.ack().await.expect("it is held");
     }
     let removed = instance.timers.remove_timer("a").await;
-    assert_eq!(removed, Ok(Removed::Value(1)));
+    assert_eq!(removed, Ok(Removed::Done(1)));
     // A busy machine may have fired another one before.
     let ended = instance.now().await;
     let late = collect(&mut [instance], world.units(8)).await;

@@ -31,7 +31,7 @@ pub async fn d11_recovers_when_the_store_is_back<T: Stores>(world: &World<T>) {
     assert_eq!(delivered.len(), 20);
     instance.sees_nothing(8).await;
     let set = instance.timers.set_if_absent("late", &0, FAR).await;
-    assert_eq!(set, Ok(SetIfAbsent::Set));
+    assert_eq!(set, Ok(SetIfAbsent::Done));
 }
 
 /// D12: an instance with far timers only asks the store once for each poll.

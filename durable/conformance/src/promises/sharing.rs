@@ -36,7 +36,7 @@ pub async fn d5_delivers_once_among_many<T: Stores>(world: &World<T>) {
     assert_eq!(delivered.len(), keys.len());
 }
 
-/// D10: an instance whose capacity is used up claims no more, and others get what is due.
+/// D10: an instance claims no more once its capacity is used up, and others get what is due.
 pub async fn d10_leaves_to_others_when_full<T: Stores>(world: &World<T>) {
     // Its claims stay its own, however slow the machine is.
     let settings = |b: Settings| b.capacity(2).lease(world.units(200));

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::FAR;
 use crate::world::{Running, Stores, World, next_of};
 
-/// An instance of another program, whose values are texts. The others have numbers.
+/// An instance of another program, with texts as values. The others have numbers.
 struct Texts {
     timers: DurableTimers<String, String>,
     claims: Claims<String, String>,

@@ -38,12 +38,12 @@ pub async fn d4_last_write_wins_across_instances<T: Stores>(world: &World<T>) {
     world.wait(2).await;
     let delay = world.units(14);
     let moved = second.timers.move_timer("moved later", delay).await;
-    assert_eq!(moved, Ok(Moved::Yes));
+    assert_eq!(moved, Ok(Moved::Done));
     second.set("set again", 2, 14).await;
     let removed = second.timers.remove_timer("removed").await;
-    assert_eq!(removed, Ok(Removed::Value(1)));
+    assert_eq!(removed, Ok(Removed::Done(1)));
     let moved = second.timers.move_timer("far", FAR).await;
-    assert_eq!(moved, Ok(Moved::Yes));
+    assert_eq!(moved, Ok(Moved::Done));
     let gone = second.timers.remove_timer("removed").await;
     assert_eq!(gone, Ok(Removed::Absent));
 
@@ -83,7 +83,7 @@ pub async fn d4_removed_or_fired_never_both<T: Stores>(world: &World<T>) {
     let mut fired = BTreeSet::new();
     for (key, outcome) in keys.iter().zip(join_all(remove).await) {
         match outcome {
-            Removed::Value(1) => assert!(removed.insert(key.clone())),
+            Removed::Done(1) => assert!(removed.insert(key.clone())),
             Removed::InFlight(_) => assert!(fired.insert(key.clone())),
             other => panic!("{key} was neither there nor in flight: {other:?}"),
         }

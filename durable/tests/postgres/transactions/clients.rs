@@ -78,7 +78,7 @@ async fn killed_process_leaves_order_and_timer_or_neither() {
         let orders = format!("SELECT count(*)::text FROM orders WHERE id = {id}");
         let order = text(&admin, &orders).await == "1";
         let timer = timers.remove_timer(&format!("order {id}")).await;
-        let timer = timer == Ok(tickwheel_durable::Removed::Value(id.into()));
+        let timer = timer == Ok(tickwheel_durable::Removed::Done(id.into()));
         assert_eq!(order, timer, "order {id}");
         assert!(id % 4 > 0 || !order, "order {id} was not committed");
         kept += u32::from(order);

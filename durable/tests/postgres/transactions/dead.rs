@@ -159,7 +159,7 @@ async fn claim_of_a_locked_key_dies_after_the_transaction() {
     run(&user, "COMMIT").await;
     dies.await.expect("it ends").expect("it is held");
     assert_eq!(counts(&timers).await, (1, 0, 2));
-    assert_eq!(timers.move_timer("a", HOUR).await, Ok(Moved::Yes));
+    assert_eq!(timers.move_timer("a", HOUR).await, Ok(Moved::Done));
 }
 
 /// A caller needs no right on the table of dead timers, and sees no other.

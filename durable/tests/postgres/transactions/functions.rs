@@ -36,7 +36,7 @@ async fn functions_answer_as_calls_do() {
     assert!(left > HOUR * 3 / 2 && left < HOUR * 5 / 2, "{left:?}");
     let absent = "SELECT tickwheel_move('orders', 'c', now())";
     assert_eq!(text(&user, absent).await, "absent");
-    assert_eq!(timers.remove_timer("b").await, Ok(Removed::Value(2)));
+    assert_eq!(timers.remove_timer("b").await, Ok(Removed::Done(2)));
     let remove = "SELECT result, value::text FROM tickwheel_remove('orders', 'a')";
     let removed = one(&user, remove).await;
     assert_eq!(
@@ -61,7 +61,7 @@ async fn functions_answer_as_calls_do() {
     claim.ack().await.expect("it is held");
     let never = "SELECT tickwheel_set('orders', 'a', '5', 'infinity')";
     assert_eq!(text(&user, never).await, "set");
-    assert_eq!(timers.move_timer("a", HOUR).await, Ok(Moved::Yes));
+    assert_eq!(timers.move_timer("a", HOUR).await, Ok(Moved::Done));
 }
 
 #[cfg(feature = "cron")]
@@ -110,14 +110,14 @@ async fn keys_are_encoded_as_the_codec_does() {
         if key.len() < 900 {
             user.query(set, &[&key]).await.expect("it is set");
             let removed = timers.remove_timer(key).await;
-            assert_eq!(removed, Ok(Removed::Value(7)), "{key}");
+            assert_eq!(removed, Ok(Removed::Done(7)), "{key}");
         }
     }
     for from in (1..=0x2ff).step_by(64) {
         let key: String = (from..from + 64).filter_map(char::from_u32).collect();
         let set = "SELECT tickwheel_set('orders', $1, '7', now() + interval '1 h')";
         user.query(set, &[&key]).await.expect("it is set");
-        assert_eq!(timers.remove_timer(&key).await, Ok(Removed::Value(7)));
+        assert_eq!(timers.remove_timer(&key).await, Ok(Removed::Done(7)));
     }
     let store = Postgres::connect(&url).await.expect("it connects");
     let started = builder::<Key, String>("tuples")
@@ -129,7 +129,7 @@ async fn keys_are_encoded_as_the_codec_does() {
     assert_eq!(text(&user, set).await, "set");
     let key = ("a \"b".to_owned(), vec![1, -2], None);
     let removed = tuples.remove_timer(&key).await;
-    assert_eq!(removed, Ok(Removed::Value("v".to_owned())));
+    assert_eq!(removed, Ok(Removed::Done("v".to_owned())));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -231,7 +231,7 @@ async fn timer_shares_the_fate_of_its_transaction() {
         BEGIN; SELECT tickwheel_move('orders', 'kept', now()); ROLLBACK;
         BEGIN; SELECT tickwheel_set('orders', 'kept', '4', now()); ROLLBACK";
     run(&user, undone).await;
-    assert_eq!(timers.remove_timer("kept").await, Ok(Removed::Value(3)));
+    assert_eq!(timers.remove_timer("kept").await, Ok(Removed::Done(3)));
 }
 
 /// Delivered long before a poll, and not before the commit.
@@ -314,5 +314,5 @@ async fn tables_of_version_1_get_all_beside_them() {
     let (timers, _claims) = start(&url).await;
     let set = "SELECT tickwheel_set('orders', 'new', '1', now() + interval '1 h')";
     assert_eq!(text(&admin, set).await, "set");
-    assert_eq!(timers.remove_timer("new").await, Ok(Removed::Value(1)));
+    assert_eq!(timers.remove_timer("new").await, Ok(Removed::Done(1)));
 }

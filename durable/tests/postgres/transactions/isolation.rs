@@ -72,14 +72,14 @@ impl Case {
         let timers = &self.timers;
         match change {
             Change::Set => timers.set_timer(key, &1, HOUR).await.expect("it is set"),
-            Change::Moved => assert_eq!(timers.move_timer(key, 2 * HOUR).await, Ok(Moved::Yes)),
+            Change::Moved => assert_eq!(timers.move_timer(key, 2 * HOUR).await, Ok(Moved::Done)),
             Change::Removed => {
-                assert_eq!(timers.remove_timer(key).await, Ok(Removed::Value(1)));
+                assert_eq!(timers.remove_timer(key).await, Ok(Removed::Done(1)));
             }
             Change::ByFunction => run(&self.user, &CALLS[2].replace("KEY", key)).await,
             Change::Fired => {
                 let moved = timers.move_timer(key, Duration::ZERO).await;
-                assert_eq!(moved, Ok(Moved::Yes));
+                assert_eq!(moved, Ok(Moved::Done));
                 let claim = self.claims.recv().await.expect("it is delivered");
                 self.held.push(claim);
             }

@@ -39,12 +39,12 @@ async fn open_transaction_holds_up_no_other_key() {
             set.expect("it is set");
         }
         let mixed = keys.iter().zip(0..).map(async |(key, n)| match n % 3 {
-            0 => assert_eq!(timers.move_timer(key, 2 * HOUR).await, Ok(Moved::Yes)),
+            0 => assert_eq!(timers.move_timer(key, 2 * HOUR).await, Ok(Moved::Done)),
             1 => {
                 let present = timers.set_if_absent(key, &1, HOUR).await;
                 assert_eq!(present, Ok(SetIfAbsent::Present));
             }
-            _ => assert_eq!(timers.remove_timer(key).await, Ok(Removed::Value(3))),
+            _ => assert_eq!(timers.remove_timer(key).await, Ok(Removed::Done(3))),
         });
         join_all(mixed).await;
         for key in &keys[..200] {
@@ -71,8 +71,8 @@ async fn open_transaction_holds_up_no_other_key() {
     for waits in same {
         waits.await.expect("it ends").expect("it is set");
     }
-    assert_eq!(timers.remove_timer("new").await, Ok(Removed::Value(2)));
-    assert_eq!(timers.remove_timer("kept").await, Ok(Removed::Value(2)));
+    assert_eq!(timers.remove_timer("new").await, Ok(Removed::Done(2)));
+    assert_eq!(timers.remove_timer("kept").await, Ok(Removed::Done(2)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -110,8 +110,8 @@ async fn call_on_a_locked_key_fails_in_time() {
         .await
         .expect("it is set");
     run(&user, "COMMIT").await;
-    assert_eq!(timers.remove_timer("claimed").await, Ok(Removed::Value(2)));
-    assert_eq!(timers.remove_timer("released").await, Ok(Removed::Value(2)));
+    assert_eq!(timers.remove_timer("claimed").await, Ok(Removed::Done(2)));
+    assert_eq!(timers.remove_timer("released").await, Ok(Removed::Done(2)));
 }
 
 /// A timer that a transaction has locked stays loaded where it was, and fires when it is rolled
@@ -222,7 +222,7 @@ async fn transactions_and_batches_never_deadlock() {
             }
             let moved = ["b", "a"].map(|key| timers.move_timer(key, HOUR));
             for moved in join_all(moved).await {
-                assert_eq!(moved, Ok(Moved::Yes));
+                assert_eq!(moved, Ok(Moved::Done));
             }
         }
     };

@@ -58,7 +58,7 @@ async fn timer_of_racing_writers_never_seems_absent() {
         let (key, other) = (keys[round % 3], keys[(round + 1) % 3]);
         assert_ne!(timers.move_timer(key, HOUR).await, Ok(Moved::Absent));
         let set = others.set_if_absent(other, &9, HOUR).await;
-        assert_ne!(set, Ok(SetIfAbsent::Set));
+        assert_ne!(set, Ok(SetIfAbsent::Done));
         others
             .set_timer(key, &3, Duration::ZERO)
             .await
@@ -115,7 +115,7 @@ async fn timer_is_removed_or_fired_never_both() {
                 run(&user, "COMMIT").await;
                 gone == "removed"
             } else {
-                matches!(timers.remove_timer(&key).await, Ok(Removed::Value(_)))
+                matches!(timers.remove_timer(&key).await, Ok(Removed::Done(_)))
             };
             removed.fetch_add(u64::from(gone), Ordering::Relaxed);
         }
