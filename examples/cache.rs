@@ -1,4 +1,4 @@
-//! A cache whose items expire: each item has a timer under its key.
+//! A cache with items that expire: each item has a timer under its key.
 //!
 //! * Setting an item again replaces its value and deadline at once.
 //! * Items that were set together do not expire together: each expiry is changed by up to 5 %.

@@ -2,7 +2,7 @@
 //! bytes, then drops it.
 //!
 //! An [`IdleStream`](tickwheel::IdleStream) fails when it is idle, and its inner stream is still
-//! usable. The program has three clients of its own, and exits with 1 if one of them sees anything
+//! usable. The program has three clients, and exits with 1 if one of them sees anything
 //! else.
 
 use std::io;

@@ -140,7 +140,7 @@ impl Sleep {
         Self::at(resource, deadline, reserved)
     }
 
-    /// A sleep in a runtime whose clock is virtual and that has no wheel: one of Tokio's.
+    /// A sleep in a runtime that has a virtual clock and no wheel: one of Tokio's.
     #[cold]
     #[track_caller]
     pub(crate) fn on_tokio(resource: Resource, deadline: Instant) -> Self {
@@ -192,7 +192,7 @@ impl Sleep {
         self.get_mut().set_deadline(deadline);
     }
 
-    /// Like [`reset`](Self::reset), for a sleep that is not pinned.
+    /// Moves the deadline, as [`reset`](Self::reset) does, of a sleep that is not pinned.
     ///
     /// # Examples
     ///
@@ -216,7 +216,7 @@ impl Sleep {
         self.timer.set_deadline(deadline);
     }
 
-    /// Like [`reset`](Self::reset); without a deadline the sleep never completes.
+    /// Moves the deadline; without one the sleep never completes.
     pub(crate) fn reset_or_never(&mut self, deadline: Option<Instant>) {
         match deadline {
             Some(deadline) => self.set_deadline(deadline),
@@ -271,7 +271,7 @@ impl Sleep {
         self.poll_shown(|timer| timer.poll_by(cx, OnWheel::poll_fired, OnTokio::poll))
     }
 
-    /// Whether it is one of Tokio's, whose clock the explorer does not move.
+    /// Whether it is one of Tokio's: the explorer does not move their clock.
     #[cfg(all(test, tickwheel_shuttle))]
     pub(crate) fn is_on_tokio(&self) -> bool {
         self.timer.stage().is_none()

@@ -71,7 +71,7 @@ pub struct Admin<K, V> {
 pub struct Member {
     /// Its entry in the store.
     pub instance: StoredInstance,
-    /// Whether it is the instance whose [`Admin`] was asked.
+    /// Whether it is the instance of this [`Admin`].
     pub is_own: bool,
 }
 
@@ -289,8 +289,8 @@ impl<K, V> Admin<K, V> {
         Ok(rows.iter().map(|stored| self.entry(part, stored)).collect())
     }
 
-    /// A page of the timers in one state whose encoded keys begin with some bytes, and where the
-    /// next page begins. `None` after the last one. A page may be empty although others follow.
+    /// A page of the timers in one state with encoded keys that begin with some bytes, and where
+    /// the next page begins. `None` after the last one. A page may be empty although others follow.
     ///
     /// # Errors
     ///

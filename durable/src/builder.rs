@@ -156,8 +156,8 @@ impl<K, V, C: Codec> Builder<K, V, C> {
     /// discarded](crate::Admin#dead-timers).
     ///
     /// Each [attempt](crate::Claim::attempt) counts that did not end with an acknowledgement: an
-    /// error, a panic, a claim that was put back or dropped, and one whose process crashed. So a
-    /// timer that crashes its process each time is dead in the end, too.
+    /// error, a panic, a claim that was put back or dropped, and one that a process had when it
+    /// crashed. So a timer that crashes its process each time is dead in the end, too.
     ///
     /// Has no effect with [`at_most_once`](Self::at_most_once). Give all instances of a namespace
     /// the same limit: each applies its own.
@@ -209,7 +209,7 @@ impl<K, V, C: Codec> Builder<K, V, C> {
         }
     }
 
-    /// Opens the store and starts the instance, whose tasks run on the current Tokio runtime.
+    /// Opens the store and starts the instance. Its tasks run on the current Tokio runtime.
     ///
     /// Takes a store, or a `Box<dyn Store>` that was chosen at run time. Timers that came due while
     /// no instance ran are delivered at once, earliest first.

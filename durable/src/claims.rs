@@ -45,7 +45,7 @@ use crate::store::{Fired, Settlement};
 ///
 /// # Timers that do not decode
 ///
-/// A timer whose key or value does not decode is not delivered here. The instance logs a warning,
+/// A timer is not delivered here if its key or value does not decode. The instance logs a warning,
 /// keeps the error of the codec with the timer, and leaves it to other instances, one of which may
 /// know the value in the middle of a roll-out. That does not count as an [attempt](Claim::attempt).
 ///
@@ -212,7 +212,7 @@ impl<K, V> Claims<K, V> {
         self.run(concurrency.max(1), start).await;
     }
 
-    /// Like [`dispatch`](Self::dispatch), but each handler runs on a task of its own, so they use
+    /// Like [`dispatch`](Self::dispatch), but each handler runs on its own task, so they use
     /// all threads of the runtime.
     ///
     /// # Cancel safety

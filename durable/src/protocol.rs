@@ -89,7 +89,7 @@
 //! | D11 | While the store is unreachable or hangs, calls fail with a clear error, and nothing is delivered unconfirmed. The instance then recovers by itself. | `d11_recovers_when_the_store_is_back`, `survives_an_error_in_every_call`; Redis: `instance_recovers_from_a_primary_that_hangs` |
 //! | D12 | An idle instance makes at most one call for each poll, whatever the number of far timers. | `d12_is_quiet_when_idle` |
 //! | D13 | A look at the store delays no other call and no delivery by more than a few milliseconds, however many timers there are. | `d13_looks_delay_nothing`, `bounds_answers_in_bytes`; SQLite: `call_completes_while_a_look_is_running`, `looks_do_not_wait_for_a_locked_file`, `looks_at_few_rows_among_very_many`; PostgreSQL: `looks_that_wait_hold_up_no_other_call`, `counts_very_many_rows_by_a_sample` |
-//! | D14 | An instance whose loads, fires, writes or settles fail logs that, once for each kind, with the store's message, and once when they work again. | `d14_says_which_calls_fail` |
+//! | D14 | An instance with loads, fires, writes or settles that fail logs that, once for each kind, with the store's message, and once when they work again. | `d14_says_which_calls_fail` |
 //! | D15 | A timer that fails is delivered at most [`max_attempts`](crate::Builder::max_attempts) times, attempts counted that crashed. Then it is dead: kept with its last error, retried or discarded by one caller each, and no cost to the others. | `poison_message_dies_and_comes_back`, `attempts_that_crash_count`, `dead_timers_cost_living_ones_nothing`, `retries_of_dead_rows_meet_writes`, `writes_outdate_dead_rows` |
 //! | D16 | All instances of a namespace agree on its [charter](crate::Charter): schema, codec, `no_overlap`, `at_most_once` and parts. It is compared when an instance opens the namespace and with each load, write and fire. One that differs stops within a poll, says which field differs, and goes on when it agrees again. | `d16_refuses_to_start_with_another_setting`, `d16_stops_an_instance_that_differs`, `amended_charter_stops_all_but_settles`, `refuses_another_charter`; SQLite: `older_instance_stops_when_the_schema_is_raised`; PostgreSQL: `older_instance_stops_when_tables_are_raised`; Redis: `refuses_a_later_schema` |
 //!
@@ -105,7 +105,7 @@
 //! version does not exist. If two instances have loaded the same timer, one of them makes a wasted
 //! query.
 //!
-//! **Transactions of users.** Timers that a user sets, moves or removes in a transaction of its own
+//! **Transactions of users.** Timers that a user sets, moves or removes in its own transaction
 //! take effect at its commit. Until then no call touches their keys: PostgreSQL has locks for that,
 //! and SQLite one writer at a time. So the transaction is one write among the others, and what it
 //! answers holds at its end.

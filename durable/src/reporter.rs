@@ -63,7 +63,7 @@ const COUNTERS: [Counter; 19] = [
     ),
     (
         "tickwheel_durable_redelivered_total",
-        "Claims whose timer had been claimed before and not acknowledged.",
+        "Claims of timers that had been claimed before and not acknowledged.",
         |m| m.redelivered,
     ),
     (

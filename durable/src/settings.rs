@@ -29,7 +29,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 const CAPACITY: RangeInclusive<usize> = 1..=1_000_000;
 const ATTEMPTS: RangeInclusive<u32> = 1..=1_000_000;
 
-/// An instance whose last load is this many polls old counts as dead.
+/// An instance counts as dead when its last load is this many polls old.
 const POLLS_ALIVE: u32 = 3;
 
 /// The longest pause between two sweeps of dead timers.

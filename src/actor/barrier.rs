@@ -28,7 +28,7 @@ impl Barrier {
         self.waiting.push_back((tick, done));
     }
 
-    /// Wakes some of the tasks whose barriers are met: every timer due before tick `before` has
+    /// Wakes some of the tasks with a barrier that is met: every timer due before tick `before` has
     /// fired.
     pub(super) fn fired(&mut self, before: u64) {
         for _ in 0..WAKES_PER_TURN {

@@ -200,7 +200,7 @@ impl KeyedWheel {
         }
     }
 
-    /// Visits a set whose timers are due before tick `before`.
+    /// Visits a set that has timers due before tick `before`.
     fn visit(
         &mut self,
         set: SetKey,
@@ -240,7 +240,7 @@ impl KeyedWheel {
             wheel,
         });
         (self.emptied).extend(known.places.emptied().map(|chunk| (set, chunk)));
-        // It may be the last reference, whose drop drops keys and values.
+        // It may be the last reference: its drop drops keys and values.
         catch_panic("a key or a value panicked as its set was dropped", || {
             drop(visited);
         });

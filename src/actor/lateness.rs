@@ -5,7 +5,7 @@
 //! entry has no room for the time when it was armed. The actor knows an instant instead,
 //! [`armed_after`](Lateness::armed_after):
 //!
-//! > A timer that fires, and whose deadline lies before `armed_after`, was armed after that
+//! > A timer that fires, and has a deadline before `armed_after`, was armed after that
 //! > instant.
 //!
 //! Two facts advance this instant.
@@ -45,7 +45,7 @@ pub(super) enum Pause {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Lateness {
-    /// A timer that fires, and whose deadline lies before this instant, was armed after it.
+    /// A timer that fires, and has a deadline before this instant, was armed after it.
     pub(super) armed_after: Timestamp,
     /// How long the actor could have run and did not, since everything that was due had last fired.
     kept_waiting: Duration,

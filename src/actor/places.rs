@@ -69,7 +69,7 @@ impl Places {
         self.set(note.set, note.index, note.number, note.tick, wheel);
     }
 
-    /// The wheel has reached an index, whose node is gone.
+    /// The wheel has reached an index, and its node is gone.
     pub(super) fn reached(&mut self, index: u32) {
         self.record(index).node = NO_NODE;
         self.node_left(index);

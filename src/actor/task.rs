@@ -260,7 +260,7 @@ impl Actor {
         .await;
     }
 
-    /// Like [`wait`](Self::wait), on a thread of its own.
+    /// Waits on a dedicated thread until a notification or the next turn.
     fn wait_on_thread(&self) {
         match self.next_turn() {
             None => thread::park(),

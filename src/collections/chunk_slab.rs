@@ -1,4 +1,4 @@
-//! A slab whose cells lie in chunks.
+//! A slab with its cells in chunks.
 //!
 //! A vector of a million cells takes milliseconds to grow, because it is moved, and to free,
 //! because its pages go back one by one. Chunks are allocated and freed one at a time: a cell in

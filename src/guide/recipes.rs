@@ -1,5 +1,5 @@
-//! Recipes for keyed timers: debounce, throttle, and a map whose items expire. Documentation only;
-//! its example is a test.
+//! Recipes for keyed timers: debounce, throttle, and a map with items that expire. Documentation
+//! only; its example is a test.
 //!
 //! # Debounce
 //!

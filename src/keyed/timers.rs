@@ -21,7 +21,14 @@ use crate::timer_set::{Closed, Handles, Plain, Repeat, Set, SetTimerError};
 /// actor, or for the consumer.
 ///
 /// Keys are looked up as in a [`HashMap`](std::collections::HashMap): where they are `String`s, by
-/// `remove_timer("upload")`, without making one.
+/// `remove_timer("upload")`, without making one. The compiler asks for type annotations (E0283)
+/// where the argument may be of any type that a `String` borrows as:
+///
+/// ```compile_fail,E0283
+/// # fn remove(timers: tickwheel::KeyedTimers<String, u32>) {
+/// let _ = timers.remove_timer(&"upload".into()); // write `remove_timer("upload")`
+/// # }
+/// ```
 ///
 /// # How a timer ends
 ///
@@ -113,7 +120,9 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     ///
     /// # Errors
     ///
-    /// As [`set_timer`](Self::set_timer).
+    /// [`Full`](SetTimerError::Full) when the key is new and
+    /// [`Builder::max_keyed`](crate::Builder::max_keyed) timers are pending;
+    /// [`Closed`](SetTimerError::Closed) when the wheel is shut down or the stream dropped.
     #[doc(alias = "insert_at")]
     pub fn set_timer_at(
         &self,
@@ -128,7 +137,7 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     /// removed or set again.
     ///
     /// The schedule does not drift: each deadline is a whole number of periods after this call.
-    /// Missed periods are coalesced into one expiration, whose [`missed`](crate::Expired::missed)
+    /// Missed periods are coalesced into one expiration: its [`missed`](crate::Expired::missed)
     /// counts them. A period shorter than a tick counts as a tick. Moving the timer shifts its
     /// schedule.
     ///
@@ -138,7 +147,9 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     ///
     /// # Errors
     ///
-    /// As [`set_timer`](Self::set_timer).
+    /// [`Full`](SetTimerError::Full) when the key is new and
+    /// [`Builder::max_keyed`](crate::Builder::max_keyed) timers are pending;
+    /// [`Closed`](SetTimerError::Closed) when the wheel is shut down or the stream dropped.
     ///
     /// # Panics
     ///
@@ -186,7 +197,9 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     ///
     /// # Errors
     ///
-    /// As [`set_timer`](Self::set_timer).
+    /// [`Full`](SetTimerError::Full) when the key is new and
+    /// [`Builder::max_keyed`](crate::Builder::max_keyed) timers are pending;
+    /// [`Closed`](SetTimerError::Closed) when the wheel is shut down or the stream dropped.
     ///
     /// # Panics
     ///
@@ -264,8 +277,9 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     ///
     /// # Errors
     ///
-    /// As [`set_timer`](Self::set_timer). [`Full`](SetTimerError::Full) only when the key has no
-    /// timer.
+    /// [`Full`](SetTimerError::Full) when the key has no timer and
+    /// [`Builder::max_keyed`](crate::Builder::max_keyed) timers are pending;
+    /// [`Closed`](SetTimerError::Closed) when the wheel is shut down or the stream dropped.
     ///
     /// # Examples
     ///
@@ -302,7 +316,9 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     ///
     /// # Errors
     ///
-    /// As [`set_if_absent`](Self::set_if_absent).
+    /// [`Full`](SetTimerError::Full) when the key has no timer and
+    /// [`Builder::max_keyed`](crate::Builder::max_keyed) timers are pending;
+    /// [`Closed`](SetTimerError::Closed) when the wheel is shut down or the stream dropped.
     #[doc(alias = "try_insert_at")]
     pub fn set_if_absent_at(
         &self,
@@ -361,7 +377,7 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     ///
     /// # Errors
     ///
-    /// As [`move_timer`](Self::move_timer).
+    /// [`Closed`] when the wheel is shut down or the stream dropped.
     #[doc(alias = "reset_at")]
     pub fn move_timer_at<Q>(&self, key: &Q, deadline: Instant) -> Result<bool, Closed>
     where

@@ -107,7 +107,7 @@ pub(crate) enum WheelOp {
     Remove(u32),
 }
 
-/// The state of a timer whose node the wheel has reached.
+/// The state of a timer when the wheel has reached its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Reached {
@@ -223,7 +223,7 @@ impl Bound {
         }
     }
 
-    /// The wheel has reached the timer, whose node is gone. `now` is the current tick.
+    /// The wheel has reached the timer, and its node is gone. `now` is the current tick.
     pub(crate) fn reached<T>(&mut self, want: Want, now: u64, wheel: &BareWheel<T>) -> Reached {
         self.place |= NO_NODE;
         if self.is_queued() {

@@ -52,7 +52,7 @@ impl SetList {
         lock(&self.0).registered.len()
     }
 
-    /// Every set whose last reference is not gone. None can be [registered](Self::register) after
+    /// Every set that is still referred to. None can be [registered](Self::register) after
     /// this.
     pub(crate) fn close(&self) -> Vec<Arc<dyn TimerSet>> {
         let mut sets = lock(&self.0);

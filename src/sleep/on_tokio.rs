@@ -91,7 +91,7 @@ impl OnTokio {
         if !outside.is_thread_local_destroyed() {
             return Self::of_process(due);
         }
-        // A thread whose thread-locals are gone can enter no runtime: Tokio panics there, which
+        // A thread without its thread-locals can enter no runtime: Tokio panics there, which
         // aborts the process. So a thread that lasts no longer makes the timer. The one that fires
         // timers would not do: its wakers may wait for locks that this thread holds.
         let due = *due;

@@ -118,8 +118,8 @@ impl OnWheel {
     ) -> Poll<Result<(), Ended>> {
         let result = ready!(self.poll(due, cx));
         if result.is_ok() {
-            // Only a ready poll costs budget, so that a task whose sleeps are always ready yields
-            // now and then.
+            // Only a ready poll costs budget, so that a task with sleeps that are always ready
+            // yields now and then.
             ready!(coop::poll_proceed(cx)).made_progress();
         }
         Poll::Ready(result)

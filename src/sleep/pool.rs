@@ -97,7 +97,7 @@ impl Entries {
         slot.entry.take()
     }
 
-    /// Like [`take`](Self::take) if the last entry is too late, or not scheduled.
+    /// Takes a fitting entry from among the last ones, if the very last does not fit.
     #[inline(never)]
     fn take_near(&mut self, deadline: u64) -> Option<Arc<SleepEntry>> {
         let near = &mut self.slots[self.filled.saturating_sub(NEAR)..self.filled];
@@ -135,7 +135,7 @@ impl Entries {
         true
     }
 
-    /// Like [`give`](Self::give) if there is no room yet.
+    /// Keeps an entry, and first makes room.
     #[inline(never)]
     fn give_more(&mut self, scheduled: u64, entry: &mut Option<Arc<SleepEntry>>) -> bool {
         let room = (2 * self.filled).clamp(NEAR, POOLED_ENTRIES);

@@ -63,7 +63,7 @@ impl Timer {
         }
     }
 
-    /// A timer in a runtime whose clock is virtual and that has no wheel.
+    /// A timer in a runtime that has a virtual clock and no wheel.
     #[track_caller]
     pub(super) fn on_tokio(deadline: Instant) -> Self {
         let tick = tick_without_wheel(deadline);

@@ -16,7 +16,7 @@ impl<K, S: Payload> Set<K, S> {
         Ok(self.take_all(armed_by))
     }
 
-    /// Takes every timer out whose order of arming is at most `armed_by`, earliest first.
+    /// Takes out every timer that was armed up to number `armed_by`, earliest first.
     pub(super) fn take_all(&self, armed_by: u64) -> Vec<Expired<K, S::Value>> {
         let now = self.shared.ticks.timestamp(clock::now());
         // Timers armed from here on are not taken, so this never grows while the set is locked.

@@ -174,7 +174,7 @@ pub(crate) trait Payload {
     fn into_value(self) -> Self::Value;
 }
 
-/// A value whose timer expires at its deadline.
+/// The value of a timer that expires at its deadline.
 pub(crate) struct Plain<V>(pub(crate) V);
 
 impl<V> Payload for Plain<V> {

@@ -201,7 +201,7 @@ impl<K, S> Table<K, S> {
 }
 
 impl<K, S> Table<K, S> {
-    /// The index of the timer whose key has this hash and for which `matches` is true.
+    /// The index of the timer with this hash and a key for which `matches` is true.
     #[inline]
     pub(super) fn find(&self, hash: u32, mut matches: impl FnMut(&K) -> bool) -> Option<u32> {
         let matches = |index| self.timer(index).is_some_and(|timer| matches(&timer.key));

@@ -105,7 +105,7 @@ impl Drop for Undriven {
     }
 }
 
-/// A set whose ticks are milliseconds.
+/// A set with ticks of a millisecond.
 fn set() -> (Undriven, Keyed) {
     let shared = Arc::new(Shared::new(Config {
         name: "no actor".into(),

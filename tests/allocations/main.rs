@@ -1,6 +1,6 @@
 //! Allocations, and the memory that is freed again.
 //!
-//! It is a binary of its own because of its allocator, which counts the allocations of each thread.
+//! It is a separate binary because of its allocator, which counts the allocations of each thread.
 
 mod hot_paths;
 mod memory;

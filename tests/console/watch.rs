@@ -78,7 +78,7 @@ pub(crate) struct Seen {
 
 impl Watch {
     /// To be called before the timers are made: polls before it are not shown.
-    #[allow(clippy::await_holding_lock)] // each test has a thread and a runtime of its own
+    #[allow(clippy::await_holding_lock)] // each test has its own thread and runtime
     pub(crate) async fn start() -> Self {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let address = format!("http://{}", console());

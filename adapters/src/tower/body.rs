@@ -22,7 +22,7 @@ pin_project! {
     /// any length passes, a stalled one does not. Time without a poll does not count.
     ///
     /// The [`Default`] body is the default of `B`, without a limit: a layer around
-    /// [`ResponseBodyTimeoutLayer`] can respond with an empty body of its own.
+    /// [`ResponseBodyTimeoutLayer`] can respond with an empty body.
     #[derive(Debug, Default)]
     pub struct TimeoutBody<B> {
         #[pin]

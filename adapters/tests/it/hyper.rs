@@ -79,7 +79,7 @@ async fn arms_a_sleep_for_each_request_and_keeps_none() -> io::Result<()> {
     let metrics = wheel.metrics();
     assert!(metrics.sleeps_made >= 10, "{metrics:?}");
     assert_eq!((metrics.sleeps_fired, metrics.sleeps_pending), (0, 0));
-    // Two come from `settle`, and one from the first sleep, whose entry the others take over.
+    // Two come from `settle`, and one from the first sleep: the others take its entry over.
     assert!(metrics.commands <= 3, "{metrics:?}");
     Ok(())
 }

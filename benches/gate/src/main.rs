@@ -106,7 +106,7 @@ async fn churn<F>(lengths: &[Duration], rounds: u64, timeout: F)
 where
     F: Fn(Duration, PendingOnce) -> Timeout<PendingOnce>,
 {
-    // The waker of a real task, whose clone is counted.
+    // The waker of a real task: its clone is counted.
     let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
     let mut cx = Context::from_waker(&waker);
     let mut lengths = lengths.iter().cycle();

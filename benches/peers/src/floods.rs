@@ -112,7 +112,7 @@ pub fn checks() -> Vec<Check> {
     }
     checks.push(Check {
         id: "S15",
-        what: "10^5 keyed timers due at once, each in a set of its own",
+        what: "10^5 keyed timers due at once, each in its own set",
         metric: "wall",
         unit: "ms",
         ours: Series("S15", MANY),

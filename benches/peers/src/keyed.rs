@@ -148,7 +148,7 @@ pub struct Triples {
     producers: u64,
     /// How many other timers are pending.
     resident: u64,
-    /// Each producer has a set or queue of its own. Otherwise they share one.
+    /// Each producer has its own set or queue. Otherwise they share one.
     apart: bool,
 }
 

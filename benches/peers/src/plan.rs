@@ -79,7 +79,7 @@ pub struct Job {
 pub enum Program {
     /// This one.
     Peers,
-    /// The one whose allocator counts.
+    /// The one with an allocator that counts.
     Counted,
     /// This one, built with `--cfg tokio_unstable`: for Tokio's alternative timer, and to see each
     /// poll.

@@ -55,11 +55,11 @@ pub(crate) enum Command {
         /// In this state
         #[arg(long, value_enum, default_value_t = Listed::Waiting)]
         state: Listed,
-        /// Only timers whose keys begin with this. With JSON it is the beginning of a string,
+        /// Only timers with keys that begin with this. With JSON it is the beginning of a string,
         /// without the quote
         #[arg(long)]
         prefix: Option<String>,
-        /// Only timers whose error contains this
+        /// Only timers with an error that contains this
         #[arg(long)]
         error: Option<String>,
         #[command(flatten)]
@@ -223,7 +223,8 @@ pub(crate) struct Waiting {
     /// Their keys, as `list` shows them. With JSON, strings may be without their quotes
     #[arg(required_unless_present = "prefix", conflicts_with = "prefix")]
     pub(crate) keys: Vec<String>,
-    /// All whose keys begin with this. With JSON it is the beginning of a string, without the quote
+    /// All with keys that begin with this. With JSON it is the beginning of a string, without the
+    /// quote
     #[arg(long)]
     pub(crate) prefix: Option<String>,
     #[command(flatten)]
@@ -252,7 +253,8 @@ pub(crate) struct Dead {
     /// All with this key
     #[arg(long)]
     pub(crate) key: Option<String>,
-    /// All whose keys begin with this. With JSON it is the beginning of a string, without the quote
+    /// All with keys that begin with this. With JSON it is the beginning of a string, without the
+    /// quote
     #[arg(long)]
     pub(crate) prefix: Option<String>,
     /// All that are dead now

@@ -16,9 +16,9 @@ const AHEAD: usize = 50;
 #[derive(Debug, Clone)]
 pub(crate) struct Filter {
     pub(crate) state: State,
-    /// Those whose keys begin with this, by key. Otherwise they are listed by time.
+    /// Those with keys that begin with this, by key. Otherwise they are listed by time.
     pub(crate) prefix: Option<Vec<u8>>,
-    /// Those whose errors contain this.
+    /// Those with errors that contain this.
     pub(crate) error: Option<String>,
 }
 

@@ -153,7 +153,7 @@ impl Operator {
         Ok(json_string(key).into_bytes())
     }
 
-    /// The first bytes of the keys whose text begins with this.
+    /// The first bytes of keys with a text that begins with this.
     pub(crate) fn prefix(&self, prefix: &str, form: KeyForm) -> Result<Vec<u8>, Failure> {
         if form.hex {
             return hex_bytes(prefix);

@@ -40,7 +40,7 @@ pub(crate) fn line(bytes: &[u8], most: usize) -> String {
     cut(&visible(text.chars().take(most + 1)), most, bytes.len())
 }
 
-/// The same of a text.
+/// A text as it is shown.
 pub(crate) fn text_line(text: &str, most: usize) -> String {
     line(text.as_bytes(), most)
 }

@@ -1,4 +1,4 @@
-//! Measurements on timers whose keys and values are numbers.
+//! Measurements on timers with numbers as keys and values.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

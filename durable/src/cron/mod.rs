@@ -1,4 +1,4 @@
-//! Schedules: a cron expression and the time zone whose clocks it is about, as one text.
+//! Schedules: a cron expression and the time zone it is about, as one text.
 
 #[cfg(not(feature = "cron"))]
 mod none;

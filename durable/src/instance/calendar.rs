@@ -43,7 +43,7 @@ impl Calendar {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The schedules whose rows it loads.
+    /// The schedules of the rows that it loads.
     pub(super) fn known(&self) -> Schedules {
         let state = self.lock();
         if !Cron::AVAILABLE || state.unknown.len() > MAX_UNKNOWN {

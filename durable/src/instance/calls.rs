@@ -141,7 +141,7 @@ impl Calls {
         self.open_for("open").await
     }
 
-    /// The same before a write, to read the time.
+    /// Opens the namespace before a write, to read the time.
     pub(crate) async fn open_for_write(&self) -> Result<Timed<Opened>, Error> {
         self.open_for("write").await
     }

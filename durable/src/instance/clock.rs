@@ -150,7 +150,7 @@ mod tests {
     fn keeps_the_estimate_of_the_shorter_round_trip() {
         let sent = Instant::now();
         let clock = StoreClock::new(sent, sent + 2 * MILLI, at(0));
-        // A slow response, whose time was read at its very end.
+        // A slow response: its time was read at its very end.
         let stepped = clock.observe(sent + 10 * MILLI, sent + 60 * MILLI, at(59));
         assert_eq!(stepped, None);
         assert_eq!(clock.instant_of(at(100)), sent + 101 * MILLI);

@@ -23,7 +23,7 @@ impl Cores {
         Cores { namespace, cores }
     }
 
-    /// The namespace of the instance. A part has one of its own.
+    /// The namespace of the instance. A part has another.
     pub(crate) fn namespace(&self) -> &Namespace {
         &self.namespace
     }

@@ -59,7 +59,7 @@ impl<K: Clone + Eq + Hash, T> Deferred<K, T> {
         items.push(item);
     }
 
-    /// Moves the items here whose keys have others here.
+    /// Moves the items here that have another of their key here.
     pub(super) fn add_followers(&mut self, batch: &mut Vec<T>, key: impl Fn(&T) -> K) {
         if self.keys.is_empty() {
             return;

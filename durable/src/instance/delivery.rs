@@ -17,8 +17,8 @@
 //!
 //!    The [parts](super::cores) of a namespace share this queue, and each fires up to the demand. A
 //!    part counts what waits here and what itself is firing, but not what others are firing: one
-//!    whose store hangs would hold them up. So of `n` parts that fire at the same moment, all but
-//!    one may fire what the program does not ask for: up to `n - 1` times the demand.
+//!    with a hanging store would hold them up. So of `n` parts that fire at the same moment, all
+//!    but one may fire what the program does not ask for: up to `n - 1` times the demand.
 //! 4. **Loaded**, of what is due already, are as many rows as that, and as many again as may be
 //!    ahead, less those that are due here. When a load has left due rows out, the instance fires
 //!    these without loading them, as much as its program asks for, until a fire finds no more of

@@ -137,7 +137,7 @@ impl Ending {
     }
 }
 
-/// The error of an end whose key a transaction has locked.
+/// The error of an end while a transaction has locked its key.
 pub(super) fn locked() -> Error {
     Error::Store(StoreError::unavailable(
         "a transaction has changed the key and has not ended",

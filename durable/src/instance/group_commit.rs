@@ -98,7 +98,7 @@ pub(crate) enum Outcome<I, O> {
     Failed(I),
 }
 
-/// A group whose calls may take as long as `limit`, waiting included.
+/// A group with calls that may take as long as `limit`, waiting included.
 pub(crate) fn group<I, O>(call: &'static str, limit: Duration) -> (Group<I, O>, Batches<I, O>) {
     let (sender, queue) = mpsc::unbounded_channel();
     let group = Group {

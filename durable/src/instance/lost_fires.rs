@@ -1,4 +1,4 @@
-//! Claims of fires whose responses were lost.
+//! Claims of fires that lost their responses.
 //!
 //! Such a fire may have taken effect. Its claims are in flight under the id of this instance, and
 //! no program has them: they would wait for a whole lease, and an attempt would be spent that no
@@ -21,7 +21,7 @@ use crate::store::{InstanceId, List, Settle, Settled, Settlement, State};
 /// One look asks for so many rows.
 const PAGE: usize = 1_000;
 
-/// The fires whose responses were lost.
+/// The fires that lost their responses.
 #[derive(Debug, Default)]
 pub(super) struct LostFires {
     fires: Vec<LostFire>,

@@ -6,7 +6,7 @@
 //! | [`firing`] | fires what the wheel says is due and the program asks for, and delivers what the store confirms | when the claims end |
 //! | writes | [group commit](group_commit) of sets, moves and removes | with the last handle |
 //! | settles | [group commit](group_commit) of what becomes of claims | with the last claim |
-//! | [renewals](lease) | keeps the leases of claims whose handlers run | with the last claim |
+//! | [renewals](lease) | keeps the leases of claims while their handlers run | with the last claim |
 //!
 //! The tasks share a [`Core`], which knows no types of keys and values. An instance on a namespace
 //! of several [parts](cores) has such tasks and a core for each, so that a part whose server hangs
@@ -422,7 +422,7 @@ async fn run_claims(firing: Firing, expirations: Expirations<Version, ()>, end: 
     let release = unreceived
         .iter()
         .map(|delivery| delivery.lease.end(End::new(Settlement::Unfire)));
-    // A claim whose release fails here is released again when it is dropped.
+    // A claim is released again when it is dropped, if its release fails here.
     join_all(release).await;
     drop(unreceived);
     if let Err(error) = core.unload_all().await {

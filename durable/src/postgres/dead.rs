@@ -1,4 +1,4 @@
-//! Dead rows, which lie in a table of their own: what is not dead costs no more.
+//! Dead rows, which lie in another table: what is not dead costs no more.
 //!
 //! A retry and a discard hold the locks of the keys, so that they and a write of the same key come
 //! one after the other. They leave out keys that a transaction of a user has locked.

@@ -6,7 +6,7 @@
 //! With several hosts the attempts overlap: a host that is silent, because it is switched off or
 //! stopped, delays the others by [`STAGGER`].
 //!
-//! The client has several hosts of its own, and is not used for them. It tries one after the other,
+//! The client can try several hosts, and is not used for that. It tries one after the other,
 //! and limits only how long the socket takes: a host that is stopped accepts the socket, says
 //! nothing, and is waited for without end, so the next one is never tried. It would also ask for
 //! one password for all hosts, and tokens are made for one host each. The first host that accepts

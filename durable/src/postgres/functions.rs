@@ -1,4 +1,4 @@
-//! Functions with which users set, move and remove timers in transactions of their own.
+//! Functions with which users set, move and remove timers in their own transactions.
 //!
 //! The last migration has their text, which a test of [`schema`](super::schema) writes there. So
 //! this is no part of what runs.
@@ -212,7 +212,7 @@ fn write() -> String {
     )
 }
 
-/// One function for users. It has the rights of its owner, so its callers need no other right. Its
+/// One function for users. It has its owner's rights, so its callers need no other right. Its
 /// path has the built-in functions, operators and types alone: no caller, and no role that may
 /// create in a schema, chooses what it runs. Where it calls another of ours, the arguments have the
 /// exact types, so that no overload fits better.

@@ -1,4 +1,4 @@
-//! The hosts of a configuration, each with a configuration of its own.
+//! The hosts of a configuration, each with its own configuration.
 
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, TargetSessionAttrs};

@@ -43,7 +43,7 @@ use crate::store::StoreError;
 /// A batch that had a conflict with another one runs again after this delay.
 const CONFLICT: Duration = Duration::from_millis(2);
 
-/// Calls that change something or look at many rows, each kind on a connection of its own.
+/// Calls that change something or look at many rows, each kind on its own connection.
 ///
 /// In this order: with fewer connections the last ones share one.
 #[derive(Debug, Clone, Copy)]
@@ -183,7 +183,7 @@ impl Lanes {
         let ended = session.terminate(&orphans).await;
         if !ended.map_err(|error| self.target.describe(error))? {
             let message = format!(
-                "PostgreSQL {}: the server does not end a process whose call was given up",
+                "PostgreSQL {}: the server does not end a process after its call was given up",
                 self.target
             );
             return Err(StoreError::unavailable(message));

@@ -95,7 +95,7 @@ use write::WriteCall;
 ///
 /// The first connection makes the tables `tickwheel_*`, the sequence `tickwheel_versions` and
 /// functions in the first schema of the role's `search_path`; for that it needs `CREATE` on the
-/// schema. Give them a schema of their own, in which no other role may create:
+/// schema. Give them a separate schema, in which no other role may create:
 ///
 /// ```sql
 /// CREATE SCHEMA timers AUTHORIZATION worker;
@@ -210,7 +210,7 @@ use write::WriteCall;
 ///   whatever the statistics say. [`counts`](crate::DurableTimers::counts) counts up to 10,000 rows
 ///   in each state; more it estimates by counting those on some 500 pages of the table, which is a
 ///   few percent off, or more for a small part of a table that several namespaces share. Counts,
-///   lists and purges have a connection of their own, so that nothing else waits for them.
+///   lists and purges have another connection, so that nothing else waits for them.
 /// * Timers come and go, and so do dead rows. The table is set to be vacuumed early; a transaction
 ///   that stays open for hours keeps vacuum from it, here as everywhere.
 /// * A transaction that sets a near timer which its own instance does not load sends `NOTIFY`.
@@ -246,7 +246,7 @@ use write::WriteCall;
 /// logical replica, a part of a dump, or an older state can take over without further steps, as
 /// long as its clock is not behind by more than the failover took.
 ///
-/// A database whose tables were dropped and made again is refused by stores that are connected:
+/// A database with tables that were dropped and made again is refused by stores that are connected:
 /// restart their instances.
 ///
 /// # Encryption

@@ -6,7 +6,7 @@
 //! would work for a while, and change the connections of other programs.
 //!
 //! Two connections show the difference: on a server, or through a pooler of sessions, each has a
-//! process of its own for as long as it is open. So each asks several times for the id of its
+//! dedicated process for as long as it is open. So each asks several times for the id of its
 //! process. Neither may ever see two ids, nor both the same one. A pooler of transactions gives
 //!
 //! * a pool of one: both see the same;
@@ -31,7 +31,7 @@ const LOOKS: [usize; 10] = [0, 1, 1, 0, 0, 1, 0, 1, 1, 0];
 /// A pooler of sessions that has none left lets the second connection wait.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// Refuses what does not give each connection a process of its own.
+/// Refuses what does not give each connection a dedicated process.
 pub(super) async fn refuse_shared(
     clients: [&Client; 2],
     target: &Target,

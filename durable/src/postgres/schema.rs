@@ -144,7 +144,7 @@ impl Tables {
             tracing::warn!(
                 store = %target, schema, %creators,
                 "other roles may create in the schema of the timers, and so mislead callers of its functions: revoke that, \
-                 or move the tables to a schema of their own"
+                 or move the tables to a separate schema"
             );
             return Ok(());
         }

@@ -188,8 +188,8 @@ impl Session {
         Ok(answers.into_iter().skip(1).take(queries.len()).collect())
     }
 
-    /// Ends processes whose connections were given up, so that no statement of theirs takes effect
-    /// later.
+    /// Ends processes after their connections were given up, so that no statement of theirs takes
+    /// effect later.
     pub(super) async fn terminate(&self, backends: &[Backend]) -> Result<bool, Error> {
         let (pids, began): (Vec<_>, Vec<_>) = backends.iter().map(|b| (b.pid, b.began)).unzip();
         let left = self.query(TERMINATE, &[&pids, &began]).await?;

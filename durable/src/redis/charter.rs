@@ -28,7 +28,7 @@ fn read_charter(reply: &mut Reply) -> Result<Charter, StoreError> {
     Ok(charter)
 }
 
-/// The same from the fields of the hash: what no instance has written yet is as in a new one.
+/// A charter from the fields of the hash: what no instance has written yet is as in a new one.
 pub(super) fn from_fields(fields: [Option<String>; 4]) -> Option<Charter> {
     let [codec, no_overlap, at_most_once, parts] = fields;
     let mut charter = Charter::new(codec?);

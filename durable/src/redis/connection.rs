@@ -38,7 +38,7 @@ const REDIRECTED: Duration = Duration::from_millis(20);
 
 /// One connection for all calls, in their order; in a cluster one for those on each namespace.
 ///
-/// A call whose future is dropped stays where it is on the connection, so later calls come after
+/// A call stays where it is on the connection when its future is dropped, so later calls come after
 /// it. A connection is given up when it has failed, or when the server is silent. A server that
 /// hangs does not close the connection, and its kernel acknowledges data, although another server
 /// may have its address by then. The next call connects again.
@@ -49,7 +49,7 @@ const REDIRECTED: Duration = Duration::from_millis(20);
 /// socket, and run them after the calls of the new connection, although their callers have received
 /// an error. So:
 ///
-/// 1. Each store has a name of its own, and each of its connections an *epoch*, greater than that
+/// 1. Each store has a unique name, and each of its connections an *epoch*, greater than that
 ///    of the one before. Every script is sent both.
 /// 2. A script first compares its epoch with the greatest one of that name in this namespace. If
 ///    its own is greater, the script records it in the same step as everything else it does. If its

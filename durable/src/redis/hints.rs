@@ -1,4 +1,4 @@
-//! Listens for hints on connections of their own.
+//! Listens for hints on separate connections.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

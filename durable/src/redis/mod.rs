@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! calls of instances --> one connection --> a Lua script each, atomic --> responses
-//! hinted()           <-- a connection of its own, subscribed to hints
+//! hinted()           <-- another connection, subscribed to hints
 //! ```
 //!
 //! A script is named by its hash; when the server does not know it, it is loaded and called again.
@@ -89,7 +89,7 @@ use crate::store::{
 /// After a failure the next call connects again; so it does when the server has not responded to a
 /// call within its limit.
 ///
-/// Servers that replace each other have URLs of their own, `rediss+..` for encrypted connections:
+/// Servers that replace each other have special URLs, `rediss+..` for encrypted connections:
 ///
 /// | URL | connects to |
 /// |---|---|

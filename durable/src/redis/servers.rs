@@ -346,7 +346,7 @@ async fn within<T>(call: impl Future<Output = RedisResult<T>>) -> RedisResult<T>
     }
 }
 
-/// The same with another address.
+/// These settings with another address.
 fn at(info: &ConnectionInfo, (host, port): Address) -> ConnectionInfo {
     let address = match info.addr().clone() {
         ConnectionAddr::TcpTls {

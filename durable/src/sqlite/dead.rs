@@ -1,4 +1,4 @@
-//! Dead rows lie in a table of their own, so that they cost the others nothing.
+//! Dead rows lie in another table, so that they cost the others nothing.
 //!
 //! `tickwheel_namespaces` says how many there are. While there are none, a write does not look for
 //! dead rows of its key.

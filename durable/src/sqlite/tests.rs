@@ -273,7 +273,7 @@ async fn recovers_from_a_full_disk_and_keeps_what_was_written() {
     let counts = store.count(&space()).await.expect("it counts");
     assert_eq!(counts.waiting, written);
     drop(store);
-    // The file holds every timer whose call returned `Ok`, and no other.
+    // The file holds every timer if its call returned `Ok`, and no other.
     let store = opened(&folder).await;
     store
         .write(&space(), set("after", 8_000), NEAR)

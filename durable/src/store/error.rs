@@ -165,7 +165,7 @@ impl Error for StoreError {
     }
 }
 
-/// Writes all causes of an error for `{:#}`, but for those whose text is there already.
+/// Writes all causes of an error for `{:#}`, each text once.
 pub(crate) fn write_causes(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut source = error.source().filter(|_| f.alternate());
     let mut written = String::new();

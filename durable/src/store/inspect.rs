@@ -28,8 +28,8 @@ pub trait Inspect: Send + Sync {
     /// [`ANSWER_BYTES`](super::ANSWER_BYTES).
     fn rows_of<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Vec<Stored>>;
 
-    /// A page of the rows in one state whose keys begin with some bytes. Follow [`RowPage::next`]
-    /// until it is `None`.
+    /// A page of the rows in one state with keys that begin with some bytes. Follow
+    /// [`RowPage::next`] until it is `None`.
     ///
     /// Each row that is there from the first page to the last is listed. One that changes meanwhile
     /// may be listed twice, or not.
@@ -111,7 +111,7 @@ impl StoredInstance {
     }
 }
 
-/// Asks for rows whose keys begin with some bytes.
+/// Asks for rows with keys that begin with some bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PrefixRows {

@@ -80,7 +80,7 @@
 //! 11. **Errors** are [`StoreError`]s that name the value and the bound they concern, and never
 //!     contain a password. A store that was away recovers by itself: the next call connects again.
 //!     The caller sets a limit on the time of every call and drops the future when it is over, so a
-//!     store needs no time limits of its own beyond that.
+//!     store needs no time limits beyond that.
 //!
 //! The crate `tickwheel-durable-conformance` holds a store to all of this.
 
@@ -265,7 +265,7 @@ pub trait Store: Send + Sync + 'static {
     /// * Remove: the waiting row goes, and its value comes back.
     /// * Moving and removing a key without waiting row changes nothing: [`WriteOutcome::InFlight`]
     ///   with the latest token if the key has a row in flight, else [`WriteOutcome::Absent`].
-    /// * A store whose keys can be locked by transactions of others does not wait for these:
+    /// * A store with keys that transactions of others can lock does not wait for these:
     ///   [`WriteOutcome::Locked`].
     fn write<'a>(
         &'a self,
@@ -371,7 +371,7 @@ pub trait Store: Send + Sync + 'static {
     /// were any. Rows that are not marked by that id are left alone. If there were any, no instance
     /// counts as lacking rows until it loads again.
     ///
-    /// Returns the versions whose marks stay, because a transaction has locked the row. The call
+    /// Returns the versions that stay marked, because a transaction has locked the row. The call
     /// does not wait for them.
     fn unmark<'a>(
         &'a self,
@@ -415,7 +415,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// A store whose keys can be locked by transactions of others leaves their rows out. It returns
+    /// A store with keys that transactions of others can lock leaves their rows out. It returns
     /// [`StoreError::Unavailable`] when it has found no others.
     fn retry_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Retried>;
 

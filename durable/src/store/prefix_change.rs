@@ -1,4 +1,4 @@
-//! Changes of all waiting rows whose keys begin with some bytes.
+//! Changes of all waiting rows with keys that begin with some bytes.
 //!
 //! A step lists a page of rows and writes a batch about their keys. Others write meanwhile, and the
 //! rows that a step has changed may be listed again. So that each timer is changed once and the
@@ -48,7 +48,8 @@ impl Change {
     }
 }
 
-/// Changes all waiting timers whose encoded keys begin with some bytes, [step](Self::step) by step.
+/// Changes all waiting timers with encoded keys that begin with some bytes, [step](Self::step) by
+/// step.
 #[derive(Debug, Clone)]
 pub struct PrefixChange {
     change: Change,
@@ -87,7 +88,7 @@ impl ChangedRows {
 }
 
 impl PrefixChange {
-    /// Changes timers whose encoded keys begin with these bytes.
+    /// Changes timers with encoded keys that begin with these bytes.
     pub fn new(prefix: impl Into<Vec<u8>>, change: Change) -> Self {
         PrefixChange {
             change,

@@ -41,14 +41,14 @@ impl LoadWindow {
         }
     }
 
-    /// The same under this charter.
+    /// This window under a charter.
     #[must_use]
     pub const fn under(mut self, charter: Option<Edition>) -> Self {
         self.charter = charter;
         self
     }
 
-    /// The same, unless the store gets to it later than that.
+    /// This window for a call that fails if the store gets to it later than that.
     #[must_use]
     pub const fn until(mut self, until: StoreTime) -> Self {
         self.until = until;

@@ -1,4 +1,4 @@
-//! Rows with a schedule, whose next deadline an instance computes and a store writes.
+//! Rows with a schedule: an instance computes the next deadline, and a store writes it.
 
 use super::ids::Version;
 use super::missed::{Missed, NextOccurrence};

@@ -19,7 +19,7 @@ impl Wake for Woken {
     }
 }
 
-/// A task whose future ends once all of `due` are set, and its waker for drivers.
+/// A task with a future that ends once all of `due` are set, and its waker for drivers.
 struct Parties {
     task: Pin<Box<dyn Future<Output = ()> + Send>>,
     waker: Arc<Woken>,
@@ -61,7 +61,7 @@ impl Parties {
         self.task.as_mut().poll(&mut Context::from_waker(&waker))
     }
 
-    /// In a thread of its own, a driver finds a timer elapsed.
+    /// In another thread, a driver finds a timer elapsed.
     fn elapse(&self, timer: usize) -> thread::JoinHandle<()> {
         let (due, driver) = (Arc::clone(&self.due), self.driver.clone());
         thread::spawn(move || {

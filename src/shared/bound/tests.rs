@@ -7,7 +7,7 @@ use super::*;
 /// No tick of the small world is later.
 const END: u64 = 5;
 
-/// A timer between its owner and its actor, on a wheel of its own.
+/// A timer between its owner and its actor, alone on a wheel.
 #[derive(Clone)]
 struct World {
     bound: Bound,

@@ -26,7 +26,7 @@ fn armed(tick: u64) -> (Arc<Shared>, Actor, Arc<SleepEntry>, Arc<Wakes>) {
     (shared, actor, entry, wakes)
 }
 
-/// The same, but cancelled: an entry for the pool, scheduled at `tick`.
+/// An entry for the pool: it was armed and cancelled, and is scheduled at `tick`.
 fn cancelled(tick: u64) -> (Arc<Shared>, Actor, Arc<SleepEntry>) {
     let (shared, actor, entry, _) = armed(tick);
     let disarmed = cancel(&entry);
@@ -82,7 +82,7 @@ fn assert_dropped(actor: &Actor, entry: &Arc<SleepEntry>) {
     assert_eq!(Arc::strong_count(entry), 1, "the actor holds the entry");
 }
 
-/// Lets the actor take one turn at `tick` in a thread of its own.
+/// Lets the actor take one turn at `tick` in another thread.
 fn turn(mut actor: Actor, tick: u64) -> JoinHandle<Actor> {
     thread::spawn(move || {
         actor.turn(tick);

@@ -14,7 +14,7 @@ use super::{IdleClock, IdleDurations, Kind, Reap};
 use crate::model::check;
 use crate::tick::Ticks;
 
-/// A clock with activity at 0, whose ticks are of a nanosecond: activity is not rounded.
+/// A clock with activity at 0, and with ticks of a nanosecond: activity is not rounded.
 fn clock(either: u64, kinds: [Option<u64>; 3]) -> Arc<IdleClock> {
     let ticks = Ticks::new(Instant::now(), Duration::from_nanos(1)).expect("not zero");
     let [read, write, keep_alive] = kinds.map(|limit| limit.map(Duration::from_nanos));

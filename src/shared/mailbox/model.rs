@@ -158,7 +158,7 @@ fn push_against_parking_again() {
     }
 }
 
-/// The same with two threads that push.
+/// Two threads push, and one takes.
 ///
 /// Fails with the same change. At most three preemptions.
 #[test]

@@ -261,7 +261,7 @@ fn announcement_counts_until_its_command_is_taken() {
     });
 }
 
-// The actor once waited for the lock of a queue, whose holder may be preempted.
+// The actor once waited for the lock of a queue, and its holder may be preempted.
 #[test]
 fn p11_actor_leaves_a_queue_that_is_locked() {
     let mailbox = Mailbox::new(2, Count::default());

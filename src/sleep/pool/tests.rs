@@ -251,7 +251,7 @@ async fn pool_keeps_no_entry_of_an_idle_timer() {
     }
 }
 
-// A timeout whose future is ready at once leaves such an entry.
+// A timeout leaves such an entry if its future is ready at once.
 #[tokio::test(start_paused = true)]
 async fn entry_of_an_unpolled_sleep_keeps_its_tick() {
     let wheel = TimerWheel::new();

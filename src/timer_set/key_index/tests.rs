@@ -85,7 +85,7 @@ fn memory_goes_back_with_the_indices() {
     assert!(bytes(&map) < 500, "{} bytes", bytes(&map));
 }
 
-// A set whose size stays about the same moves no indices.
+// A set that stays about as large moves no indices.
 #[test]
 fn merges_no_parts_that_were_just_split() {
     let hashes = hashes(20_000);

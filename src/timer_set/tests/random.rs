@@ -1,4 +1,4 @@
-//! Random scripts on a set whose notes arrive late and in any order, against a sorted map.
+//! Random scripts on a set, with notes that arrive late and in any order, against a sorted map.
 
 use std::collections::BTreeMap;
 

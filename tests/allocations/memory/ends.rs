@@ -1,4 +1,4 @@
-//! The memory of sleeps whose runtime, wheel or thread has ended.
+//! The memory of sleeps after their runtime, wheel or thread has ended.
 
 use crate::support::{HOUR, ms, start_wheel};
 use allocation_counter::measure;

@@ -16,7 +16,7 @@ use super::{
 /// More timers than any part keeps memory for.
 const CROWD: u64 = 300_000;
 
-/// Sets a timer for each key below `keys`, whose value is the key.
+/// Sets a timer for each key below `keys`, with the key as value.
 fn set_many(timers: &KeyedTimers<u64, u64>, keys: u64, delay: impl Fn(u64) -> Duration) {
     for key in 0..keys {
         timers.set_timer(key, key, delay(key)).unwrap();
@@ -153,7 +153,7 @@ fn frees_the_memory_of_watches_reaped() {
     drop((reaper, idle));
 }
 
-/// A key whose `Hash` panics once its switch is set.
+/// A key that panics in `Hash` once its switch is set.
 struct PanickingHash(u64, Arc<AtomicBool>);
 
 impl Hash for PanickingHash {
@@ -187,7 +187,7 @@ fn frees_the_memory_of_keys_whose_hash_panics() {
             wheel.settle().await;
             switch.store(true, Ordering::SeqCst);
             match round {
-                // Equal keys whose `Hash` does not panic find them.
+                // Equal keys that do not panic in `Hash` find them.
                 0 => {
                     for key in 0..20_000 {
                         let removed = timers.remove_timer(&PanickingHash(key, Arc::clone(&calm)));

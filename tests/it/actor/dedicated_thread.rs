@@ -1,4 +1,4 @@
-//! A wheel whose actor has a thread of its own.
+//! A wheel with its actor on a dedicated thread.
 
 use std::time::Duration;
 

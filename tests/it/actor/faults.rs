@@ -340,7 +340,7 @@ async fn due_sleeps_are_ready_at_once_after_a_starved_runtime() {
     assert_eq!(wheel.metrics().sleeps_pending, 0);
 }
 
-// A wheel that counts ticks lags for good once it was late; one whose time is stale fires a burst
+// A wheel that counts ticks lags for good once it was late; one with a stale time fires a burst
 // of fresh timers early.
 #[tokio::test(start_paused = true)]
 async fn p1_p2_new_sleeps_fire_on_time_after_starvation() {

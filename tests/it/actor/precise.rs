@@ -1,5 +1,5 @@
 //! The precise timer on the real clock, against a wheel without it in the same process. The package
-//! `tests/plain` runs them too, in a build whose clock cannot be paused.
+//! `tests/plain` runs them too, in a build where no clock can be paused.
 
 use std::time::Duration;
 

@@ -312,7 +312,7 @@ async fn b09_timers_fire_after_a_standstill_and_later_ones_in_time() {
     }
 }
 
-// akka: a wheel whose time is stale after idling fires a burst of fresh timers early.
+// akka: a wheel with a stale time after idling fires a burst of fresh timers early.
 #[tokio::test(start_paused = true)]
 async fn b09_fires_no_timer_early_after_long_idling() {
     let wheel = start_wheel();

@@ -107,7 +107,7 @@ async fn ignores_fill_buf_without_new_bytes() {
     assert_eq!(start.elapsed(), IDLE);
 }
 
-/// A source whose buffer grows by one byte at each `fill_buf`.
+/// A source with a buffer that grows by one byte at each `fill_buf`.
 struct Growing(usize);
 
 impl AsyncRead for Growing {

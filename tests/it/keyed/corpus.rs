@@ -25,7 +25,7 @@ fn plays_any_bytes_as_a_script() {
     play_any_bytes(play_bytes);
 }
 
-/// A corpus whose scripts decode to few steps would prove little.
+/// A corpus of scripts that decode to few steps would prove little.
 #[test]
 fn has_every_kind_of_step_in_the_corpus() {
     let mut kinds = BTreeSet::new();

@@ -251,7 +251,7 @@ async fn p12_goes_on_after_a_handler_whose_drop_panics() {
     assert_balanced(&wheel);
 }
 
-/// A future that finishes at its first poll, and whose drop panics.
+/// A future that finishes at its first poll, and panics when it is dropped.
 struct Ready(Bomb);
 
 impl Future for Ready {

@@ -24,7 +24,7 @@ const POOLED: usize = 128;
 /// How many commands of a thread wake the actor.
 const QUEUE_BOUND: usize = 512;
 
-/// A wheel whose actor waits. It takes no command while the test does not drive the runtime.
+/// A wheel with an actor that waits. It takes no command while the test does not drive the runtime.
 fn wheel_at_rest() -> (Runtime, TimerWheel) {
     drop(
         { Builder::new_current_thread() }
@@ -124,7 +124,7 @@ impl Drop for SleepsAtLast {
     }
 }
 
-/// Lets a thread-local poll sleeps whose wheel has ended, as its thread ends.
+/// Lets a thread-local poll sleeps of an ended wheel, as its thread ends.
 fn sleep_in_ending_threads() {
     thread_local! {
         static HELD: RefCell<Vec<SleepsAtLast>> = const { RefCell::new(Vec::new()) };
@@ -163,7 +163,7 @@ fn sleep_of_an_ended_wheel_goes_on_in_a_thread_that_ends() {
     if env::var_os(PROGRAM).is_some() {
         return sleep_in_ending_threads();
     }
-    // A panic in a thread-local's destructor aborts the process, so it takes one of its own.
+    // A panic in a thread-local's destructor aborts the process, so it takes another.
     let test = "sleep::ending_threads::sleep_of_an_ended_wheel_goes_on_in_a_thread_that_ends";
     let program = Command::new(env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture"])

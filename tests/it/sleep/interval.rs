@@ -196,7 +196,7 @@ async fn loses_no_tick_by_a_dropped_tick_future() {
         assert!(time::timeout(ms(1), interval.tick()).await.is_err());
     }
     assert_eq!(interval.tick().await, start + ms(10));
-    // A tick whose future was dropped when it was due does not get lost either.
+    // A due tick is not lost either when its future is dropped.
     assert_pending!(poll(&mut interval));
     jump(ms(10));
     wheel.settle().await;
@@ -273,7 +273,7 @@ async fn p15_ticks_on_when_its_wheel_ends() {
         assert_eq!(interval.tick().await, start + ms(10) * n);
         assert_eq!(start.elapsed(), ms(10) * n);
     }
-    // This interval is of another wheel, whose handles are gone.
+    // This interval is of another wheel, which has no handle left.
     let wheel = start_wheel();
     let start = Instant::now();
     let mut interval = wheel.interval(ms(10));

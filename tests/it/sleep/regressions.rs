@@ -251,7 +251,7 @@ async fn wakes_no_task_when_reset_after_it_completed() {
 
 // --- wakers that panic ---
 
-/// A waker whose drop panics.
+/// A waker that panics when dropped.
 struct DropPanics;
 
 impl Wake for DropPanics {

@@ -1,4 +1,4 @@
-//! The current wheel where a runtime whose clock is paused meets one whose clock runs.
+//! The current wheel where a runtime with a paused clock meets one with a running clock.
 
 use std::sync::{Barrier, mpsc};
 use std::thread;

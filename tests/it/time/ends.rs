@@ -1,4 +1,4 @@
-//! Timers whose wheel or runtime ends.
+//! Timers after the end of their wheel or runtime.
 
 use std::future::Future;
 use std::pin::{Pin, pin};

@@ -2,7 +2,7 @@
 //! task sees the same things at the same instants, and the tasks run in the same order.
 //!
 //! On the wheel itself, where this crate's own tests keep sleeps, lengths are whole milliseconds,
-//! and each task has a log of its own: what lies within a millisecond and the order of tasks at one
+//! and each task has its own log: what lies within a millisecond and the order of tasks at one
 //! instant differ there, as do deadlines that are never.
 
 use std::cell::Cell;
@@ -333,7 +333,7 @@ async fn advance(by: Duration) {
     tickwheel::time::wheel().settle().await;
 }
 
-/// Runs the program with both in one runtime, whose clock is paused some time after its start.
+/// Runs the program with both in one runtime. Its clock is paused some time after its start.
 fn paused_midway(program: &[Vec<Step>], after: Duration) -> [Vec<Event>; 2] {
     super::current_thread().block_on(async {
         // The runtime's milliseconds began some time ago.

@@ -4,7 +4,7 @@
 //! Each test makes an interval where a wheel that a thread had found less than a millisecond before
 //! was once taken for the current one: the interval then waited for the other runtime, for seconds
 //! or for good. Tokio's own interval runs beside it. The package `tests/plain` runs them too, in a
-//! build whose clock cannot be paused, as that of a service.
+//! build without a clock that can be paused, as that of a service.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -23,7 +23,7 @@ async fn keeps_ticking() {
     ticks(time::interval(ms(10))).await;
 }
 
-/// The interval ticks in a task of its own, which nothing but the wheel wakes: each poll looks at
+/// The interval ticks in another task, which nothing but the wheel wakes: each poll looks at
 /// the clock. However busy the machine is, it ticks ten times while Tokio's own ticks fifty times
 /// as often.
 async fn ticks(mut ours: Interval) {
@@ -51,7 +51,7 @@ fn use_wheel() {
     drop(time::sleep(HOUR));
 }
 
-/// A multi-thread runtime whose only worker hangs until this is dropped.
+/// A multi-thread runtime: its only worker hangs until this is dropped.
 struct Hung {
     runtime: Option<Runtime>,
     /// Dropping it lets the worker go on.

@@ -1,8 +1,8 @@
 //! The current wheel where runtimes meet on a thread.
 //!
-//! Each test compares with what Tokio does: a timer belongs to the runtime whose handle is entered.
+//! Each test compares with what Tokio does: a timer belongs to the runtime that is entered.
 //! Which wheel a timer is on shows in the wheel's counts, and whether it fires shows that its
-//! runtime is driven. The package `tests/plain` runs them too, in a build whose clock cannot be
+//! runtime is driven. The package `tests/plain` runs them too, in a build where no clock can be
 //! paused.
 
 use std::pin::pin;

@@ -1,4 +1,5 @@
-//! The workloads whose result is memory, in a program whose allocator counts. `peers` starts it.
+//! The workloads that measure memory, in a program with an allocator that counts. `peers` starts
+//! it.
 
 use std::future::Future;
 use std::hint::black_box;

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`HEADERS`] | from the start of a connection, or from the end of a request, until the head of the next one is there |
 //! | [`BODY`] | for the body of a request |
-//! | [`SILENCE`] | a connection that owes no response, or whose client does not read one |
+//! | [`SILENCE`] | a connection that owes no response, or has a client that does not read one |
 //! | [`CONNECTIONS`] | so many at once; others wait |
 
 use std::convert::Infallible;

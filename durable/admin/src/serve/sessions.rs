@@ -1,4 +1,4 @@
-//! Logins: each has a secret of its own, and ends.
+//! Logins: each has its secret, and ends.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -25,7 +25,7 @@ pub(in crate::postgres) const ROWS_OF: &str = concat!(
     )
 );
 
-/// A page of rows whose keys are less than `$2`, after the key `$3` and the version `$5`: at most
+/// A page of rows with keys less than `$2`, after the key `$3` and the version `$5`: at most
 /// `$6`, until they have `$7` bytes. `$4` is for dead rows.
 macro_rules! prefix {
     ($state:literal) => {
@@ -45,7 +45,7 @@ pub(in crate::postgres) const PREFIX_WAITING: &str = prefix!("NOT in_flight");
 
 pub(in crate::postgres) const PREFIX_IN_FLIGHT: &str = prefix!("in_flight");
 
-/// The same of dead rows, which died at `$4`.
+/// A page of dead rows, which died at `$4`.
 pub(in crate::postgres) const PREFIX_DEAD: &str = concat!(
     "WITH page AS (",
     stored_dead!(),

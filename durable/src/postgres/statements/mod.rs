@@ -100,7 +100,7 @@ macro_rules! never {
     };
 }
 
-/// The greatest time, for what is not a statement of its own.
+/// The greatest time, for what is part of a statement.
 #[cfg(test)]
 pub(super) const NEVER: &str = never!();
 
@@ -276,7 +276,7 @@ macro_rules! items {
     };
 }
 
-/// Leaves out the items whose name `note_locked!` has noted in this transaction.
+/// Leaves out the items that `note_locked!` has noted in this transaction.
 macro_rules! unless_locked {
     ($name:literal) => {
         concat!(
@@ -334,7 +334,7 @@ macro_rules! stored {
     };
 }
 
-/// The same of a dead row.
+/// A dead row, in the columns of the others.
 macro_rules! stored_dead {
     () => {
         "SELECT version, false AS in_flight, key, value, died AS due, deadline, attempt, NULL::bigint AS period,

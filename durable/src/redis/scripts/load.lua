@@ -34,7 +34,7 @@ for _, dead in ipairs(ended) do
     open_pages(dead)
 end
 
--- The page whose next row comes first.
+-- The page with the row that comes first.
 local function first_page()
     local first = pages[1]
     for at = 2, #pages do

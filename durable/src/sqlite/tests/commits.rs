@@ -76,7 +76,7 @@ async fn error_that_rolls_all_back_fails_the_calls_before_it() {
     let (before, failing) = (before.expect_err("gone"), failing.expect_err("refused"));
     assert!(format!("{failing:#}").contains("UNIQUE"), "{failing:#}");
     assert_eq!(before, failing);
-    after.expect("it has a transaction of its own");
+    after.expect("it has another transaction");
     assert!(!has(&store, "before").await && has(&store, "after").await);
 }
 

@@ -19,7 +19,7 @@ use program::{Consumer, FIRED, HEALTHY, Mode, Program, RECOVERED, ROUNDS, scrape
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Runs a program whose handlers go over to `mode` for a while; `alert` fires then, and only it.
+/// Runs a program, and its handlers go over to `mode` for a while; `alert` fires then, and only it.
 async fn fires_alone(alert: &str, mode: Mode) {
     let (modes, mode_now) = watch::channel(Mode::Quick);
     let mut program = Program::start(Memory::new(), Consumer::Dispatch, mode_now).await;

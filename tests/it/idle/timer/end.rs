@@ -1,4 +1,4 @@
-//! An idle timer that has completed, and one whose wheel or runtime is gone.
+//! An idle timer that has completed, and one without its wheel or runtime.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};

@@ -33,7 +33,7 @@ async fn completion(idle: &mut IdleTimer, start: Instant) -> Duration {
     start.elapsed()
 }
 
-/// A timer whose entry the actor has just fired, and which was not polled since.
+/// A timer that the actor has just fired, and that was not polled since.
 async fn fired(wheel: &TimerWheel) -> Spawn<IdleTimer> {
     let mut idle = task::spawn(wheel.idle_timer(IDLE));
     assert_pending!(idle.poll());

@@ -1,4 +1,4 @@
-//! Keys whose `Hash`, `Eq` or `Drop` panics.
+//! Keys that panic in `Hash`, `Eq` or `Drop`.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;

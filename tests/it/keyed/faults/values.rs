@@ -1,4 +1,4 @@
-//! Values whose `Drop` or `Clone` panics, or that use their own set when they are dropped.
+//! Values that panic in `Drop` or `Clone`, or use their own set when they are dropped.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use tickwheel::{Expirations, KeyedTimers, TimerWheel};
 use super::{Fuse, unwinds};
 use crate::support::{advance, assert_balanced, ms};
 
-/// A value whose drop panics while its fuse burns; it counts its drops.
+/// A value that panics when dropped while its fuse burns; it counts its drops.
 #[derive(Debug)]
 struct Value {
     fuse: Fuse,
@@ -29,7 +29,7 @@ struct Bombs {
     stream: Expirations<u64, Value>,
 }
 
-/// Ten timers whose values panic when dropped.
+/// Ten timers with values that panic when dropped.
 fn bombs(wheel: &TimerWheel) -> Bombs {
     let (timers, stream) = wheel.keyed();
     let bombs = Bombs {
@@ -115,7 +115,7 @@ async fn p12_shuts_down_with_values_whose_drop_panics() {
     assert_balanced(&wheel);
 }
 
-/// A value whose clone panics while its fuse burns.
+/// A value that panics when cloned while its fuse burns.
 #[derive(Debug, Default)]
 struct Clones(u32, Fuse, Arc<()>);
 

@@ -123,7 +123,7 @@ async fn p12_lets_a_replaced_waker_use_its_own_set() {
     );
     register(&mut stream, &waker);
     drop(waker);
-    // Another waker takes the place of the first, whose drop sets a timer.
+    // Another waker takes the place of the first, which sets a timer when dropped.
     assert_eq!(stream.recv().await.map(|e| e.key), Some(1));
 }
 

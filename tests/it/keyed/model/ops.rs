@@ -28,7 +28,7 @@ pub(crate) enum Op {
     MovePast(u8, Span),
     Remove(u8),
     Deadline(u8),
-    /// Keeps the timers whose key has its bit set.
+    /// Keeps each timer if the bit of its key is set.
     Retain(u8),
     Drain,
     Advance(Span),

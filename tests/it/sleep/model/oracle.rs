@@ -80,7 +80,7 @@ impl Model {
         self.is_elapsed() || self.stage == Stage::Reset && self.is_due(now)
     }
 
-    /// The task whose waker it has.
+    /// The task that it wakes.
     pub(crate) fn waits(&self) -> Option<usize> {
         match self.stage {
             Stage::Waiting(task) => Some(task),
