@@ -9,7 +9,8 @@
 //! 7. [Shutting down](#shutting-down)
 //! 8. [Observability](#observability)
 //!
-//! Further chapters: [switching] from `tokio::time`; [recipes] for debounce, throttle and a map
+//! Further chapters: [switching] from `tokio::time`; [coming from](coming_from) another timer, and
+//! durable timers [instead of](instead_of) a job queue; [recipes] for debounce, throttle and a map
 //! whose items expire; [what each operation costs](costs); [how the crate is built](design).
 //!
 //! # Which timer for what
@@ -240,8 +241,11 @@
 //! [`Duration::MAX`]: std::time::Duration::MAX
 //! [advance]: https://docs.rs/tokio/latest/tokio/time/fn.advance.html
 
+pub mod coming_from;
 pub mod costs;
 pub mod design;
+#[doc = include_str!("../docs/instead-of.md")]
+pub mod instead_of {}
 pub mod recipes;
 pub mod switching;
 

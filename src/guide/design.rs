@@ -1,5 +1,7 @@
 //! How the crate is built, and what it promises. Documentation only.
 //!
+#![doc = include_str!("design.svg")]
+//!
 //! # The one idea
 //!
 //! > The wheel holds a lower bound; the owner holds the truth.

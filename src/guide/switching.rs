@@ -21,8 +21,8 @@
 //! | a sleep of zero or of nanoseconds in a loop | a sleep of a millisecond, or `yield_now`: [it does not wait](mod@crate::time#what-differs-from-tokiotime) |
 //!
 //! In the repository, `docs/switching/rule.pl` makes the first two edits, and `docs/switching` has
-//! a table of published crates, with their own tests run before and after them. `docs/coming-from`
-//! is for those who use other timers.
+//! a table of published crates, with their own tests run before and after them. [Coming
+//! from](super::coming_from) is for those who use other timers.
 //!
 //! # Elapsed
 //!

@@ -1,4 +1,4 @@
-//! The charts.
+//! The chart of lateness. `benches/charts` draws those of the table.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -9,7 +9,6 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::coordinate::Figures;
 use crate::measure::{LATENESS_BUCKETS, LATENESS_SHARE, bucket_start};
-use crate::table::Row;
 
 const INK: RGBColor = RGBColor(40, 44, 52);
 const PALE: RGBColor = RGBColor(205, 210, 218);
@@ -37,104 +36,6 @@ fn text(
         .pos(Pos::new(anchor, VPos::Center));
     area.draw(&Text::new(what.to_owned(), at, style))
         .map_err(failed)
-}
-
-const LABELS: i32 = 620;
-const BARS: i32 = 380;
-const LINE: i32 = 22;
-const TOP: i32 = 96;
-
-/// Ratios as bars on a logarithmic scale, coloured by whether they are better than the peer. Where
-/// there is wall time, CPU time is in the table only. False without any.
-pub fn ratios(rows: &[Row], about: &str, path: &Path) -> Result<bool, String> {
-    let has_wall_time = |of: &Row| {
-        rows.iter()
-            .any(|row| row.check.what == of.check.what && row.check.metric == "wall")
-    };
-    let rows: Vec<_> = rows
-        .iter()
-        .filter(|row| row.check.bar.is_some() && row.ratio.is_some_and(|ratio| ratio.median > 0.0))
-        .filter(|row| row.check.metric != "cpu" || !has_wall_time(row))
-        .collect();
-    if rows.is_empty() {
-        return Ok(false);
-    }
-    let lines = i32::try_from(rows.len()).map_err(failed)?;
-    let height = TOP + lines * LINE + 20;
-    let size = (LABELS + BARS + 60, height);
-    let size = (size.0.unsigned_abs(), size.1.unsigned_abs());
-    let area = SVGBackend::new(path, size).into_drawing_area();
-    area.fill(&WHITE).map_err(failed)?;
-    let title = "tickwheel's cost relative to the peer's: shorter is better";
-    text(&area, (12, 18), 18, HPos::Left, title)?;
-    text(&area, (12, 40), 13, HPos::Left, about)?;
-    let mut x = 12;
-    for (color, what, width) in [
-        (BETTER, "better than the peer in every repetition", 290),
-        (EQUAL, "both occurred", 130),
-        (WORSE, "worse in every repetition", 0),
-    ] {
-        area.draw(&Rectangle::new([(x, 56), (x + 12, 68)], color.filled()))
-            .map_err(failed)?;
-        text(&area, (x + 18, 62), 13, HPos::Left, what)?;
-        x += width;
-    }
-    for (label, ratio) in [
-        ("1/50", 0.02),
-        ("1/10", 0.1),
-        ("1/4", 0.25),
-        ("1/2", 0.5),
-        ("equal", 1.0),
-        ("2x", 2.0),
-    ] {
-        let x = place(ratio);
-        let line = PathElement::new([(x, TOP - 6), (x, height - 16)], PALE);
-        area.draw(&line).map_err(failed)?;
-        text(&area, (x, TOP - 14), 13, HPos::Center, label)?;
-    }
-    for (n, row) in (0..).zip(rows) {
-        draw_ratio(&area, TOP + n * LINE, row)?;
-    }
-    area.present().map_err(failed)?;
-    Ok(true)
-}
-
-fn draw_ratio(area: &Area<'_>, y: i32, row: &Row) -> Result<(), String> {
-    let (Some(ratio), Some(theirs)) = (row.ratio, row.check.theirs) else {
-        return Ok(());
-    };
-    let metric = match row.check.metric {
-        "wall" => String::new(),
-        metric => format!(", {metric}"),
-    };
-    let label = format!("{}{metric} / {}", row.check.what, theirs.1);
-    let middle = y + LINE / 2;
-    text(area, (LABELS - 8, middle), 13, HPos::Right, &label)?;
-    let color = if ratio.most < 1.0 {
-        BETTER
-    } else if ratio.least > 1.0 {
-        WORSE
-    } else {
-        EQUAL
-    };
-    let corners = [(LABELS, y + 4), (place(ratio.median), y + LINE - 4)];
-    area.draw(&Rectangle::new(corners, color.filled()))
-        .map_err(failed)?;
-    text(
-        area,
-        (place(ratio.median) + 6, middle),
-        13,
-        HPos::Left,
-        &format!("{:.2}", ratio.median),
-    )
-}
-
-/// Where a ratio lies: from 1/50 to 4, each doubling as wide as the next.
-#[allow(clippy::cast_possible_truncation)]
-fn place(ratio: f64) -> i32 {
-    let (least, most) = (0.02_f64.ln(), 4_f64.ln());
-    let share = (ratio.ln().clamp(least, most) - least) / (most - least);
-    LABELS + (share * f64::from(BARS)) as i32
 }
 
 const PEERS: [(&str, RGBColor); 6] = [

@@ -15,7 +15,7 @@ pub fn default_directory() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers"))
 }
 
-/// Prints the table and writes `figures.md`, `figures.svg` and `lateness.svg`.
+/// Prints the table and writes `figures.md` and `lateness.svg`.
 pub fn write(
     figures: &Figures,
     scale: Scale,
@@ -33,10 +33,6 @@ pub fn write(
         .map_err(|error| format!("{}: {error}", path.display()))?;
     println!("\nwritten: {}", path.display());
     let about = about(scale);
-    let path = directory.join("figures.svg");
-    if chart::ratios(&rows, &about, &path)? {
-        println!("written: {}", path.display());
-    }
     let path = directory.join("lateness.svg");
     if chart::lateness(figures, &about, &path)? {
         println!("written: {}", path.display());

@@ -305,8 +305,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_a_program_can_take_is_gathered_while_it_works() {
-        let deliveries = deliveries();
-        finish(&mut deliveries.lock(), 8, Duration::ZERO).await;
+        let mut deliveries = deliveries();
+        let state = deliveries.state.get_mut().expect("no test panics");
+        finish(state, 8, Duration::ZERO).await;
         let is_demanded = |wanted, firing| {
             let mut state = deliveries.lock();
             (state.wanted, state.firing[0]) = (wanted, firing);
@@ -321,25 +322,27 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn program_has_ahead_what_it_finishes_in_fifty_milliseconds() {
-        let deliveries = deliveries();
+        let mut deliveries = deliveries();
         let poll = deliveries.poll;
-        for (micros, ahead) in [(10, MAX_AHEAD), (100, 500), (10_000, 5), (60_000, 0)] {
+        let state = deliveries.state.get_mut().expect("no test panics");
+        for (micros, claims, ahead) in [
+            (10, 10_000, MAX_AHEAD),
+            (100, 1_000, 500),
+            (10_000, 10, 5),
+            (60_000, 2, 0),
+        ] {
             let time = Duration::from_micros(micros);
-            let mut state = deliveries.lock();
-            for _ in 0..2 {
-                let claims = (AHEAD.as_micros().div_ceil(time.as_micros())) as usize;
-                finish(&mut state, claims, time).await;
-            }
+            finish(state, claims, time).await;
             assert_eq!(state.ahead(poll), ahead, "{time:?} each");
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn pace_is_forgotten_after_a_poll_without_a_claim() {
-        let deliveries = deliveries();
+        let mut deliveries = deliveries();
         let poll = deliveries.poll;
-        let mut state = deliveries.lock();
-        finish(&mut state, 100, Duration::ZERO).await;
+        let state = deliveries.state.get_mut().expect("no test panics");
+        finish(state, 100, Duration::ZERO).await;
         assert_eq!(state.ahead(poll), 100);
         state.pace.wait(0, Instant::now());
         advance(poll).await;

@@ -19,7 +19,7 @@ fn pages() -> Vec<String> {
 
 /// The code of a page, block by block.
 fn blocks(page: &str) -> Vec<&str> {
-    let blocks = page.split("```rust\n").skip(1);
+    let blocks = page.split("```rust,ignore\n").skip(1);
     blocks
         .map(|rest| rest.split("```").next().expect("it has an end").trim())
         .collect()
