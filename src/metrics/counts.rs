@@ -11,15 +11,17 @@
 //!
 //! When an owner goes, its counts are added to those of the owners that are gone. That and reading
 //! happen under one lock, so each owner is counted once. The lock is held for additions only: a
-//! reader waits for no owner's lock, nor for its drop, and no owner that counts waits for a reader.
+//! reader waits for no owner's lock, nor for its drop. No owner waits for a reader, which may be
+//! preempted while it has the lock: the actor may drop a set. An owner that goes meanwhile leaves
+//! its counters to the next thread that locks.
 
 use std::ops::Deref;
 use std::sync::Arc;
 
 use slab::Slab;
 
-use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{CachePadded, Mutex, lock};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{CachePadded, Mutex, MutexGuard, lock, try_lock};
 
 /// The events that are counted. A reader reads the last one first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +65,11 @@ const READS: usize = 4;
 
 /// The counters of one owner, by event.
 #[derive(Debug, Default)]
-pub(crate) struct Counters(CachePadded<[AtomicU64; EVENTS]>);
+pub(crate) struct Counters {
+    events: CachePadded<[AtomicU64; EVENTS]>,
+    /// The owner is gone, and could not add them to those of the others.
+    is_left: AtomicBool,
+}
 
 /// A reading of counters, or a sum of such.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +79,7 @@ impl Counters {
     /// Counts an event. Only for the owner.
     #[inline]
     pub(crate) fn add(&self, event: Event, n: u64) {
-        let counter = &self.0.0[event as usize];
+        let counter = &self.events.0[event as usize];
         // Release: a thread that reads this event reads what was counted before it, too.
         counter.store(counter.load(Ordering::Relaxed) + n, Ordering::Release);
     }
@@ -94,7 +100,7 @@ impl Counters {
 
     fn read_once(&self) -> Counts {
         let mut counts = Counts::default();
-        for (count, counter) in counts.0.iter_mut().zip(&self.0.0).rev() {
+        for (count, counter) in counts.0.iter_mut().zip(&self.events.0).rev() {
             *count = counter.load(Ordering::Acquire);
         }
         counts
@@ -123,7 +129,11 @@ impl Counts {
 
 /// The counts of all owners.
 #[derive(Debug, Default)]
-pub(super) struct Total(Mutex<Owners>);
+pub(super) struct Total {
+    owners: Mutex<Owners>,
+    /// An owner has left its counters since the last sweep.
+    are_left: AtomicBool,
+}
 
 #[derive(Debug, Default)]
 struct Owners {
@@ -134,12 +144,27 @@ struct Owners {
 
 impl Total {
     pub(super) fn read(&self) -> Counts {
-        let owners = lock(&self.0);
+        let owners = self.lock();
         let mut sum = owners.gone;
         for (_, counters) in &owners.live {
             sum.add(&counters.read());
         }
         sum
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Owners> {
+        let mut owners = lock(&self.owners);
+        if self.are_left.swap(false, Ordering::Acquire) {
+            let Owners { live, gone } = &mut *owners;
+            live.retain(|_, counters| {
+                let is_left = counters.is_left.load(Ordering::Acquire);
+                if is_left {
+                    gone.add(&counters.read());
+                }
+                !is_left
+            });
+        }
+        owners
     }
 }
 
@@ -154,7 +179,7 @@ pub(crate) struct OwnCounters {
 impl OwnCounters {
     pub(super) fn new(total: &Arc<Total>) -> Self {
         let counters = Arc::<Counters>::default();
-        let key = lock(&total.0).live.insert(Arc::clone(&counters));
+        let key = total.lock().live.insert(Arc::clone(&counters));
         OwnCounters {
             counters,
             total: Arc::clone(total),
@@ -173,7 +198,11 @@ impl Deref for OwnCounters {
 
 impl Drop for OwnCounters {
     fn drop(&mut self) {
-        let mut owners = lock(&self.total.0);
+        let Some(mut owners) = try_lock(&self.total.owners) else {
+            self.counters.is_left.store(true, Ordering::Release);
+            self.total.are_left.store(true, Ordering::Release);
+            return;
+        };
         owners.gone.add(&self.counters.read());
         owners.live.try_remove(self.key);
         if owners.live.is_empty() {
@@ -197,6 +226,22 @@ mod tests {
         assert_eq!(total.read().get(Event::SleepMade), 7);
         drop(other);
         assert_eq!(total.read().get(Event::SleepMade), 7);
+    }
+
+    #[test]
+    fn owner_that_goes_while_the_counts_are_read_waits_for_nothing() {
+        let total = Arc::<Total>::default();
+        let (one, other) = (OwnCounters::new(&total), OwnCounters::new(&total));
+        one.add(Event::SleepMade, 3);
+        other.add(Event::SleepMade, 4);
+        let reader = total.lock();
+        drop(one);
+        drop(reader);
+        assert_eq!(total.read().get(Event::SleepMade), 7);
+        assert_eq!(total.lock().live.len(), 1);
+        drop(other);
+        assert_eq!(total.read().get(Event::SleepMade), 7);
+        assert_eq!(total.lock().live.len(), 0);
     }
 
     // Reading waited on a condition variable until the thread that dropped the set went on.
