@@ -115,7 +115,7 @@ impl<K, S: Payload> Set<K, S> {
         S::KEYED
             && state.has_handles
             && state.phase == Phase::Open
-            && !self.shared.has_virtual_clock()
+            && (!self.shared.has_virtual_clock() || self.shared.clock.sleeps_stay())
     }
 
     /// A slot without a timer is not kept.

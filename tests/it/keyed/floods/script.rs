@@ -66,7 +66,9 @@ pub(crate) fn run(script: &[Op]) {
         .build()
         .expect("a runtime");
     runtime.block_on(async {
-        let wheel = TimerWheel::new();
+        // The slots of removed timers are kept, as on a real clock.
+        let wheel = TimerWheel::builder().sleeps_on_wheel().start();
+        let wheel = wheel.expect("the settings are valid");
         let (timers, stream) = wheel.keyed();
         let mut run = Run {
             wheel,
