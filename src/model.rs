@@ -29,6 +29,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Wake, Waker};
 
+use loom::thread;
+
 use crate::actor::sleep_wheel::SleepWheel;
 use crate::shared::bound::ActorAction;
 use crate::shared::entry::{Disarmed, Entry, Expiration, Phase};
@@ -217,6 +219,14 @@ impl Actor {
             self.sleeps.register(entry);
         }
         self.advance(now);
+        // The next turns.
+        while self.sleeps.contended() > 0 {
+            thread::yield_now();
+            if let Some(processed) = self.sleeps.retry_next(|()| 0) {
+                self.processed(processed, now);
+            }
+            self.advance(now);
+        }
     }
 
     /// Takes the queued commands, and returns how many of them are for the entry.
@@ -255,12 +265,16 @@ impl Actor {
                 Step::Done => return,
             }
             while let Some(processed) = self.sleeps.process_next(|()| 0) {
-                if let Expiration::Fire { deadline, waker } = processed {
-                    assert!(deadline <= until, "fired early, at {until}");
-                    self.fired.push(deadline);
-                    wake(waker);
-                }
+                self.processed(processed, until);
             }
+        }
+    }
+
+    fn processed(&mut self, sleep: Expiration, until: u64) {
+        if let Expiration::Fire { deadline, waker } = sleep {
+            assert!(deadline <= until, "fired early, at {until}");
+            self.fired.push(deadline);
+            wake(waker);
         }
     }
 

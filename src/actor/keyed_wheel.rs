@@ -3,7 +3,8 @@
 //! Notes are applied, and the wheel is advanced, without a lock. An index that the wheel reaches
 //! goes onto the list of its set. The actor [visits](TimerSet::visit) each set with such a list, or
 //! with timers that it has found due. It only tries to lock the set: one that is locked by another
-//! thread is visited again in the next turn, and delays nothing but itself.
+//! thread is visited again in the next turn, and delays nothing but itself. The same goes for the
+//! [list](SetList) in which it looks a set up at the first visit.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -38,13 +39,14 @@ pub(super) struct KeyedWheel {
 }
 
 /// A set that the actor knows.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Known {
-    set: Weak<dyn TimerSet>,
+    /// `None` until the first visit.
+    set: Option<Weak<dyn TimerSet>>,
     places: Places,
     /// Indices that the wheel has reached since the last visit.
     reached: Vec<u32>,
-    /// The tick at which it reached the first of them.
+    /// The tick at which it reached the first of them, if there are any.
     reached_at: u64,
     /// Timers that were found due.
     due: DueHeap,
@@ -77,29 +79,15 @@ impl KeyedWheel {
     }
 
     /// Applies a note.
-    pub(super) fn apply(&mut self, note: &Note, sets: &SetList) {
+    pub(super) fn apply(&mut self, note: &Note) {
         let position = note.set.position();
         if position >= self.sets.len() {
             self.sets.resize_with(position + 1, || None);
         }
-        let known = &mut self.sets[position];
-        if known.is_none() {
-            // A key is not released while a note is left.
-            *known = sets.get(note.set).map(|set| {
-                Box::new(Known {
-                    set,
-                    places: Places::default(),
-                    reached: Vec::new(),
-                    reached_at: NEVER,
-                    due: DueHeap::new(),
-                    is_listed: false,
-                })
-            });
-        }
-        if let Some(known) = known {
-            known.places.apply(note, &mut self.wheel);
-            (self.emptied).extend(known.places.emptied().map(|chunk| (note.set, chunk)));
-        }
+        // A key is not released while a note is left, so no note is for an earlier set.
+        let known = self.sets[position].get_or_insert_default();
+        known.places.apply(note, &mut self.wheel);
+        (self.emptied).extend(known.places.emptied().map(|chunk| (note.set, chunk)));
     }
 
     fn known(&mut self, set: SetKey) -> Option<&mut Known> {
@@ -140,9 +128,15 @@ impl KeyedWheel {
     /// Fires the timers that are due by tick `until`: advances the wheel by at most `limit` timers,
     /// and processes at most twice as many in their sets. Returns the tick before which every timer
     /// has fired.
-    pub(super) fn fire(&mut self, until: u64, limit: usize, turn: &Turn<'_>) -> u64 {
+    pub(super) fn fire(
+        &mut self,
+        until: u64,
+        limit: usize,
+        turn: &Turn<'_>,
+        sets: &SetList,
+    ) -> u64 {
         let before = self.advance(until, limit);
-        self.visit_due(before, 2 * limit, turn);
+        self.visit_due(before, 2 * limit, turn, sets);
         let left = self.due.iter();
         let left = left.filter_map(|set| self.sets[set.position()].as_ref());
         left.map(|known| known.first()).fold(before, u64::min)
@@ -175,7 +169,7 @@ impl KeyedWheel {
     }
 
     /// Visits sets in turn, and delivers timers that are due before tick `before`.
-    fn visit_due(&mut self, before: u64, mut limit: usize, turn: &Turn<'_>) {
+    fn visit_due(&mut self, before: u64, mut limit: usize, turn: &Turn<'_>, sets: &SetList) {
         // How many sets are left that were not visited in vain.
         let mut round = self.due.len();
         while round > 0 && limit > 0 {
@@ -184,7 +178,7 @@ impl KeyedWheel {
                 return;
             };
             let left = limit;
-            let visited = self.visit(set, before, &mut limit, turn);
+            let visited = self.visit(set, before, &mut limit, turn, sets);
             let has_processed = limit < left;
             if visited == Err(Contended) {
                 limit = limit.saturating_sub(CONTENDED_COST);
@@ -207,6 +201,7 @@ impl KeyedWheel {
         before: u64,
         limit: &mut usize,
         turn: &Turn<'_>,
+        sets: &SetList,
     ) -> Result<(), Contended> {
         let Some(known) = self.sets[set.position()].as_deref_mut() else {
             return Ok(());
@@ -214,13 +209,16 @@ impl KeyedWheel {
         if known.reached.is_empty() && known.first() >= before {
             return Ok(());
         }
+        if known.set.is_none() {
+            known.set = sets.try_get(set)?;
+        }
         let Known {
             places,
             reached,
             due,
             ..
         } = known;
-        let Some(visited) = known.set.upgrade() else {
+        let Some(visited) = known.set.as_ref().and_then(Weak::upgrade) else {
             // It was dropped with its timers.
             reached.clear();
             due.clear();

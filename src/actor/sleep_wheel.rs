@@ -1,11 +1,18 @@
 //! The wheel of the sleeping futures: the actor's half of the protocol in
 //! [`entry`](crate::shared::entry). The models of that protocol drive this too.
+//!
+//! The actor does not wait for the lock of an entry. One that is locked waits in a list, and is
+//! [tried again](SleepWheel::retry_next) in the next turn. It delays no other sleep: the order of
+//! ticks does not hold for a sleep that its owner changes while it is due. An entry that the wheel
+//! has reached is processed before a command for it, which would else move a node that is gone (B5).
 
+use std::collections::VecDeque;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::task::Waker;
 
 use crate::shared::entry::{Entry, Expiration};
+use crate::tick::NEVER;
 use crate::wheel::{BareWheel, Step};
 
 /// See the module. The wheel holds the entries themselves; each knows its node.
@@ -15,6 +22,18 @@ pub(crate) struct SleepWheel<H> {
     pub(crate) wheel: BareWheel<Arc<Entry<H>>>,
     /// The entries that are being processed; kept for its memory.
     due: Vec<Arc<Entry<H>>>,
+    /// Those that their owners had locked.
+    contended: VecDeque<Contended<H>>,
+}
+
+/// An entry that its owner had locked when the actor came to process it.
+#[derive(Debug)]
+struct Contended<H> {
+    entry: Arc<Entry<H>>,
+    /// The tick of the wheel at that time.
+    since: u64,
+    /// The wheel had reached it; else it came out of the mailbox.
+    is_reached: bool,
 }
 
 impl<H> SleepWheel<H> {
@@ -22,12 +41,32 @@ impl<H> SleepWheel<H> {
         SleepWheel {
             wheel: BareWheel::new(slots),
             due: Vec::new(),
+            contended: VecDeque::new(),
         }
     }
 
     /// Processes an entry that came out of the mailbox.
     pub(crate) fn register(&mut self, entry: Arc<Entry<H>>) {
-        (entry.register(&self.wheel)).apply(&mut self.wheel, entry);
+        let since = self.wheel.now();
+        self.register_since(since, entry);
+    }
+
+    fn register_since(&mut self, since: u64, entry: Arc<Entry<H>>) {
+        let mut contended = self.contended.iter();
+        let is_behind = contended.any(|c| c.is_reached && Arc::ptr_eq(&c.entry, &entry));
+        let op = if is_behind {
+            None
+        } else {
+            entry.register(&self.wheel)
+        };
+        match op {
+            Some(op) => op.apply(&mut self.wheel, entry),
+            None => self.contended.push_back(Contended {
+                entry,
+                since,
+                is_reached: false,
+            }),
+        }
     }
 
     /// Takes a step towards tick `until`. After [`Step::Batch`],
@@ -49,12 +88,55 @@ impl<H> SleepWheel<H> {
     /// sleeps.
     pub(crate) fn process_next(&mut self, later: impl FnOnce(&H) -> u64) -> Option<Expiration> {
         let entry = self.due.pop()?;
+        Some(self.process(self.wheel.now(), entry, later))
+    }
+
+    #[inline]
+    fn process(
+        &mut self,
+        since: u64,
+        entry: Arc<Entry<H>>,
+        later: impl FnOnce(&H) -> u64,
+    ) -> Expiration {
         let later = || later(entry.context());
         let expiration = entry.process_expiration(self.wheel.now(), &self.wheel, later);
-        if let Expiration::Reschedule(tick) = expiration {
-            self.wheel.insert(tick, entry);
+        match expiration {
+            Expiration::Reschedule(tick) => {
+                self.wheel.insert(tick, entry);
+            }
+            Expiration::Contended => self.contended.push_back(Contended {
+                entry,
+                since,
+                is_reached: true,
+            }),
+            Expiration::Fire { .. } | Expiration::Deregister => {}
         }
-        Some(expiration)
+        expiration
+    }
+
+    /// How many entries have to be tried again.
+    pub(crate) fn contended(&self) -> usize {
+        self.contended.len()
+    }
+
+    /// Every sleep before this tick has fired that is to be tried again; `NEVER` if there is none.
+    pub(crate) fn contended_since(&self) -> u64 {
+        let since = self.contended.iter().map(|contended| contended.since);
+        since.min().unwrap_or(NEVER)
+    }
+
+    /// Tries the next of these entries. Returns what became of it, if the wheel had reached it.
+    pub(crate) fn retry_next(&mut self, later: impl FnOnce(&H) -> u64) -> Option<Expiration> {
+        let Contended {
+            entry,
+            since,
+            is_reached,
+        } = self.contended.pop_front()?;
+        if is_reached {
+            return Some(self.process(since, entry, later));
+        }
+        self.register_since(since, entry);
+        None
     }
 
     /// Takes cancelled sleeps off the wheel, once no handle is left to use their entries again. It
@@ -87,7 +169,8 @@ impl<H> SleepWheel<H> {
     /// Takes all entries out.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Arc<Entry<H>>> + '_ {
         let on_wheel = (0..self.wheel.indices()).filter_map(|index| self.wheel.remove(index));
-        self.due.drain(..).chain(on_wheel)
+        let contended = self.contended.drain(..).map(|contended| contended.entry);
+        self.due.drain(..).chain(contended).chain(on_wheel)
     }
 }
 

@@ -56,6 +56,7 @@ use crate::panic::wake;
 use crate::shared::command::{Command, Request};
 use crate::shared::entry::Expiration;
 use crate::shared::notifier::ActorNotifier;
+use crate::shared::timer_set::Contended;
 use crate::shared::turn::Turn;
 use crate::shared::{Shared, SleepContext};
 use crate::sync::EXPLORED;
@@ -339,7 +340,7 @@ impl Actor {
             };
             turn.metrics.actor.add(Event::Command, 1);
             match command {
-                Command::Note(note) => self.keyed.apply(&note, &self.shared.sets),
+                Command::Note(note) => self.keyed.apply(&note),
                 Command::Request(request) => self.serve(request),
             }
         }
@@ -364,7 +365,9 @@ impl Actor {
                 Behind::Free(set, chunk) => self.keyed.free_chunk(set, chunk),
                 Behind::Forget(set) => {
                     self.keyed.forget(set);
-                    self.shared.sets.release(set);
+                    if self.shared.sets.try_release(set) == Err(Contended) {
+                        self.backlog.put_behind(Behind::Forget(set));
+                    }
                 }
             }
         }
@@ -405,7 +408,7 @@ impl Actor {
             return 0;
         };
         let sleeps = self.fire_sleeps(until, turn);
-        let keyed = self.keyed.fire(until, TIMERS_PER_TURN, turn);
+        let keyed = (self.keyed).fire(until, TIMERS_PER_TURN, turn, &self.shared.sets);
         for (set, chunk) in self.keyed.emptied() {
             self.backlog.put_behind(Behind::Free(set, chunk));
         }
@@ -420,23 +423,33 @@ impl Actor {
     /// Processes the sleeps that are scheduled by tick `until`. Returns the tick before which every
     /// sleep has fired.
     fn fire_sleeps(&mut self, until: u64, turn: &Turn<'_>) -> u64 {
+        let later = |context: &Arc<SleepContext>| context.put_off_to(turn.now);
+        for _ in 0..self.sleeps.contended() {
+            if let Some(processed) = self.sleeps.retry_next(later) {
+                self.processed(processed, turn);
+            }
+        }
         let mut budget = TIMERS_PER_TURN;
         loop {
             let step = self.sleeps.step(until, &mut budget);
             if step != wheel::Step::Batch {
-                return self.sleeps.wheel.done_before(step, until);
+                let fired_before = self.sleeps.wheel.done_before(step, until);
+                return fired_before.min(self.sleeps.contended_since());
             }
-            let later = |context: &Arc<SleepContext>| context.put_off_to(turn.now);
             while let Some(processed) = self.sleeps.process_next(later) {
-                match processed {
-                    Expiration::Fire { deadline, waker } => {
-                        turn.fired_sleep(self.shared.ticks.begin_timestamp(deadline));
-                        wake(waker);
-                    }
-                    Expiration::Reschedule(_) => turn.rescheduled(),
-                    Expiration::Deregister => {}
-                }
+                self.processed(processed, turn);
             }
+        }
+    }
+
+    fn processed(&self, sleep: Expiration, turn: &Turn<'_>) {
+        match sleep {
+            Expiration::Fire { deadline, waker } => {
+                turn.fired_sleep(self.shared.ticks.begin_timestamp(deadline));
+                wake(waker);
+            }
+            Expiration::Reschedule(_) => turn.rescheduled(),
+            Expiration::Deregister | Expiration::Contended => {}
         }
     }
 }

@@ -4,14 +4,17 @@
 //! [releases](SetList::release) it, which it does when the set was dropped and no note about it is
 //! left. So the key in a note never names another set. No reference to a set is dropped while the
 //! lock is held: it may be the last one, and its drop runs code of a user.
+//!
+//! A thread that makes a set may be preempted while it has the lock. Until its end the actor does
+//! not wait for it: it [tries](SetList::try_get), and comes back in its next turn.
 
 use std::sync::{Arc, Weak};
 
 use slab::Slab;
 
 use super::note::SetKey;
-use super::timer_set::TimerSet;
-use crate::sync::{Mutex, lock};
+use super::timer_set::{Contended, TimerSet};
+use crate::sync::{Mutex, MutexGuard, lock, try_lock_with_backoff};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -32,18 +35,30 @@ impl SetList {
     }
 
     /// The set with this key, which may have been dropped.
-    pub(crate) fn get(&self, key: SetKey) -> Option<Weak<dyn TimerSet>> {
-        lock(&self.0).registered.get(key.position()).cloned()
+    pub(crate) fn try_get(&self, key: SetKey) -> Result<Option<Weak<dyn TimerSet>>, Contended> {
+        let sets = self.try_lock()?;
+        Ok(sets.registered.get(key.position()).cloned())
     }
 
     /// The set was dropped, and the actor has forgotten it. Another set may get its key.
-    pub(crate) fn release(&self, key: SetKey) {
-        let mut sets = lock(&self.0);
+    pub(crate) fn try_release(&self, key: SetKey) -> Result<(), Contended> {
+        let mut sets = self.try_lock()?;
         sets.registered.try_remove(key.position());
         if sets.registered.is_empty() {
             // A slab keeps its memory; a burst of sets should not.
             sets.registered = Slab::new();
         }
+        Ok(())
+    }
+
+    fn try_lock(&self) -> Result<MutexGuard<'_, Sets>, Contended> {
+        try_lock_with_backoff(&self.0).ok_or(Contended)
+    }
+
+    /// Locks the list, as a thread that is preempted while it makes a set does.
+    #[cfg(test)]
+    pub(crate) fn hold(&self) -> impl Drop + '_ {
+        lock(&self.0)
     }
 
     /// How many sets have a key.

@@ -20,8 +20,8 @@ pub(crate) trait TimerSet: Send + Sync + fmt::Debug {
     fn close(&self);
 }
 
-/// Another thread holds the lock of the set, for which the actor does not wait. Nothing has
-/// changed.
+/// Another thread holds the lock of the set, or of the list of sets, for which the actor does not
+/// wait. Nothing has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Contended;
 

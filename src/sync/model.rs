@@ -45,4 +45,7 @@ impl<T> SpinMutex<T> {
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.0.try_lock().ok()
     }
+    pub(crate) fn try_lock_spinning(&self) -> Option<MutexGuard<'_, T>> {
+        self.try_lock()
+    }
 }

@@ -71,6 +71,9 @@ pub(crate) struct SpinMutex<T>(spin::mutex::SpinMutex<T>);
 
 type SpinGuard<'a, T> = spin::mutex::SpinMutexGuard<'a, T>;
 
+/// How often a thread that finds one locked looks again before it yields.
+const SPINS: u32 = 64;
+
 /// How long a thread that has spun and yielded sleeps before each further attempt.
 const SLEEP: Duration = Duration::from_micros(50);
 
@@ -83,6 +86,21 @@ impl<T> SpinMutex<T> {
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<SpinGuard<'_, T>> {
         self.0.try_lock()
+    }
+
+    /// Like [`try_lock`](Self::try_lock), but spins for a moment, in which a holder that runs
+    /// unlocks it.
+    #[inline]
+    pub(crate) fn try_lock_spinning(&self) -> Option<SpinGuard<'_, T>> {
+        self.try_lock().or_else(|| self.spin())
+    }
+
+    #[cold]
+    fn spin(&self) -> Option<SpinGuard<'_, T>> {
+        (0..SPINS).find_map(|_| {
+            std::hint::spin_loop();
+            self.try_lock()
+        })
     }
 
     #[inline]
@@ -99,8 +117,8 @@ impl<T> SpinMutex<T> {
             }
             attempts = attempts.saturating_add(1);
             match attempts {
-                0..64 => std::hint::spin_loop(),
-                64..256 => yield_now(),
+                0..SPINS => std::hint::spin_loop(),
+                SPINS..256 => yield_now(),
                 _ => std::thread::sleep(SLEEP),
             }
         }

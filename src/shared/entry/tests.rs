@@ -22,7 +22,7 @@ fn takes_56_bytes_and_72_with_its_reference_counts() {
 /// Armed, and on the wheel at its deadline.
 fn scheduled(deadline: u64) -> (Entry<()>, BareWheel<()>) {
     let (entry, mut wheel) = (armed(deadline), BareWheel::new(8));
-    let op = entry.register(&wheel);
+    let op = entry.register(&wheel).expect("it is not locked");
     assert_eq!(op, WheelOp::Insert(deadline));
     op.apply(&mut wheel, ());
     (entry, wheel)
@@ -181,7 +181,7 @@ fn phase_says_what_an_entry_wants_of_the_wheel() {
         let (entry, wheel) = scheduled(10);
         assert_eq!(entry.move_to(5).1, ActorAction::Enqueue(5));
         entry.state.lock().phase = phase;
-        assert_eq!(entry.register(&wheel), op, "{phase:?}");
+        assert_eq!(entry.register(&wheel), Some(op), "{phase:?}");
     }
 }
 
@@ -199,6 +199,7 @@ fn fires_reschedules_or_deregisters_at_expiration() {
             }
             Expiration::Reschedule(tick) => ("reschedule", tick),
             Expiration::Deregister => ("deregister", 0),
+            Expiration::Contended => ("contended", 0),
         };
         let (phase, _, bound, has_waker) = seen(&entry);
         (outcome, bound.scheduled(), phase, has_waker)
@@ -264,7 +265,7 @@ fn evicted_entry_is_idle_and_off_the_wheel() {
 fn schedules_no_cancelled_entry_out_of_a_queue() {
     let (entry, wheel) = (armed(10), BareWheel::<()>::new(8));
     drop(entry.disarm());
-    assert_eq!(entry.register(&wheel), WheelOp::Keep);
+    assert_eq!(entry.register(&wheel), Some(WheelOp::Keep));
     assert_eq!(
         entry.arm(10, Waker::noop().clone()),
         Some(ActorAction::Enqueue(10)),

@@ -187,3 +187,102 @@ async fn timer_removed_after_it_came_off_the_wheel_harms_no_other() {
     assert_eq!(received(&mut others), [0]);
     assert_eq!(received(&mut stream), [] as [u64; 0]);
 }
+
+// The actor waited for the list when it came to know a set, and when it forgot one.
+#[tokio::test(start_paused = true)]
+async fn p11_actor_never_waits_for_the_list_of_sets() {
+    let (mut actor, wheel) = start();
+    let shared = Arc::clone(wheel.shared());
+    let (timers, mut stream) = wheel.keyed::<u64, ()>();
+    timers.set_timer(1, (), ms(5)).expect("there is room");
+    let (woken, _sleep) = wait(Box::pin(wheel.sleep(ms(6))));
+    let held = shared.sets.hold();
+    assert_eq!(step(&mut actor), "wait", "a note needs no list");
+    jump(ms(6));
+    assert_eq!(step(&mut actor), "again");
+    assert!(woken.0.load(Ordering::Relaxed));
+    assert!(stream.try_recv().is_err(), "it could not look the set up");
+    drop(held);
+    assert_eq!(step(&mut actor), "wait");
+    assert!(stream.try_recv().is_ok());
+
+    let held = shared.sets.hold();
+    drop((timers, stream));
+    let (woken, _sleep) = wait(Box::pin(wheel.sleep(ms(1))));
+    jump(ms(1));
+    for _ in 0..5 {
+        assert_eq!(step(&mut actor), "again", "it cannot release the key");
+    }
+    assert!(woken.0.load(Ordering::Relaxed));
+    drop(held);
+    while step(&mut actor) == "again" {}
+    assert_eq!(shared.sets.len(), 0);
+}
+
+// The actor waited for the lock of an entry whose owner was preempted, for 180 ms.
+#[tokio::test(start_paused = true)]
+async fn p11_sleep_whose_owner_has_it_locked_delays_no_other() {
+    let (mut actor, wheel) = start();
+    let (woken, mut sleep) = wait(Box::pin(wheel.sleep(ms(5))));
+    assert_eq!(step(&mut actor), "wait");
+    let entry = Arc::clone(actor.sleeps.wheel.get(0).expect("it is armed"));
+    let (other, _other) = wait(Box::pin(wheel.sleep(ms(6))));
+    assert_eq!(step(&mut actor), "wait");
+    let mut settled = Box::pin(wheel.settle());
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(settled.as_mut().poll(&mut cx).is_pending());
+    let held = entry.hold();
+    jump(ms(6));
+    for _ in 0..3 {
+        assert_eq!(step(&mut actor), "again");
+    }
+    assert!(other.0.load(Ordering::Relaxed) && !woken.0.load(Ordering::Relaxed));
+    assert!(settled.as_mut().poll(&mut cx).is_pending());
+    drop(held);
+
+    // Its owner moves it, and has it locked once more. Both are left to do then.
+    sleep.as_mut().reset(Instant::now() - ms(4));
+    let held = entry.hold();
+    for _ in 0..3 {
+        assert_eq!(step(&mut actor), "again");
+    }
+    drop(held);
+    assert_eq!(step(&mut actor), "wait");
+    assert!(woken.0.load(Ordering::Relaxed));
+    assert!(settled.as_mut().poll(&mut cx).is_ready());
+    assert_eq!((actor.items(), fired(&wheel)), (0, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn p11_command_for_a_locked_sleep_waits_alone() {
+    let (mut actor, wheel) = start();
+    let (woken, mut sleep) = wait(Box::pin(wheel.sleep(FAR)));
+    assert_eq!(step(&mut actor), "wait");
+    let entry = Arc::clone(actor.sleeps.wheel.get(0).expect("it is armed"));
+    sleep.as_mut().reset(Instant::now() + ms(5));
+    let (other, _other) = wait(Box::pin(wheel.sleep(ms(5))));
+    let held = entry.hold();
+    jump(ms(5));
+    for _ in 0..3 {
+        assert_eq!(step(&mut actor), "again");
+    }
+    assert!(other.0.load(Ordering::Relaxed) && !woken.0.load(Ordering::Relaxed));
+    drop(held);
+    assert_eq!(step(&mut actor), "wait");
+    assert!(woken.0.load(Ordering::Relaxed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn sleep_that_is_locked_at_the_end_is_closed() {
+    let (mut actor, wheel) = start();
+    let (woken, sleep) = wait(Box::pin(wheel.sleep(ms(5))));
+    assert_eq!(step(&mut actor), "wait");
+    let entry = Arc::clone(actor.sleeps.wheel.get(0).expect("it is armed"));
+    let held = entry.hold();
+    jump(ms(5));
+    assert_eq!(step(&mut actor), "again");
+    drop(held);
+    drop(actor);
+    assert!(woken.0.load(Ordering::Relaxed));
+    sleep.await;
+}
