@@ -1,15 +1,17 @@
-//! Timers for Tokio services that arm many and fire few. One actor task owns them all, on one
-//! hierarchical timing wheel.
+//! Timers with keys for Tokio services, idle reaping, and a drop-in for [`tokio::time`]. One actor
+//! task owns them all, on one hierarchical timing wheel.
 //!
-//! * [`sleep`](TimerWheel::sleep), [`timeout`](TimerWheel::timeout) and
-//!   [`interval`](TimerWheel::interval) work like those of [`tokio::time`]. A new timeout takes
-//!   over the entry of a cancelled one, so most timeouts allocate nothing, contend for no lock, and
-//!   send no command to the actor.
-//! * [`time`] replaces [`tokio::time`]: one `use` line switches a program over.
 //! * [`keyed`](TimerWheel::keyed) timers are set, moved and removed by key, from any task and
 //!   thread. A stream delivers those that expire, in order.
-//! * [`idle_timer`](TimerWheel::idle_timer), [`idle_stream`](TimerWheel::idle_stream) and
-//!   [`reaper`](TimerWheel::reaper) detect idle connections and sessions.
+//! * [`reaper`](TimerWheel::reaper), [`idle_stream`](TimerWheel::idle_stream) and
+//!   [`idle_timer`](TimerWheel::idle_timer) detect idle connections and sessions.
+//! * [`tickwheel-durable`](https://docs.rs/tickwheel-durable) keeps keyed timers in SQLite,
+//!   PostgreSQL or Redis, so that they survive the process.
+//! * [`time`] replaces [`tokio::time`]: one `use` line switches a program over.
+//! * [`sleep`](TimerWheel::sleep), [`timeout`](TimerWheel::timeout) and
+//!   [`interval`](TimerWheel::interval) do the same on a wheel of your own. A new timeout takes
+//!   over the entry of a cancelled one, so most timeouts allocate nothing, contend for no lock, and
+//!   send no command to the actor.
 //! * [`wheel`] is the data structure alone, for an event loop of your own.
 //!
 //! [`tickwheel-adapters`](https://docs.rs/tickwheel-adapters) puts servers and clients on axum,
@@ -26,11 +28,6 @@
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     let wheel = TimerWheel::new();
 //!
-//!     // As in `tokio::time`: a future has until a deadline to complete.
-//!     let stuck = std::future::pending::<()>();
-//!     let outcome = wheel.timeout(Duration::from_millis(20), stuck).await;
-//!     println!("{outcome:?}");
-//!
 //!     // Timers with keys: set, move and remove them from any task or thread.
 //!     let (timers, mut expirations) = wheel.keyed::<&str, u32>();
 //!     timers.set_timer("alice", 17, Duration::from_secs(60))?;
@@ -39,10 +36,14 @@
 //!     assert!(timers.move_timer("alice", Duration::from_millis(20))?);
 //!     // Bob is removed. `Some` means that his timer will never expire.
 //!     assert_eq!(timers.remove_timer("bob")?, Some(18));
-//!
 //!     if let Some(expired) = expirations.recv().await {
 //!         println!("{} has expired, with {}", expired.key, expired.value);
 //!     }
+//!
+//!     // As in `tokio::time`: a future has until a deadline to complete.
+//!     let stuck = std::future::pending::<()>();
+//!     let outcome = wheel.timeout(Duration::from_millis(20), stuck).await;
+//!     println!("{outcome:?}");
 //!     Ok(())
 //! }
 //! ```

@@ -1,5 +1,4 @@
-//! The table of promises in the design chapter: each row names the tests that hold it. README names
-//! one of each.
+//! The table of promises in the design chapter: each row names the tests that hold it.
 
 use super::{File, rust_files};
 
@@ -7,8 +6,6 @@ use super::{File, rust_files};
 const PROMISES: usize = 17;
 
 const CHAPTER: &str = include_str!("../../../src/guide/design.rs");
-
-const README: &str = include_str!("../../../README.md");
 
 #[derive(Debug)]
 struct Row {
@@ -95,18 +92,6 @@ fn names_tests_that_run_for_every_promise() {
         .flat_map(|row| complaints(row, &tests))
         .collect();
     assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
-}
-
-#[test]
-fn front_page_names_tests_that_hold_promises() {
-    let named = README.split('`').skip(1).step_by(2);
-    let named: Vec<&str> = named.filter(|name| number(name).is_some()).collect();
-    assert!(named.len() > 10, "{named:?}");
-    let tests = rows(CHAPTER).into_iter().map(|row| row.tests);
-    let tests = tests.collect::<String>();
-    for name in named {
-        assert!(tests.contains(&format!("`{name}`")), "{name}");
-    }
 }
 
 #[test]
