@@ -84,6 +84,8 @@ async fn play(timers: u32, store: &str) -> Outcome<bool> {
                 let victim = fastrand::usize(..workers.len());
                 let worker = workers.swap_remove(victim);
                 books.killed(worker.number);
+                let at = began.elapsed().as_secs_f64();
+                println!("{at:>4.0?} s: worker {} killed", worker.number);
                 worker.kill().await?;
                 until_answered(async || books.leases.look(&reminders).await).await?;
                 workers.push(Worker::start(&mut number, store, &lines)?);
