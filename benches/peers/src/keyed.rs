@@ -42,7 +42,7 @@ impl Queue {
         Some(value)
     }
 
-    fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<(u64, u64)> {
+    pub(crate) fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<(u64, u64)> {
         let expired = ready!(self.queue.poll_expired(cx));
         // An empty queue has kept the waker too.
         let key = match expired {
@@ -116,7 +116,7 @@ impl OnQueue {
     }
 }
 
-fn lock(queue: &Mutex<Queue>) -> std::sync::MutexGuard<'_, Queue> {
+pub(crate) fn lock(queue: &Mutex<Queue>) -> std::sync::MutexGuard<'_, Queue> {
     queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -2,12 +2,16 @@
 
 use crate::churn::Against::{self, Ambient, OwnThreads, Peers};
 use crate::churn::{Lengths, Nested};
+use crate::expiring::Part;
 use crate::floods::{self, FLOODS, Flood};
 use crate::keyed::{To, Triples};
 use crate::measure::Scale;
 use crate::sides::Side;
 use crate::sleepers::{self, Idle};
-use crate::{actor, adapters, churn, idle, keyed, proxy, rates, service, touch, wheels};
+use crate::{
+    actor, adapters, churn, crowd, expiring, fresh, idle, intervals, keyed, proxy, rates, service,
+    touch, wheels,
+};
 
 /// A workload, in its own process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +41,24 @@ pub enum Workload {
     Watches,
     Triples(Triples),
     Moves(To),
+    /// Keyed timers that all fire, or are set for the first time.
+    Keyed {
+        side: Side,
+        part: Part,
+    },
+    /// Sleeps that no pool serves.
+    Fresh {
+        side: Side,
+        sleeps: usize,
+    },
+    Intervals {
+        side: Side,
+        workers: usize,
+    },
+    /// Many wheels, or one with as many sleepers.
+    Crowd {
+        is_many: bool,
+    },
     Wheels {
         resident: u64,
     },
@@ -359,6 +381,7 @@ pub fn jobs(scale: Scale) -> Vec<Job> {
     }
     light(&mut jobs, scale);
     rates(&mut jobs, scale);
+    not_pooled(&mut jobs, scale);
     for (group, flood, what) in FLOODS {
         jobs.push(job("S14", group, what, Workload::Beside(flood)));
     }
@@ -429,6 +452,42 @@ fn rates(jobs: &mut Vec<Job>, scale: Scale) {
     }
 }
 
+/// The groups of timers with keys that fire, or are new.
+const EXPIRING: [(&str, &str, Part); 2] = [
+    ("S6b", "10^5 keyed timers fire", Part::Fire),
+    ("S6c", "10^5 new keys", Part::Set),
+];
+
+/// What no pool serves, likewise.
+fn not_pooled(jobs: &mut Vec<Job>, scale: Scale) {
+    for repetition in 0..scale.pick(1, 4) {
+        let mut pair = [Side::Tokio, Side::Tickwheel];
+        pair.rotate_left(repetition % 2);
+        for (group, sleeps, what) in fresh::FRESH {
+            let job = |side| job("S16", group, what, Workload::Fresh { side, sleeps });
+            jobs.extend(pair.map(job));
+        }
+        for (group, workers, what) in intervals::INTERVALS {
+            let mut sides = intervals::SIDES;
+            sides.rotate_left(repetition % 3);
+            let job = |side| job("S17", group, what, Workload::Intervals { side, workers });
+            jobs.extend(sides.map(job));
+        }
+        for (group, what, part) in EXPIRING {
+            let job = |side| job(group, group, what, Workload::Keyed { side, part });
+            jobs.extend(pair.map(job));
+        }
+    }
+    for repetition in 0..scale.pick(1, 3) {
+        let mut sides = [true, false];
+        sides.rotate_left(repetition % 2);
+        for is_many in sides {
+            let what = if is_many { crowd::MANY } else { crowd::ONE };
+            jobs.push(job("S18", "S18", what, Workload::Crowd { is_many }));
+        }
+    }
+}
+
 /// S12 and S13. The sides that are compared with a bar take turns, each time in a process of its
 /// own.
 fn light(jobs: &mut Vec<Job>, scale: Scale) {
@@ -481,6 +540,10 @@ pub fn run(scale: Scale, workload: Workload) {
         Workload::Watches => idle::watches(scale),
         Workload::Triples(triples) => keyed::triples(scale, triples),
         Workload::Moves(to) => keyed::moves(scale, to),
+        Workload::Keyed { side, part } => expiring::run(scale, side, part),
+        Workload::Fresh { side, sleeps } => fresh::run(scale, side, sleeps),
+        Workload::Intervals { side, workers } => intervals::run(scale, side, workers),
+        Workload::Crowd { is_many } => crowd::run(scale, is_many),
         Workload::Wheels { resident } => wheels::run(scale, resident),
         Workload::Storm(side) => sleepers::storm(scale, side),
         #[cfg(tokio_unstable)]

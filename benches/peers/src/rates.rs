@@ -1,5 +1,6 @@
 //! S12b: sleeps that fire at a steady rate, and what each of them costs.
 
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
@@ -21,13 +22,13 @@ pub const VARIANTS: [Side; 3] = [Side::Precise50, Side::Precise20, Side::Precise
 pub const PEERS: [Side; 3] = [Side::FuturesTimer, Side::AsyncIo, Side::TokioTimerfd];
 
 /// The shortest and the longest sleep, in microseconds.
-const SLEEPS: (u64, u64) = (50_000, 150_000);
+const SLEEPS: RangeInclusive<u64> = 50_000..=150_000;
 
 /// A task sleeps this often each second, on average.
 const SLEEPS_PER_SECOND: u64 = 10;
 
 /// The latenesses of one task, in microseconds, and how many of its sleeps were early.
-type Slept = (Vec<u32>, usize);
+pub(crate) type Slept = (Vec<u32>, usize);
 
 /// Tasks that sleep for a random time again and again, so many sleeps a second together.
 pub fn run(scale: Scale, side: Side, per_second: u64) {
@@ -40,7 +41,7 @@ pub fn run(scale: Scale, side: Side, per_second: u64) {
         .map(|_| {
             let rng = rng.fork();
             with_side!(side, wheel, |timer| runtime
-                .spawn(sleep_until(timer, rng, begin, end)))
+                .spawn(sleep_until(timer, rng, SLEEPS, begin, end)))
         })
         .collect();
     // On this thread, which is no worker.
@@ -62,11 +63,18 @@ pub fn run(scale: Scale, side: Side, per_second: u64) {
     emit_lateness(side.name(), late, early);
 }
 
-/// Notes the sleeps that are due between the two instants.
-async fn sleep_until<T: Timer>(timer: T, mut rng: Rng, begin: Instant, end: Instant) -> Slept {
+/// Sleeps again and again, for so many microseconds. Notes the sleeps that are due between the two
+/// instants.
+pub(crate) async fn sleep_until<T: Timer>(
+    timer: T,
+    mut rng: Rng,
+    lengths: RangeInclusive<u64>,
+    begin: Instant,
+    end: Instant,
+) -> Slept {
     let (mut late, mut early) = (Vec::new(), 0);
     loop {
-        let length = Duration::from_micros(rng.u64(SLEEPS.0..=SLEEPS.1));
+        let length = Duration::from_micros(rng.u64(lengths.clone()));
         let due = Instant::now() + length;
         if due > end {
             return (late, early);

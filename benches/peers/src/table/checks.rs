@@ -84,6 +84,7 @@ pub(super) fn all() -> Vec<Check> {
     memory::rows(&mut c);
     lateness::light(&mut c);
     c.0.extend(floods::checks());
+    sleeps::not_pooled(&mut c);
     sleeps::alternative(&mut c);
     services::adapters(&mut c);
     c.0

@@ -37,6 +37,14 @@ pub(super) fn rows(c: &mut Checks) {
         let (ours, theirs) = (Series(group, OURS), Series(group, QUEUE));
         c.times("threads", what, ours, theirs, None);
     }
+    for (id, what, bar) in [
+        ("S6b", "10^5 keyed timers fire and are received, each", 0.8),
+        ("S6c", "10^5 new keys set, each", 0.7),
+    ] {
+        let (ours, theirs) = (Series(id, OURS), Series(id, QUEUE));
+        c.ratio(id, what, ("cpu", "ns"), ours, theirs, Some(bar));
+        c.ratio(id, what, ("wall", "ns"), ours, theirs, None);
+    }
     for (group, what) in [
         ("S7", "a random one of many keys moved later"),
         ("S7 anywhere", "a random one of many keys moved anywhere"),

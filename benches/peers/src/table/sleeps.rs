@@ -4,7 +4,8 @@ use super::Series;
 use super::checks::{Checks, OURS, PINGORA, TOKIO};
 use super::lateness::early;
 use crate::churn::{ABOVE_BY_HAND, CORES};
-use crate::plan;
+use crate::sides::Side;
+use crate::{crowd, fresh, intervals, plan};
 
 pub(super) fn churn(c: &mut Checks) {
     let one = "timeout armed and cancelled, current_thread";
@@ -100,4 +101,33 @@ pub(super) fn alternative(c: &mut Checks) {
     ] {
         c.times(id, what, Series(id, OURS), Series(id, TOKIO), Some(bar));
     }
+}
+
+/// Sleeps that no pool serves, intervals, and many wheels.
+pub(super) fn not_pooled(c: &mut Checks) {
+    for (group, _, what) in fresh::FRESH {
+        let (ours, theirs) = (Series(group, OURS), Series(group, TOKIO));
+        for metric in ["arm cpu", "arm wall", "drop cpu", "drop wall"] {
+            let bar = metric.ends_with("cpu").then_some(1.0);
+            c.ratio("S16", what, (metric, "ns"), ours, theirs, bar);
+        }
+    }
+    for (group, _, what) in intervals::INTERVALS {
+        let tokio = Series(group, TOKIO);
+        for (side, bar) in [(Side::Tickwheel, 1.0), (Side::Precise, 1.2)] {
+            let ours = Series(group, side.name());
+            c.ratio("S17", what, ("cpu", "us"), ours, tokio, Some(bar));
+            for quantile in ["p50", "p99"] {
+                c.ratio("S17", what, (quantile, "ms"), ours, tokio, None);
+            }
+        }
+    }
+    let what = "1,000 wheels with 100 sleepers each, beside one wheel";
+    let (many, one) = (Series("S18", crowd::MANY), Series("S18", crowd::ONE));
+    c.ratio("S18", what, ("cpu", "us"), many, one, Some(1.5));
+    for quantile in ["p50", "p99"] {
+        c.ratio("S18", what, (quantile, "ms"), many, one, None);
+    }
+    c.absolute("S18", "a wheel is made", ("made", "us"), many, None);
+    c.absolute("S18", "a wheel is made", ("bytes", "B"), many, None);
 }
