@@ -389,6 +389,69 @@ fn no_node_is_left_when_no_timer_can_be_set() {
     assert!(nodes.ticks().is_empty());
 }
 
+#[test]
+fn no_node_is_left_when_the_stream_is_dropped() {
+    let (shared, set) = set();
+    let mut nodes = Nodes::default();
+    arm(&set, 0..20, 100);
+    remove(&set, 0..10);
+    process(&shared, &mut nodes);
+    assert_eq!((set.lock().kept.len(), nodes.ticks().len()), (10, 20));
+    Source::close_unread(&*set);
+    process(&shared, &mut nodes);
+    assert!(set.lock().kept.is_empty() && nodes.ticks().is_empty());
+}
+
+/// A value that was touched between two looks at it: it expires at the second attempt.
+struct Touched(std::sync::atomic::AtomicBool);
+
+impl Payload for Touched {
+    type Value = ();
+    type Rules = ();
+    const KEYED: bool = false;
+
+    fn due(&self, deadline: Timestamp, _: Timestamp, (): &()) -> Timestamp {
+        deadline
+    }
+
+    fn expire(&self, deadline: Timestamp, _: Timestamp, (): &()) -> Option<(Timestamp, Cause)> {
+        let refused = self.0.swap(true, std::sync::atomic::Ordering::Relaxed);
+        refused.then_some((deadline, Cause::Idle))
+    }
+
+    fn end(&mut self, deadline: Timestamp, _: Timestamp, (): &()) -> (Timestamp, Cause) {
+        (deadline, Cause::Idle)
+    }
+
+    fn into_value(self) {}
+}
+
+#[test]
+fn timer_that_refuses_to_expire_is_tried_again_a_tick_later() {
+    let (shared, _) = set();
+    let set: Arc<Set<u64, Touched>> = Set::new(&shared, ());
+    let touched = |(), _| (Touched(false.into()), ());
+    assert!(set.add(1, (), tick(5), tick(0), touched).is_ok());
+    let mut nodes = Nodes::default();
+    for at in [5, 6] {
+        let turn = Turn::new(tick(at), &shared);
+        process(&shared, &mut nodes);
+        nodes.reach(at);
+        let mut limit = 100;
+        let visited = set.visit(Visit {
+            reached: &mut nodes.reached,
+            due: &mut nodes.due,
+            before: at + 1,
+            limit: &mut limit,
+            turn: &turn,
+            wheel: &mut nodes.places,
+        });
+        assert!(visited.is_ok());
+        let expected = if at == 5 { (vec![6], 0) } else { (vec![], 1) };
+        assert_eq!((nodes.ticks(), set.lock().delivered.len()), expected);
+    }
+}
+
 // A drain once left repeating timers that were armed again while it went on.
 #[test]
 fn draining_takes_a_repeating_timer_that_is_armed_again() {

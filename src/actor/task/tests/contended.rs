@@ -162,6 +162,35 @@ async fn barrier_waits_for_a_locked_set() {
     assert_eq!(received(&mut stream), [1]);
 }
 
+// The wheel reaches another timer of the locked set, which is due later.
+#[tokio::test(start_paused = true)]
+async fn barrier_waits_for_the_first_timer_of_a_locked_set() {
+    let (mut actor, wheel) = start();
+    let (locked, mut stream) = wheel.keyed::<Key, ()>();
+    for (key, length) in [(0, 3_600_000), (1, 10), (2, 15)] {
+        set(&locked, key, length);
+    }
+    assert_eq!(step(&mut actor), "wait");
+    let (go_on, holder) = hold(&locked, 0);
+    jump(ms(10));
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut settled = Box::pin(wheel.settle());
+    assert!(settled.as_mut().poll(&mut cx).is_pending());
+    for _ in 0..3 {
+        assert_eq!(step(&mut actor), "again");
+    }
+    jump(ms(5));
+    for _ in 0..3 {
+        assert_eq!(step(&mut actor), "again");
+        assert!(settled.as_mut().poll(&mut cx).is_pending());
+    }
+    go_on.send(()).expect("it waits");
+    holder.join().expect("no panic");
+    assert_eq!(step(&mut actor), "wait");
+    assert!(settled.as_mut().poll(&mut cx).is_ready());
+    assert_eq!(received(&mut stream), [1, 2]);
+}
+
 // An index that comes off the wheel while its set is locked once named a node that others used.
 // Removing its timer then took the timer of another set off the wheel.
 #[tokio::test(start_paused = true)]
@@ -270,6 +299,26 @@ async fn p11_command_for_a_locked_sleep_waits_alone() {
     drop(held);
     assert_eq!(step(&mut actor), "wait");
     assert!(woken.0.load(Ordering::Relaxed));
+}
+
+// The command would move a node that is gone, or that another sleep has.
+#[tokio::test(start_paused = true)]
+async fn command_waits_for_a_reached_sleep_that_was_locked() {
+    let (mut actor, wheel) = start();
+    let (woken, mut sleep) = wait(Box::pin(wheel.sleep(ms(5))));
+    assert_eq!(step(&mut actor), "wait");
+    let entry = Arc::clone(actor.sleeps.wheel.get(0).expect("it is armed"));
+    let held = entry.hold();
+    jump(ms(5));
+    assert_eq!(step(&mut actor), "again");
+    drop(held);
+    sleep.as_mut().reset(Instant::now() - ms(3));
+    let (other, _other) = wait(Box::pin(wheel.sleep(ms(7))));
+    assert_eq!(step(&mut actor), "wait");
+    assert!(woken.0.load(Ordering::Relaxed) && !other.0.load(Ordering::Relaxed));
+    jump(ms(7));
+    assert_eq!(step(&mut actor), "wait");
+    assert!(other.0.load(Ordering::Relaxed));
 }
 
 #[tokio::test(start_paused = true)]
