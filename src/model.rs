@@ -243,8 +243,8 @@ impl Actor {
     /// The tick at which the wheel has the entry.
     pub(crate) fn tick_of(&self, entry: &Arc<SleepEntry>) -> Option<u64> {
         let wheel = &self.sleeps.wheel;
-        let is_it = |&index: &u32| wheel.get(index).is_some_and(|e| Arc::ptr_eq(e, entry));
-        wheel.tick_of((0..wheel.indices()).find(is_it)?)
+        let matches = |&index: &u32| wheel.get(index).is_some_and(|e| Arc::ptr_eq(e, entry));
+        wheel.tick_of((0..wheel.indices()).find(matches)?)
     }
 
     /// The search for cancelled sleeps.

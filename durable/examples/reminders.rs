@@ -21,14 +21,14 @@ use std::process::ExitCode;
 use lexopt::Arg::Long;
 use lexopt::ValueExt;
 
-#[path = "reminders/books.rs"]
-mod books;
 #[path = "reminders/redelivery.rs"]
 mod redelivery;
 #[path = "reminders/stage.rs"]
 mod stage;
 #[path = "reminders/store.rs"]
 mod store;
+#[path = "reminders/totals.rs"]
+mod totals;
 #[path = "reminders/worker.rs"]
 mod worker;
 

@@ -100,7 +100,7 @@ impl Settings {
     }
 
     /// How long a row that is due here waits for the program before other instances may have it.
-    pub(crate) fn patience(&self) -> Duration {
+    pub(crate) fn overdue_after(&self) -> Duration {
         self.poll / 2
     }
 

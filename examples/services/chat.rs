@@ -1,5 +1,5 @@
 //! A chat over WebSocket: who says nothing is kicked, who has gone is noticed, and who does not
-//! read holds nobody up.
+//! read delays no other member.
 //!
 //! | a member | is found by | and |
 //! |---|---|---|
@@ -135,7 +135,7 @@ async fn talk(
                     }
                     continue;
                 }
-                // The answer to a ping, which says that the host is there, not that somebody talks.
+                // The answer to a ping, which says that the host is there, not that a member talks.
                 Some(Ok(Message::Pong(_) | Message::Ping(_) | Message::Binary(_))) => continue,
                 Some(Ok(Message::Close(_)) | Err(_)) | None => return,
             },

@@ -22,7 +22,7 @@ use tracing::subscriber::NoSubscriber;
 use tracing_subscriber::prelude::*;
 
 /// How long a test waits for what it expects to see.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// The console of this process, which shows the timers of all tests.
 fn console() -> SocketAddr {
@@ -118,7 +118,7 @@ impl Watch {
                     self.seen.add(update.expect("the console has ended"));
                 }
             };
-            let found = tokio::time::timeout(PATIENCE, found).await;
+            let found = tokio::time::timeout(TIME_LIMIT, found).await;
             found.unwrap_or_else(|_| panic!("{failure}"))
         }
     }
@@ -157,11 +157,11 @@ impl Seen {
     /// A part of the resource's state, with its unit.
     pub(crate) fn state(&self, resource: &Resource, name: &str) -> Option<(Value, String)> {
         let stats = self.stats.get(&id(&resource.id))?;
-        let is_it = |attribute: &&Attribute| {
+        let matches = |attribute: &&Attribute| {
             let field = attribute.field.as_ref();
             field.is_some_and(|field| field.name == Some(name.into()))
         };
-        let attribute = stats.attributes.iter().find(is_it)?.clone();
+        let attribute = stats.attributes.iter().find(matches)?.clone();
         Some((attribute.field?.value?, attribute.unit.unwrap_or_default()))
     }
 

@@ -470,8 +470,8 @@ fn http_server_says_how_long_a_response_is() {
 fn http_server_closes_connection_of_client_that_takes_no_response() {
     let server = Server::start_example("http_keepalive", "0.5");
     let mut client = server.connect();
-    let patience = Some(Duration::from_millis(200));
-    client.set_write_timeout(patience).expect("not zero");
+    let limit = Some(Duration::from_millis(200));
+    client.set_write_timeout(limit).expect("not zero");
     let requests = b"GET /trickle/0 HTTP/1.1\r\nhost: x\r\n\r\n".repeat(1_000);
     let began = Instant::now();
     let error = loop {

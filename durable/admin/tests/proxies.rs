@@ -195,7 +195,7 @@ async fn works_behind(proxy: impl Fn(&Server, &Path) -> Proxy) {
     let log = server.log_of(1);
     assert!(log.contains(CLIENT), "{log}");
 
-    // Without a token no proxy lets everybody in.
+    // Without a token no proxy lets clients in.
     let open = Server::start(&file, &[]);
     drop(behind);
     let refused = proxy(&open, &folder).ask("/n/orders", &[]);

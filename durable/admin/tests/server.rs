@@ -440,7 +440,7 @@ async fn client_that_does_not_read_is_cut() {
     }
 }
 
-/// Some hundred connections that send half a request, and slow ones, shut everybody out.
+/// Some hundred connections that send half a request, and slow ones, shut other clients out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_clients_keep_no_place() {
     let file = File::new();

@@ -48,7 +48,7 @@
 //! | [`administration`] | what an operator does to a running instance |
 //! | [`demand`] | D5, D10 and D14 through whole instances with handlers that take time |
 //! | [`dead`] | timers that fail for good, through whole instances |
-//! | [`outages`] | D5 and D11: claims that end while the store is away |
+//! | [`outages`] | D5 and D11: claims that end while the store is unreachable |
 //! | [`looking`] | D13: looks beside calls and deliveries |
 //! | [`scripts`] | random calls of several instances, each answer compared with a sequential oracle; random programs of whole instances |
 //! | [`races`] | calls that meet on one key at the same moment |

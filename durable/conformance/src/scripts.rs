@@ -324,7 +324,7 @@ pub async fn answers_add_up_among_instances<T: Stores>(world: &World<T>) {
         world,
         random: Random::new(seed, 0),
         instances: Vec::new(),
-        books: Books::default(),
+        totals: Totals::default(),
         held: Vec::new(),
     };
     for _ in 0..3 {
@@ -341,7 +341,7 @@ struct Program<'a, T: Stores> {
     world: &'a World<T>,
     random: Random,
     instances: Vec<Running<T::Store>>,
-    books: Books,
+    totals: Totals,
     /// Claims that are kept for a while.
     held: Vec<Claim<String, u64>>,
 }
@@ -349,12 +349,12 @@ struct Program<'a, T: Stores> {
 /// All that is known about each value. A key belongs to one value at a time, and each value is set
 /// once.
 #[derive(Default)]
-struct Books {
+struct Totals {
     keys: BTreeMap<String, u64>,
     done: BTreeMap<u64, &'static str>,
 }
 
-impl Books {
+impl Totals {
     /// The timer with this value must not be delivered from now on.
     fn end(&mut self, value: u64, how: &'static str) {
         self.done.insert(value, how);
@@ -383,24 +383,24 @@ impl<T: Stores> Program<'_, T> {
                     .set_timer(&key, &value, delay)
                     .await
                     .expect("it is set");
-                if let Some(old) = self.books.keys.insert(key, value) {
+                if let Some(old) = self.totals.keys.insert(key, value) {
                     // It may be in flight still, and come again.
-                    self.books.done.entry(old).or_insert("replaced");
+                    self.totals.done.entry(old).or_insert("replaced");
                 }
             }
             4 => {
                 let moved = timers.move_timer(&key, delay).await.expect("it answers");
-                let known = self.books.keys.get(&key);
-                let done = known.is_none_or(|value| self.books.done.contains_key(value));
+                let known = self.totals.keys.get(&key);
+                let done = known.is_none_or(|value| self.totals.done.contains_key(value));
                 assert!(done || moved != Moved::Absent, "{key} is lost");
             }
             5 => match timers.remove_timer(&key).await.expect("it answers") {
-                Removed::Done(value) => self.books.end(value, "removed"),
+                Removed::Done(value) => self.totals.end(value, "removed"),
                 Removed::InFlight(_) => {}
                 absent => {
                     assert_eq!(absent, Removed::Absent);
-                    let known = self.books.keys.get(&key);
-                    let done = known.is_none_or(|value| self.books.done.contains_key(value));
+                    let known = self.totals.keys.get(&key);
+                    let done = known.is_none_or(|value| self.totals.done.contains_key(value));
                     assert!(done, "{key} is lost");
                 }
             },
@@ -427,7 +427,7 @@ impl<T: Stores> Program<'_, T> {
                 SystemTime::from(now) >= claim.deadline,
                 "{claim:?} is early"
             );
-            let done = self.books.done.get(&claim.value);
+            let done = self.totals.done.get(&claim.value);
             let ended = done.filter(|&&done| done != "replaced");
             assert_eq!(ended, None, "{claim:?} was delivered after its end");
             match self.random.below(6) {
@@ -437,7 +437,7 @@ impl<T: Stores> Program<'_, T> {
                 _ => {
                     let acked = claim.ack().await;
                     if acked.is_ok() {
-                        self.books.end(claim.value, "acknowledged");
+                        self.totals.end(claim.value, "acknowledged");
                     }
                     unless_lost(&acked);
                 }
@@ -456,9 +456,9 @@ impl<T: Stores> Program<'_, T> {
             }
             self.receive(self.world.units(1)).await;
         }
-        for (key, value) in &self.books.keys {
+        for (key, value) in &self.totals.keys {
             assert!(
-                self.books.done.contains_key(value),
+                self.totals.done.contains_key(value),
                 "{value}, the last of {key}, is lost"
             );
         }

@@ -22,8 +22,8 @@ use std::time::{Duration, SystemTime};
 use tickwheel_durable::{Entry, Error};
 use tokio::time::sleep;
 
-use super::books::quantile;
 use super::store::{LEASE, LONGEST_POLL, POLL, Reminders};
+use super::totals::quantile;
 use super::worker::{in_micros, micros};
 
 /// The time that loading, firing and reporting may take on a busy machine, besides what first

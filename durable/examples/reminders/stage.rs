@@ -13,8 +13,8 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::Outcome;
-use super::books::{Books, Delivery, parse_unacknowledged};
-use super::store::{self, PATIENCE, POLL, RETRY, Reminders, may_pass};
+use super::store::{self, POLL, RETRY, Reminders, TIME_LIMIT, may_pass};
+use super::totals::{Delivery, Totals, parse_unacknowledged};
 use super::worker::micros;
 
 const WORKERS: usize = 3;
@@ -54,8 +54,8 @@ async fn play(timers: u32, store: &str) -> Outcome<bool> {
     let shown = store.split_once("://").map_or(store, |(scheme, _)| scheme);
     println!("{shown}: {left_over} reminders of an earlier run thrown away");
 
-    let mut books = Books::default();
-    set_all(&reminders, timers, &mut books).await?;
+    let mut totals = Totals::default();
+    set_all(&reminders, timers, &mut totals).await?;
     let (lines, mut said) = mpsc::unbounded_channel();
     let mut workers = Vec::new();
     let mut number = 0;
@@ -65,7 +65,7 @@ async fn play(timers: u32, store: &str) -> Outcome<bool> {
 
     let began = Instant::now();
     let last = began + FIRST + SPREAD;
-    let probe = tokio::spawn(books.leases.outages.clone().probe(reminders.clone()));
+    let probe = tokio::spawn(totals.leases.outages.clone().probe(reminders.clone()));
     let mut second = interval(Duration::from_secs(1));
     // An unreachable store delays everything.
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -74,33 +74,33 @@ async fn play(timers: u32, store: &str) -> Outcome<bool> {
     kill.reset();
     let mut look = interval(POLL);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while books.open() > 0 && Instant::now() < last + PATIENCE {
+    while totals.open() > 0 && Instant::now() < last + TIME_LIMIT {
         tokio::select! {
             line = said.recv() => {
                 let Some((worker, line)) = line else { break };
-                take_down(&mut books, worker, &line);
+                take_down(&mut totals, worker, &line);
             }
             _ = kill.tick(), if Instant::now() < last => {
                 let victim = fastrand::usize(..workers.len());
                 let worker = workers.swap_remove(victim);
-                books.killed(worker.number);
+                totals.killed(worker.number);
                 let at = began.elapsed().as_secs_f64();
                 println!("{at:>4.0?} s: worker {} killed", worker.number);
                 worker.kill().await?;
-                until_answered(async || books.leases.look(&reminders).await).await?;
+                until_answered(async || totals.leases.look(&reminders).await).await?;
                 workers.push(Worker::start(&mut number, store, &lines)?);
                 // A lease lasts whole seconds, and would always end as another worker does.
                 kill.reset_after(Duration::from_millis(fastrand::u64(500..1500)));
             }
             _ = look.tick() => {
                 // The next time will do.
-                let _ = books.leases.look(&reminders).await;
+                let _ = totals.leases.look(&reminders).await;
             }
             _ = second.tick() => {
                 if Instant::now() < last {
-                    change_some(&reminders, timers, &mut books).await?;
+                    change_some(&reminders, timers, &mut totals).await?;
                 }
-                let (at, delivered) = (began.elapsed().as_secs_f64(), books.delivered);
+                let (at, delivered) = (began.elapsed().as_secs_f64(), totals.delivered);
                 match reminders.counts().await {
                     Ok(counts) => println!(
                         "{at:>4.0?} s: {:>6} waiting {:>5} in flight {delivered:>6} delivered",
@@ -113,7 +113,7 @@ async fn play(timers: u32, store: &str) -> Outcome<bool> {
     }
     // Deliveries to workers that were killed come again.
     let mut counts = count(&reminders).await?;
-    while counts.waiting + counts.in_flight > 0 && Instant::now() < last + PATIENCE {
+    while counts.waiting + counts.in_flight > 0 && Instant::now() < last + TIME_LIMIT {
         sleep(RETRY).await;
         counts = count(&reminders).await?;
     }
@@ -123,14 +123,14 @@ async fn play(timers: u32, store: &str) -> Outcome<bool> {
     }
     drop(lines);
     while let Some((worker, line)) = said.recv().await {
-        take_down(&mut books, worker, &line);
+        take_down(&mut totals, worker, &line);
     }
     let counts = count(&reminders).await?;
     println!(
         "{} waiting and {} in flight are left in the store",
         counts.waiting, counts.in_flight
     );
-    Ok(books.conclude() && counts.waiting + counts.in_flight == 0)
+    Ok(totals.conclude() && counts.waiting + counts.in_flight == 0)
 }
 
 /// Calls until the store answers. Also returns how many calls have failed before: each may have
@@ -141,7 +141,7 @@ async fn until_answered<T>(mut call: impl AsyncFnMut() -> Result<T, Error>) -> O
     loop {
         match call().await {
             Ok(answer) => return Ok((answer, failed)),
-            Err(error) if may_pass(&error) && began.elapsed() < PATIENCE => failed += 1,
+            Err(error) if may_pass(&error) && began.elapsed() < TIME_LIMIT => failed += 1,
             Err(error) => return Err(error.into()),
         }
         sleep(RETRY).await;
@@ -153,13 +153,13 @@ async fn count(reminders: &Reminders) -> Outcome<Counts> {
 }
 
 /// Sets all reminders, at deadlines that are spread evenly.
-async fn set_all(reminders: &Reminders, timers: u32, books: &mut Books) -> Outcome<()> {
+async fn set_all(reminders: &Reminders, timers: u32, totals: &mut Totals) -> Outcome<()> {
     let began = Instant::now();
     let first = SystemTime::now() + FIRST;
     let mut sets = Vec::new();
     for key in 0..timers {
         let deadline = whole_micros(first + SPREAD.mul_f64(fastrand::f64()));
-        books.set(key, micros(deadline));
+        totals.set(key, micros(deadline));
         let text = format!("remember number {key}");
         sets.push(async move {
             // No worker claims yet, so setting one twice is harmless.
@@ -167,14 +167,14 @@ async fn set_all(reminders: &Reminders, timers: u32, books: &mut Books) -> Outco
         });
     }
     for set in join_all(sets).await {
-        books.retried += set?.1;
+        totals.retried += set?.1;
     }
     println!("{timers} reminders set in {:.2?}", began.elapsed());
     Ok(())
 }
 
 /// Moves some reminders, and removes some.
-async fn change_some(reminders: &Reminders, timers: u32, books: &mut Books) -> Outcome<()> {
+async fn change_some(reminders: &Reminders, timers: u32, totals: &mut Totals) -> Outcome<()> {
     // Each only once: calls that are made again do not keep their order.
     let some = || -> BTreeSet<u32> {
         let keys = (0..timers / SOME).map(|_| fastrand::u32(..timers));
@@ -188,11 +188,11 @@ async fn change_some(reminders: &Reminders, timers: u32, books: &mut Books) -> O
     });
     for (key, deadline, moved) in join_all(moves).await {
         let (moved, failed) = moved?;
-        books.retried += failed;
+        totals.retried += failed;
         if moved == Moved::Done {
-            books.moved(key, micros(deadline));
+            totals.moved(key, micros(deadline));
         } else if failed > 0 {
-            books.may_be_moved(key, micros(deadline));
+            totals.may_be_moved(key, micros(deadline));
         }
     }
     let removes = some().into_iter().map(async |key| {
@@ -201,11 +201,11 @@ async fn change_some(reminders: &Reminders, timers: u32, books: &mut Books) -> O
     });
     for (key, removed) in join_all(removes).await {
         let (removed, failed) = removed?;
-        books.retried += failed;
+        totals.retried += failed;
         if matches!(removed, Removed::Done(_)) {
-            books.removed(key);
+            totals.removed(key);
         } else if failed > 0 {
-            books.may_be_removed(key);
+            totals.may_be_removed(key);
         }
     }
     Ok(())
@@ -216,12 +216,12 @@ fn whole_micros(time: SystemTime) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_micros(micros(time))
 }
 
-fn take_down(books: &mut Books, worker: u32, line: &str) {
+fn take_down(totals: &mut Totals, worker: u32, line: &str) {
     // A killed worker may leave half a line, of a claim that it had no time to acknowledge.
     if let Some(delivery) = Delivery::parse(line) {
-        books.delivered(worker, &delivery);
+        totals.delivered(worker, &delivery);
     } else if let Some(key) = parse_unacknowledged(line) {
-        books.unacknowledged(worker, key);
+        totals.unacknowledged(worker, key);
     }
 }
 
@@ -260,8 +260,8 @@ impl Worker {
     /// Lets the worker end by itself: it unloads its timers.
     async fn stop(mut self) -> Outcome<()> {
         drop(self.process.stdin.take());
-        if timeout(PATIENCE, self.process.wait()).await.is_err() {
-            return Err(format!("a worker has not ended in {PATIENCE:?}").into());
+        if timeout(TIME_LIMIT, self.process.wait()).await.is_err() {
+            return Err(format!("a worker has not ended in {TIME_LIMIT:?}").into());
         }
         Ok(())
     }

@@ -27,7 +27,7 @@ pub(crate) const LONGEST_POLL: Duration = Duration::from_millis(220);
 pub(crate) const RETRY: Duration = Duration::from_millis(100);
 
 /// and for as long as this.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(20);
 
 fn settings() -> Builder<u32, String> {
     builder("reminders")
@@ -53,7 +53,7 @@ pub(crate) async fn start(wheel: &TimerWheel, store: &str) -> Outcome<(Reminders
     let began = Instant::now();
     loop {
         match try_to_start(wheel, store).await {
-            Err(error) if may_pass(&*error) && began.elapsed() < PATIENCE => {
+            Err(error) if may_pass(&*error) && began.elapsed() < TIME_LIMIT => {
                 tokio::time::sleep(RETRY).await;
             }
             outcome => return outcome,

@@ -70,13 +70,18 @@ impl Due {
         std::mem::take(&mut self.lock().surplus)
     }
 
-    /// Takes rows that have been here for `patience`, except the first `keep`, and at most
+    /// Takes rows that have been here for `overdue_after`, except the first `keep`, and at most
     /// `at_most`.
-    pub(super) fn take_old(&self, keep: usize, patience: Duration, at_most: usize) -> Vec<Version> {
+    pub(super) fn take_old(
+        &self,
+        keep: usize,
+        overdue_after: Duration,
+        at_most: usize,
+    ) -> Vec<Version> {
         let mut state = self.lock();
         let old = state.rows.iter().skip(keep);
         let old: Vec<_> = old
-            .filter(|(_, came)| came.elapsed() >= patience)
+            .filter(|(_, came)| came.elapsed() >= overdue_after)
             .map(|(&row, _)| row)
             .take(at_most)
             .collect();

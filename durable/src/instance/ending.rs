@@ -54,7 +54,7 @@ impl End {
         matches!(self.settlement, Settlement::Extend(_))
     }
 
-    /// Whether the program has decided it: not if nobody has seen the claim, or it was dropped.
+    /// Whether the program has decided it: not if no program has seen the claim, or it was dropped.
     pub(super) fn is_result(&self) -> bool {
         matches!(
             self.settlement,

@@ -176,7 +176,8 @@ async fn load(core: &Core, limit: usize) -> Result<Found, Error> {
             core.arm(version, due);
         }
     }
-    let overdue = |(_, due): &(Version, StoreTime)| now.since(*due) >= core.settings.patience();
+    let overdue =
+        |(_, due): &(Version, StoreTime)| now.since(*due) >= core.settings.overdue_after();
     Ok(Found {
         left: match rows.last() {
             _ if !loaded.answer.more && is_full => Left::Later,
@@ -202,8 +203,8 @@ impl Core {
     /// that the program will not take soon.
     async fn give(&self, others_lack: usize) -> bool {
         let (_, ahead) = self.deliveries.demand(self.part);
-        let patience = self.settings.patience();
-        let rows = self.due.take_old(ahead, patience, others_lack);
+        let overdue_after = self.settings.overdue_after();
+        let rows = self.due.take_old(ahead, overdue_after, others_lack);
         self.leave(rows).await
     }
 

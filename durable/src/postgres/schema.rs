@@ -72,7 +72,7 @@ const RIGHTS: &str = "
 /// grow also when the server has lost commits, or a dump was restored without the latest number.
 ///
 /// One connection after the other does that. Those that draw numbers meanwhile do not wait for it,
-/// so it leaves a sequence alone that is behind by less than a second: nobody draws a million
+/// so it leaves a sequence alone that is behind by less than a second: no program draws a million
 /// numbers between the look and the change.
 const CATCH_UP: &str = "
     BEGIN;

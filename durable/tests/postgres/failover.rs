@@ -85,7 +85,7 @@ async fn start(url: &str) -> (Timers, Claims<String, u64>) {
 
 /// The fate of the timers.
 #[derive(Default)]
-struct Books {
+struct Totals {
     /// Those that were set by a call that has returned, and when it was called.
     set: BTreeMap<u64, Instant>,
     delivered: BTreeSet<u64>,
@@ -95,7 +95,7 @@ struct Books {
 }
 
 /// Sets timers, one after the other, until the end.
-async fn write(timers: Timers, books: Arc<Mutex<Books>>, is_over: Arc<AtomicBool>) {
+async fn write(timers: Timers, totals: Arc<Mutex<Totals>>, is_over: Arc<AtomicBool>) {
     for number in 0.. {
         if is_over.load(Ordering::Acquire) {
             return;
@@ -107,28 +107,28 @@ async fn write(timers: Timers, books: Arc<Mutex<Books>>, is_over: Arc<AtomicBool
             .await
             .is_ok()
         {
-            let mut books = books.lock().expect("no test panics with it");
-            books.set.insert(number, called);
+            let mut totals = totals.lock().expect("no test panics with it");
+            totals.set.insert(number, called);
         }
         sleep(Duration::from_millis(2)).await;
     }
 }
 
 /// Acknowledges what is delivered.
-async fn handle(mut claims: Claims<String, u64>, books: Arc<Mutex<Books>>) {
+async fn handle(mut claims: Claims<String, u64>, totals: Arc<Mutex<Totals>>) {
     while let Some(claim) = claims.recv().await {
         let number = claim.value;
         {
-            let mut books = books.lock().expect("no test panics with it");
-            books.early += u32::from(SystemTime::now() < claim.deadline);
-            books.delivered.insert(number);
-            if books.acknowledged.contains(&number) {
-                books.again.insert(number);
+            let mut totals = totals.lock().expect("no test panics with it");
+            totals.early += u32::from(SystemTime::now() < claim.deadline);
+            totals.delivered.insert(number);
+            if totals.acknowledged.contains(&number) {
+                totals.again.insert(number);
             }
         }
         if claim.ack().await.is_ok() {
-            let mut books = books.lock().expect("no test panics with it");
-            books.acknowledged.insert(number);
+            let mut totals = totals.lock().expect("no test panics with it");
+            totals.acknowledged.insert(number);
         }
     }
 }
@@ -142,19 +142,19 @@ async fn survive(fail: impl FnOnce(&mut Server), standby_first: bool) {
     let (timers, claims) = start(&url).await;
     let (writer, writers_claims) = start(&url).await;
     drop(writers_claims);
-    let books = Arc::<Mutex<Books>>::default();
+    let totals = Arc::<Mutex<Totals>>::default();
     let is_over = Arc::<AtomicBool>::default();
-    let writes = tokio::spawn(write(writer, Arc::clone(&books), Arc::clone(&is_over)));
-    drop(tokio::spawn(handle(claims, Arc::clone(&books))));
+    let writes = tokio::spawn(write(writer, Arc::clone(&totals), Arc::clone(&is_over)));
+    drop(tokio::spawn(handle(claims, Arc::clone(&totals))));
     sleep(3 * SECOND / 2).await;
     fail(&mut pair.primary);
     // A good while without any server.
     sleep(3 * SECOND).await;
     let control = pair.promote().await;
     let promoted = Instant::now();
-    let lock = || books.lock().expect("no test panics with it");
+    let lock = || totals.lock().expect("no test panics with it");
     let back = async {
-        let works = |books: &Books| books.set.values().any(|&called| called > promoted);
+        let works = |totals: &Totals| totals.set.values().any(|&called| called > promoted);
         while !works(&lock()) {
             sleep(Duration::from_millis(5)).await;
         }
@@ -170,11 +170,11 @@ async fn survive(fail: impl FnOnce(&mut Server), standby_first: bool) {
     is_over.store(true, Ordering::Release);
     writes.await.expect("it does not panic");
     let missing = || -> Vec<u64> {
-        let books = lock();
-        let missing = books
+        let totals = lock();
+        let missing = totals
             .set
             .keys()
-            .filter(|number| !books.delivered.contains(number));
+            .filter(|number| !totals.delivered.contains(number));
         missing.copied().collect()
     };
     for _ in 0..300 {
@@ -184,12 +184,12 @@ async fn survive(fail: impl FnOnce(&mut Server), standby_first: bool) {
         sleep(SECOND / 10).await;
     }
     assert_eq!(missing(), [0; 0], "set and never delivered");
-    let books = lock();
-    assert_eq!(books.early, 0, "early");
+    let totals = lock();
+    assert_eq!(totals.early, 0, "early");
     assert!(
-        books.again.is_empty(),
+        totals.again.is_empty(),
         "{:?} came again after an acknowledgement",
-        books.again
+        totals.again
     );
 }
 

@@ -180,13 +180,13 @@ async fn keeps_the_order_of_calls_that_were_given_up() {
     set(0).await.expect("it is set");
     server.signal("STOP");
     // The third waits for so long that the connection is given up.
-    for (value, patience) in [
+    for (value, limit) in [
         (1, SECOND / 20),
         (2, SECOND / 20),
         (3, 2 * SECOND),
         (4, SECOND / 20),
     ] {
-        let set = timeout(patience, set(value)).await;
+        let set = timeout(limit, set(value)).await;
         assert!(set.is_err(), "the server has stopped");
     }
     let last = async {

@@ -199,7 +199,7 @@ impl Server {
         format!("redis://{credentials}127.0.0.1:{}", self.port)
     }
 
-    /// Connects to it, with patience while it loads its data.
+    /// Connects to it, which may load its data first.
     pub(crate) async fn connect(&self) -> Redis {
         connect(&self.url()).await
     }
@@ -212,10 +212,10 @@ impl Server {
 
     pub(crate) async fn try_command(&self, words: &[&str]) -> redis::RedisResult<redis::Value> {
         let client = redis::Client::open(self.url())?;
-        let patience = Some(Duration::from_secs(20));
+        let limit = Some(Duration::from_secs(20));
         let config = redis::AsyncConnectionConfig::new()
-            .set_connection_timeout(patience)
-            .set_response_timeout(patience);
+            .set_connection_timeout(limit)
+            .set_response_timeout(limit);
         let connecting = client.get_multiplexed_async_connection_with_config(&config);
         let mut connection = connecting.await?;
         let mut command = redis::cmd(words[0]);
@@ -268,7 +268,7 @@ pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// Connects to a server, with patience while it loads its data.
+/// Connects to a server, which may load its data first.
 pub(crate) async fn connect(url: &str) -> Redis {
     let mut failed = None;
     for _ in 0..100 {

@@ -1,4 +1,4 @@
-//! Handlers that end while the store is away run once, on a real store.
+//! Handlers that end while the store is unreachable run once, on a real store.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -297,7 +297,7 @@ mod tests {
             .expect_err("it has no host");
     }
 
-    /// A proxy let everybody in, as if they were users of its machine.
+    /// A proxy let all clients in, as if they were users of its machine.
     #[test]
     fn forwarded_request_is_refused_without_a_token() {
         for name in FORWARDED {

@@ -10,7 +10,7 @@ use tickwheel::TimerWheel;
 use tickwheel_durable::{Claims, DurableTimers, Retry, Sqlite, builder};
 
 /// How long a call waits for a file that a busy machine writes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// An SQLite file in a folder that goes with it.
 pub(crate) struct File {
@@ -39,7 +39,7 @@ impl File {
     /// Starts an instance of a namespace on the file.
     pub(crate) async fn instance_of(&self, namespace: &str) -> Instance {
         let store = Sqlite::open(self.path()).expect("it opens");
-        let builder = builder(namespace).call_timeout(PATIENCE);
+        let builder = builder(namespace).call_timeout(TIME_LIMIT);
         let started = builder.start(&TimerWheel::new(), store).await;
         started.expect("it starts")
     }

@@ -142,7 +142,7 @@ async fn beat(wheel: TimerWheel) {
 
 async fn set_timers(timers: DurableTimers<String, u32>) {
     for number in 0_u32.. {
-        // While the store is away that fails.
+        // While the store is unreachable that fails.
         let key = format!("order {number}");
         let _ = timers
             .set_timer(&key, &number, Duration::from_secs(10))

@@ -231,7 +231,7 @@ async fn p11_far_timers_of_a_set_delay_no_due_timer() {
     }
 }
 
-// The actor is busy elsewhere for so long that the horizon of the list is over when it comes.
+// The actor does other work for so long that the horizon of the list is over when it comes.
 #[tokio::test(start_paused = true)]
 async fn p11_horizon_of_a_long_list_follows_the_clock() {
     let (mut actor, wheel) = start();

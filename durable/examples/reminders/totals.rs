@@ -64,7 +64,7 @@ impl Reminder {
 }
 
 #[derive(Default)]
-pub(crate) struct Books {
+pub(crate) struct Totals {
     reminders: BTreeMap<u32, Reminder>,
     killed: BTreeSet<u32>,
     pub(crate) moved: u32,
@@ -83,7 +83,7 @@ pub(crate) struct Books {
     pub(crate) leases: Leases,
 }
 
-impl Books {
+impl Totals {
     pub(crate) fn set(&mut self, key: u32, deadline: u64) {
         self.reminders.entry(key).or_default().deadline = deadline;
     }
