@@ -2,9 +2,9 @@
 //!
 //! # The idea
 //!
-//! The wheel holds a lower bound; the owner holds the truth. The owner of a timer knows what it
-//! [wants](Want): above all the tick at which the timer is due. The wheel knows a tick by which the
-//! actor processes the timer ([`scheduled`](Bound::scheduled)). While the timer is armed,
+//! The wheel holds a lower bound; the owner holds the truth. The owner of a timer knows the
+//! tick at which the timer is due. The wheel knows a tick by which the actor processes the timer
+//! ([`scheduled`](Bound::scheduled)). While the timer is armed,
 //!
 //! > `scheduled` is not later than the tick at which the timer is due
 //!
@@ -23,7 +23,7 @@
 //! | [`release`](Bound::release) | owner | it needs the wheel no more | the same |
 //! | [`agree`](Bound::agree) | actor | it took the timer from a queue | how the wheel has to change |
 //! | [`reached`](Bound::reached) | actor | the wheel reached the timer's node, which is gone | whether the timer is due |
-//! | [`leave`](Bound::leave) | actor | it takes the node off the wheel for a reason of its own | |
+//! | [`leave`](Bound::leave) | actor | it takes the node off the wheel for another reason | |
 //!
 //! # Invariants
 //!
@@ -70,17 +70,6 @@ const QUEUED: u32 = 1 << 31;
 /// A wheel has fewer nodes.
 const NO_NODE: u32 = QUEUED - 1;
 
-/// The owner's demand on the wheel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Want {
-    /// The timer is armed: process it at this tick, or not at all if that is `NEVER`.
-    At(u64),
-    /// It is not armed, and may be soon: leave its node where it is.
-    Keep,
-    /// It needs no node.
-    Nothing,
-}
-
 /// The action that an owner must take after it has changed a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
@@ -105,18 +94,6 @@ pub(crate) enum WheelOp {
     Move(u32, u64),
     /// Take this node off the wheel.
     Remove(u32),
-}
-
-/// The state of a timer when the wheel has reached its node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use]
-pub(crate) enum Reached {
-    /// It is due, since this tick.
-    Due(u64),
-    /// It was moved: insert it again at this tick, at once.
-    Again(u64),
-    /// It has left the wheel.
-    Gone,
 }
 
 impl WheelOp {
@@ -150,7 +127,7 @@ impl Bound {
         self.scheduled
     }
 
-    /// Whether the actor knows the timer, or is going to.
+    /// True once the timer is queued or on the wheel.
     #[inline]
     pub(crate) fn is_in_use(&self) -> bool {
         self.place != NO_NODE
@@ -198,7 +175,10 @@ impl Bound {
 
     /// The timer came out of a queue: makes the wheel agree with its owner. A timer that is not
     /// queued has come out before, and stays as it is.
-    pub(crate) fn agree<T>(&mut self, want: Want, wheel: &BareWheel<T>) -> WheelOp {
+    ///
+    /// The owner wants the timer processed at the tick `want`. `NEVER`: it is not armed, and may be
+    /// soon, so its node stays where it is. `None`: it needs no node.
+    pub(crate) fn agree<T>(&mut self, want: Option<u64>, wheel: &BareWheel<T>) -> WheelOp {
         if !self.is_queued() {
             return WheelOp::Keep;
         }
@@ -207,15 +187,18 @@ impl Bound {
         let on_wheel = node.and_then(|node| Some((node, wheel.tick_of(node)?)));
         debug_assert_eq!(node.is_some(), on_wheel.is_some(), "B5");
         match (want, on_wheel) {
-            (Want::Nothing, on_wheel) => {
+            (None, on_wheel) => {
                 *self = Bound::NEW;
                 on_wheel.map_or(WheelOp::Keep, |(node, _)| WheelOp::Remove(node))
             }
-            (Want::At(tick), Some((node, at))) if tick < at => {
+            (Some(tick), Some((node, at))) if tick < at => {
                 self.scheduled = tick;
                 WheelOp::Move(node, tick)
             }
-            (Want::At(tick), None) if tick != NEVER => WheelOp::Insert(self.insert(tick, wheel)),
+            (Some(tick), None) if tick != NEVER => {
+                self.insert(tick, wheel);
+                WheelOp::Insert(tick)
+            }
             (_, on_wheel) => {
                 self.scheduled = on_wheel.map_or(NEVER, |(_, at)| at);
                 WheelOp::Keep
@@ -223,23 +206,32 @@ impl Bound {
         }
     }
 
-    /// The wheel has reached the timer, and its node is gone. `now` is the current tick.
-    pub(crate) fn reached<T>(&mut self, want: Want, now: u64, wheel: &BareWheel<T>) -> Reached {
+    /// The wheel has reached the timer, and its node is gone. `now` is the current tick; `want` is
+    /// as in [`agree`](Self::agree).
+    ///
+    /// Returns a tick by `now` if the timer is due since then, and a later one if it has to be
+    /// inserted again at once. `None`: it has left the wheel.
+    pub(crate) fn reached<T>(
+        &mut self,
+        want: Option<u64>,
+        now: u64,
+        wheel: &BareWheel<T>,
+    ) -> Option<u64> {
         self.place |= NO_NODE;
         if self.is_queued() {
             // B3: it comes out of the queue in time.
-            return Reached::Gone;
+            return None;
         }
         self.scheduled = NEVER;
-        match want {
-            Want::At(NEVER) | Want::Keep | Want::Nothing => Reached::Gone,
-            Want::At(tick) if tick <= now => Reached::Due(tick),
-            Want::At(tick) => Reached::Again(self.insert(tick, wheel)),
+        let tick = want.filter(|&tick| tick != NEVER)?;
+        if tick > now {
+            self.insert(tick, wheel);
         }
+        Some(tick)
     }
 
     /// The timer is inserted next, at this tick.
-    fn insert<T>(&mut self, tick: u64, wheel: &BareWheel<T>) -> u64 {
+    fn insert<T>(&mut self, tick: u64, wheel: &BareWheel<T>) {
         debug_assert!(!self.is_in_use(), "B5");
         self.scheduled = tick;
         self.place = wheel.next_index();
@@ -247,7 +239,6 @@ impl Bound {
             self.place < NO_NODE,
             "the actor's wheels hold fewer than 2^31 timers each"
         );
-        tick
     }
 
     /// The node is taken off the wheel. A timer that is in a queue stays there.

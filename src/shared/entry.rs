@@ -42,7 +42,7 @@
 use std::mem;
 use std::task::Waker;
 
-use crate::shared::bound::{ActorAction, Bound, Reached, Want, WheelOp};
+use crate::shared::bound::{ActorAction, Bound, WheelOp};
 use crate::sync::SpinMutex;
 use crate::tick::NEVER;
 use crate::wheel::BareWheel;
@@ -256,13 +256,13 @@ impl<H> Entry<H> {
         }
         let want = state.want();
         match state.bound.reached(want, now, wheel) {
-            Reached::Due(deadline) => {
+            Some(deadline) if deadline <= now => {
                 state.phase = Phase::Fired;
                 let waker = state.waker.take();
                 Expiration::Fire { deadline, waker }
             }
-            Reached::Again(tick) => Expiration::Reschedule(tick),
-            Reached::Gone => Expiration::Deregister,
+            Some(tick) => Expiration::Reschedule(tick),
+            None => Expiration::Deregister,
         }
     }
 
@@ -330,11 +330,11 @@ impl State {
         self.deadline = deadline;
     }
 
-    fn want(&self) -> Want {
+    fn want(&self) -> Option<u64> {
         match self.phase {
-            Phase::Armed => Want::At(self.deadline),
-            Phase::Idle | Phase::Fired => Want::Keep,
-            Phase::Released | Phase::Closed => Want::Nothing,
+            Phase::Armed => Some(self.deadline),
+            Phase::Idle | Phase::Fired => Some(NEVER),
+            Phase::Released | Phase::Closed => None,
         }
     }
 }

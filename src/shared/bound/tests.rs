@@ -11,7 +11,7 @@ const END: u64 = 5;
 #[derive(Clone)]
 struct World {
     bound: Bound,
-    want: Want,
+    want: Option<u64>,
     wheel: BareWheel<()>,
     /// How often the timer is in a queue.
     queued: usize,
@@ -36,7 +36,7 @@ impl World {
     fn new() -> Self {
         World {
             bound: Bound::NEW,
-            want: Want::Nothing,
+            want: None,
             wheel: BareWheel::new(4),
             queued: 0,
             told: NEVER,
@@ -52,7 +52,7 @@ impl World {
     }
 
     /// All that may tell this world from another.
-    fn key(&self) -> (u64, u64, u32, Want, u64, Option<u64>) {
+    fn key(&self) -> (u64, u64, u32, Option<u64>, u64, Option<u64>) {
         let (scheduled, place) = (self.bound.scheduled, self.bound.place);
         (
             self.now(),
@@ -78,13 +78,13 @@ impl World {
     fn apply(&mut self, op: Op) {
         match op {
             Op::Arm(tick) => {
-                self.want = Want::At(tick);
+                self.want = Some(tick);
                 let action = self.bound.require(tick);
                 self.act(action);
             }
-            Op::Disarm => self.want = Want::Keep,
+            Op::Disarm => self.want = Some(NEVER),
             Op::Release => {
-                self.want = Want::Nothing;
+                self.want = None;
                 let action = self.bound.release();
                 self.act(action);
             }
@@ -102,7 +102,7 @@ impl World {
                 }
                 self.bound.leave();
                 // As an entry that is evicted.
-                self.want = Want::Keep;
+                self.want = Some(NEVER);
             }
         }
     }
@@ -119,16 +119,15 @@ impl World {
     fn advance(&mut self, now: u64) {
         while self.wheel.advance(now, 1).next().is_some() {
             match self.bound.reached(self.want, now, &self.wheel) {
-                Reached::Due(tick) => {
-                    assert_eq!(self.want, Want::At(tick));
-                    assert!(tick <= now, "early");
-                    self.want = Want::Keep;
+                Some(tick) if tick <= now => {
+                    assert_eq!(self.want, Some(tick));
+                    self.want = Some(NEVER);
                 }
-                Reached::Again(tick) => {
+                Some(tick) => {
                     self.wheel.insert(tick, ());
                 }
-                Reached::Gone => {
-                    let waits = matches!(self.want, Want::At(tick) if tick != NEVER);
+                None => {
+                    let waits = self.want.is_some_and(|tick| tick != NEVER);
                     assert!(!waits || self.bound.is_queued(), "it is lost");
                 }
             }
@@ -137,7 +136,7 @@ impl World {
 
     fn assert_invariants(&self) {
         let (scheduled, now) = (self.bound.scheduled, self.now());
-        if let Want::At(tick) = self.want {
+        if let Some(tick) = self.want {
             assert!(scheduled <= tick, "B1");
             assert!(tick > now || self.told <= now.max(tick), "it is late");
         }
@@ -189,7 +188,7 @@ fn bound_takes_12_bytes() {
 fn on_wheel(wheel: &mut BareWheel<()>, tick: u64) -> Bound {
     let mut bound = Bound::NEW;
     assert_eq!(bound.require(tick), ActorAction::Enqueue(tick));
-    let op = bound.agree(Want::At(tick), wheel);
+    let op = bound.agree(Some(tick), wheel);
     assert_eq!(op, WheelOp::Insert(tick));
     op.apply(wheel, ());
     bound
@@ -206,7 +205,7 @@ fn moving_later_and_back_asks_nothing_of_the_actor() {
     assert_eq!(bound.require(15), ActorAction::None);
     assert_eq!(bound.require(8), ActorAction::Wake(8));
     // The wheel's tick is the bound again, not the lowest that was required.
-    let op = bound.agree(Want::At(15), &wheel);
+    let op = bound.agree(Some(15), &wheel);
     assert_eq!((op, bound.scheduled()), (WheelOp::Keep, 10));
 }
 
@@ -215,7 +214,7 @@ fn queue_entry_that_was_processed_changes_nothing() {
     let mut wheel = BareWheel::new(4);
     let mut bound = on_wheel(&mut wheel, 10);
     let before = bound;
-    for want in [Want::At(5), Want::Keep, Want::Nothing] {
+    for want in [Some(5), Some(NEVER), None] {
         let op = bound.agree(want, &wheel);
         assert_eq!((op, bound), (WheelOp::Keep, before));
     }
@@ -228,7 +227,7 @@ fn released_timer_is_queued_only_for_its_node() {
     let node = bound.node().expect("it has one");
     assert_eq!(bound.release(), ActorAction::Enqueue(NEVER));
     assert_eq!(bound.release(), ActorAction::None);
-    let op = bound.agree(Want::Nothing, &wheel);
+    let op = bound.agree(None, &wheel);
     assert_eq!(op, WheelOp::Remove(node));
     assert_eq!(bound.release(), ActorAction::None, "it has none");
 }
@@ -239,12 +238,12 @@ fn timer_in_a_queue_is_not_found_due() {
     let mut bound = on_wheel(&mut wheel, 3);
     assert_eq!(bound.require(2), ActorAction::Enqueue(2));
     assert!(wheel.advance(3, 1).next().is_some());
-    assert_eq!(bound.reached(Want::At(2), 3, &wheel), Reached::Gone);
+    assert_eq!(bound.reached(Some(2), 3, &wheel), None);
     assert_eq!(bound.scheduled(), 2, "the actor knows that tick");
-    let op = bound.agree(Want::At(2), &wheel);
+    let op = bound.agree(Some(2), &wheel);
     assert_eq!(op, WheelOp::Insert(2));
     op.apply(&mut wheel, ());
     assert!(wheel.advance(3, 1).next().is_some());
-    assert_eq!(bound.reached(Want::At(2), 3, &wheel), Reached::Due(2));
+    assert_eq!(bound.reached(Some(2), 3, &wheel), Some(2));
     assert_eq!(bound, Bound::NEW);
 }
