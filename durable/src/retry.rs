@@ -122,7 +122,7 @@ mod tests {
         )
         .into();
         assert_eq!(error.when, RetryWhen::Backoff);
-        let text = "the store refuses: file orders.db: full";
+        let text = "rejected by the store: file orders.db: full";
         assert_eq!(error.error.as_deref(), Some(text));
     }
 

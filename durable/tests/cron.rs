@@ -244,7 +244,7 @@ async fn moving_it_moves_one_occurrence() {
     assert_eq!(
         timers.deadline("nightly").await,
         Ok(None),
-        "it repeats no more"
+        "it has stopped repeating"
     );
 }
 

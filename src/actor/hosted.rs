@@ -20,8 +20,8 @@
 //!    and by 1 a poll then begins that sees it elapsed.
 //! 3. *The party that finishes the future takes it out.* A driver then wakes the task, which ends.
 //!    A panic in a driver is an end too: Tokio must not see it.
-//! 4. *The task owns the future,* but while a driver polls. The driver's waker refers to it weakly,
-//!    since the timer in the future refers to the waker.
+//! 4. *The task owns the future,* except while a driver polls it. The driver's waker refers to it
+//!    weakly, since the timer in the future refers to the waker.
 
 #[cfg(all(test, tickwheel_loom))]
 mod model;

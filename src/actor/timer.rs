@@ -55,8 +55,8 @@ impl ActorTimer {
     /// Tokio's. The reason is logged then.
     pub(crate) fn precise(wheel: &str) -> Self {
         let mut timer = ActorTimer::tokio();
-        // Only registering a descriptor shows whether the runtime has an I/O driver: it panics if
-        // there is none.
+        // Tokio cannot be asked whether it has an I/O driver: registering a descriptor panics
+        // without one.
         let made = catch_unwind(PreciseTimer::new);
         let no_driver = |_| Err(io::Error::other("the runtime has no I/O driver"));
         match made.unwrap_or_else(no_driver) {

@@ -127,7 +127,7 @@ impl fmt::Display for StoreError {
             StoreError::Unavailable { message, .. } => {
                 write!(f, "the store is unavailable: {message}")
             }
-            StoreError::Refused { message, .. } => write!(f, "the store refuses: {message}"),
+            StoreError::Refused { message, .. } => write!(f, "rejected by the store: {message}"),
             StoreError::Charter {
                 namespace,
                 field,
@@ -231,11 +231,11 @@ mod tests {
     fn prints_each_cause_once() {
         let disk = std::io::Error::other("no space");
         let error = StoreError::refused("file orders.db").because_of(disk);
-        assert_eq!(error.to_string(), "the store refuses: file orders.db");
-        let all = "the store refuses: file orders.db: no space";
+        assert_eq!(error.to_string(), "rejected by the store: file orders.db");
+        let all = "rejected by the store: file orders.db: no space";
         assert_eq!(format!("{error:#}"), all);
         let error = crate::Error::from(error);
-        assert_eq!(error.to_string(), "the store refuses: file orders.db");
+        assert_eq!(error.to_string(), "rejected by the store: file orders.db");
         assert_eq!(format!("{error:#}"), all);
         let cause = error.source().expect("there is one");
         assert!(cause.is::<std::io::Error>(), "{cause:?}");

@@ -318,7 +318,7 @@ pub async fn keeps_the_time_of_the_same_schedule<T: Stores>(world: &World<T>) {
     let listed = case.list(State::Waiting).await;
     assert_eq!(listed, vec![stored]);
 
-    // Set without one, it repeats no more; and the other way round it has no time to keep.
+    // Set without one, it stops repeating; and the other way round it has no time to keep.
     let absent = Action::set(vec![], NOW, None, true);
     let absent = case.write(vec![write("a", absent)]).await;
     assert_eq!(absent, [WriteOutcome::Present]);

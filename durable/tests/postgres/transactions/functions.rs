@@ -87,7 +87,7 @@ async fn functions_change_cron_timers() {
     assert_eq!(text(&user, absent).await, "present");
     let set = "SELECT tickwheel_set('orders', 'a', '2', now() + interval '1 hour')";
     assert_eq!(text(&user, set).await, "replaced");
-    assert_eq!(schedule("a").await, None, "it repeats no more");
+    assert_eq!(schedule("a").await, None, "it has stopped repeating");
     let removed = one(&user, "SELECT result FROM tickwheel_remove('orders', 'b')").await;
     assert_eq!(removed.get::<_, &str>(0), "removed");
     assert_eq!(timers.deadline("b").await, Ok(None));

@@ -130,7 +130,7 @@ async fn timers_of_a_storm_are_late_until_they_fire() {
 
 const BLOCKED: &str = "worker threads are blocked";
 
-// It was always said that the runtime is kept from running its tasks.
+// The warning always said that worker threads are blocked.
 #[tokio::test(start_paused = true)]
 async fn names_blocked_workers_only_if_actor_had_to_wait() {
     let (mut actor, wheel) = start();
