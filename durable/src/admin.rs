@@ -333,8 +333,8 @@ impl<K, V> Admin<K, V> {
                 .inspect("instances", |store, space| store.instances(space));
             let instances = asking.await?.into_iter();
             Ok::<_, Error>(instances.map(move |instance| Member {
-                instance,
                 is_own: instance.id == own,
+                instance,
             }))
         });
         Ok(try_join_all(asking).await?.into_iter().flatten().collect())

@@ -67,7 +67,32 @@ pub struct Builder<K, V, C = Json> {
     types: PhantomData<fn(K, V)>,
 }
 
+/// A name has at most so many characters.
+const NAME: usize = 200;
+
 impl<K, V, C: Codec> Builder<K, V, C> {
+    /// Names the instance for operators, such as by its program, host and process. [`Admin`] and
+    /// the page of `tickwheel-admin` show the name. By default it has none.
+    ///
+    /// What follows the first 200 characters is left out, and an empty name is none. Names need not
+    /// differ.
+    ///
+    /// [`Admin`]: crate::Admin::instances
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let host = std::env::var("HOSTNAME").unwrap_or_default();
+    /// let name = format!("mailer on {host}, process {}", std::process::id());
+    /// let builder = tickwheel_durable::builder::<String, String>("mails").name(name);
+    /// # drop(builder);
+    /// ```
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        let name: String = name.into().chars().take(NAME).collect();
+        self.settings.name = (!name.is_empty()).then_some(name);
+        self
+    }
+
     /// Sets how long before its deadline a timer is loaded onto the wheel: at least two polls, at
     /// most 30 days. The default is 30 s.
     pub fn window(mut self, window: Duration) -> Self {

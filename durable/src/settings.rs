@@ -22,6 +22,8 @@ pub(crate) struct Settings {
     pub(crate) max_attempts: Option<u32>,
     pub(crate) backoff: Backoff,
     pub(crate) keep_dead: Duration,
+    /// The name for operators.
+    pub(crate) name: Option<String>,
 }
 
 const MILLI: Duration = Duration::from_millis(1);
@@ -54,6 +56,7 @@ impl Default for Settings {
             max_attempts: Some(25),
             backoff: Backoff::default(),
             keep_dead: 7 * DAY,
+            name: None,
         }
     }
 }

@@ -27,7 +27,7 @@ BEGIN
         RAISE 'the tables of tickwheel-durable have version %, not 2', found;
     END IF;
     EXECUTE replace($sql$
-ALTER TABLE @.tickwheel_instances DROP COLUMN IF EXISTS load_window;
+ALTER TABLE @.tickwheel_instances DROP COLUMN IF EXISTS load_window, ADD COLUMN name text;
 -- What no store writes is dead, and cannot be written any more.
 WITH damaged AS (
     DELETE FROM @.tickwheel_timers t WHERE NOT (

@@ -164,6 +164,7 @@ async fn load(core: &Core, limit: usize) -> Result<Found, Error> {
         alive: core.settings.alive(),
         schedules: core.calendar.known(),
         charter: None,
+        name: core.settings.name.clone(),
     };
     let mut loaded = core.calls.load(request).await?;
     let (sent, received) = (loaded.sent, loaded.received);

@@ -27,7 +27,8 @@ pub(super) async fn open(calls: &Calls, settings: &Settings) -> Result<Opened, B
     let instance = opened.answer.instance;
     // The next round trip does not include connecting. Its load also makes this instance count as
     // alive.
-    let request = Load::new(instance, settings.window, 0, settings.alive());
+    let mut request = Load::new(instance, settings.window, 0, settings.alive());
+    request.name.clone_from(&settings.name);
     let (mut min, mut round_trips) = (Duration::MAX, 0);
     loop {
         let loaded = calls

@@ -79,6 +79,7 @@ impl Call<'_> {
         let lacks = self.space.lacks.get(&id).copied().unwrap_or(0);
         let mut instance = StoredInstance::new(id, alive_until);
         (instance.loaded, instance.lacks) = (loaded as u64, lacks as u64);
+        instance.name = self.space.names.get(&id).cloned();
         instance
     }
 

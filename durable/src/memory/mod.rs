@@ -64,6 +64,8 @@ struct Space {
     alive: HashMap<InstanceId, StoreTime>,
     /// How many due rows each id lacks.
     lacks: HashMap<InstanceId, usize>,
+    /// The names of ids.
+    names: HashMap<InstanceId, String>,
     dead: Dead,
     hint: Arc<Notify>,
 }
@@ -80,6 +82,7 @@ impl Space {
             unloaded: BTreeSet::new(),
             alive: HashMap::new(),
             lacks: HashMap::new(),
+            names: HashMap::new(),
             dead: Dead::default(),
             hint: Arc::default(),
         }
@@ -370,6 +373,7 @@ impl Call<'_> {
 
     fn unload(&mut self, instance: InstanceId) {
         self.space.alive.remove(&instance);
+        self.space.names.remove(&instance);
         self.space.lacks.remove(&instance);
         let rows = self.space.rows.values_mut();
         let mut any = false;

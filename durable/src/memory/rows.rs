@@ -98,6 +98,11 @@ impl Rows for Call<'_> {
         Ok(())
     }
 
+    fn keep_name(&mut self, instance: InstanceId, name: &str) -> Result<()> {
+        self.space.names.insert(instance, name.to_owned());
+        Ok(())
+    }
+
     fn unload_dead(&mut self) -> Result<()> {
         let dead = self.space.alive.iter();
         let dead = dead.filter(|&(_, &until)| until < self.now);

@@ -35,6 +35,7 @@ impl Inspect for Postgres {
             let each = rows.iter().map(|row| {
                 let mut instance = StoredInstance::new(InstanceId(row.get(0)), time(row.get(1)));
                 (instance.lacks, instance.loaded) = (unsigned(row.get(2)), unsigned(row.get(3)));
+                instance.name = row.get(4);
                 instance
             });
             Ok(each.collect())

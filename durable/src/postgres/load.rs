@@ -31,6 +31,7 @@ impl Call for LoadCall<'_> {
                         &micros(request.alive),
                         &space.channel,
                         &edition(request.charter),
+                        &request.name,
                     ],
                 ),
                 (

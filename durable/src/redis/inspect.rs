@@ -44,6 +44,8 @@ impl Inspect for Redis {
             let mut instances = asking.await?.all(|reply| {
                 let mut instance = StoredInstance::new(InstanceId(reply.int()?), reply.time()?);
                 (instance.loaded, instance.lacks) = (reply.count()?, reply.count()?);
+                let name = String::from_utf8(reply.bytes()?).unwrap_or_default();
+                instance.name = (!name.is_empty()).then_some(name);
                 Ok(instance)
             })?;
             instances.sort_by_key(|instance| instance.id);

@@ -20,6 +20,7 @@ pub(super) async fn load(
         command.arg(limit_argument(limit)).arg(span(request.alive));
         command.arg(limit_argument(request.wanted.min(limit)));
         command.arg(unknown_argument(&request.schedules));
+        command.arg(request.name.as_deref().unwrap_or_default());
     });
     let mut reply = loading.await?;
     Ok(Loaded {

@@ -26,6 +26,7 @@
 //! | `..:dead` | sorted set by when they died | versions of dead rows |
 //! | `..:dead:rows`, `..:dead:keys` | hash, sorted set by name | the dead rows by version; length of the key, key and version of each |
 //! | `..:lacks` | sorted set by number | how many due rows each id lacks |
+//! | `..:names` | hash | the name of each id that has one |
 //! | `..:epochs` | sorted set by time | the latest connection of each store that has connected again, see [`connection`] |
 //! | `..:hints` | channel | |
 //!

@@ -69,12 +69,13 @@ fn instances(connection: &Connection, namespace: i64) -> Result<Vec<StoredInstan
     let sql = "SELECT id, alive_until, lacks, (
             SELECT count(*) FROM tickwheel_timers t
             WHERE t.namespace = i.namespace AND t.state IN (0, 1) AND t.loaded_by = i.id
-        ) FROM tickwheel_instances i WHERE namespace = ?1 AND id > 0 ORDER BY id";
+        ), name FROM tickwheel_instances i WHERE namespace = ?1 AND id > 0 ORDER BY id";
     let mut select = connection.prepare_cached(sql)?;
     let each = select.query_map([namespace], |row| {
         let mut instance = StoredInstance::new(InstanceId(row.get(0)?), time(row, 1)?);
         instance.lacks = unsigned(row.get(2)?);
         instance.loaded = unsigned(row.get(3)?);
+        instance.name = row.get(4)?;
         Ok(instance)
     })?;
     each.collect()

@@ -263,6 +263,11 @@ impl Rows for Call<'_> {
         self.execute(sql, parameters).map(drop)
     }
 
+    fn keep_name(&mut self, instance: InstanceId, name: &str) -> Result<()> {
+        let sql = "UPDATE tickwheel_instances SET name = ?2 WHERE id = ?1 AND name IS NOT ?2";
+        self.execute(sql, (instance.0, name)).map(drop)
+    }
+
     fn unload_dead(&mut self) -> Result<()> {
         let sql = "SELECT id FROM tickwheel_instances WHERE namespace = ?1 AND alive_until < ?2";
         let mut select = self.batch.connection.prepare_cached(sql)?;

@@ -81,7 +81,7 @@ macro_rules! sound {
 ///    id of the instance that fired a row in flight.
 /// 3. The table of timers with checks, which need another table. Rows that hold what no store
 ///    writes are dead. And the [charter](crate::store::Charter) of a namespace, and its edition.
-///    Null until an instance opens the namespace.
+///    Null until an instance opens the namespace. And the names of instances.
 const UPGRADES: [&str; 2] = [
     "
     ALTER TABLE tickwheel_timers ADD COLUMN error TEXT;
@@ -137,6 +137,7 @@ const UPGRADES: [&str; 2] = [
     ALTER TABLE tickwheel_namespaces ADD COLUMN at_most_once INTEGER CHECK (at_most_once IN (0, 1));
     ALTER TABLE tickwheel_namespaces ADD COLUMN parts INTEGER CHECK (parts > 0);
     ALTER TABLE tickwheel_namespaces ADD COLUMN edition INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE tickwheel_instances ADD COLUMN name TEXT;
 "),
 ];
 

@@ -86,7 +86,7 @@ impl StoredNamespace {
 }
 
 /// An instance, as the store sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredInstance {
     /// The id that it loads under now.
@@ -97,16 +97,19 @@ pub struct StoredInstance {
     pub loaded: u64,
     /// How many due rows it [lacks](super::Load::wanted).
     pub lacks: u64,
+    /// The [name](crate::Builder::name) that its program gave it.
+    pub name: Option<String>,
 }
 
 impl StoredInstance {
-    /// An instance that has loaded nothing and lacks nothing.
+    /// An instance without a name that has loaded nothing and lacks nothing.
     pub fn new(id: InstanceId, alive_until: StoreTime) -> Self {
         StoredInstance {
             id,
             alive_until,
             loaded: 0,
             lacks: 0,
+            name: None,
         }
     }
 }

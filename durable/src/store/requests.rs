@@ -188,6 +188,8 @@ pub struct Load {
     /// The charter that the instance agrees with. Under another one it loads nothing:
     /// [`StoreError::Amended`](super::StoreError::Amended). `None` for any.
     pub charter: Option<Edition>,
+    /// The name of the instance, which the store keeps for operators.
+    pub name: Option<String>,
 }
 
 impl Load {
@@ -201,6 +203,7 @@ impl Load {
             alive,
             schedules: Schedules::ALL,
             charter: None,
+            name: None,
         }
     }
 }

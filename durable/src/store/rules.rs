@@ -74,6 +74,9 @@ pub(crate) trait Rows {
         renews: bool,
     ) -> Result<(), Self::Error>;
 
+    /// Keeps the name of an instance that lives.
+    fn keep_name(&mut self, instance: InstanceId, name: &str) -> Result<(), Self::Error>;
+
     /// Unloads the rows of all ids that count as living no more.
     fn unload_dead(&mut self) -> Result<(), Self::Error>;
 
@@ -233,6 +236,9 @@ pub(crate) fn get<R: Rows>(rows: &mut R, key: &[u8]) -> Result<Option<Stored>, R
 pub(crate) fn load<R: Rows>(rows: &mut R, request: &Load) -> Result<Loaded, R::Error> {
     let (now, instance, limit) = (rows.now(), request.instance, request.limit);
     rows.keep_alive(instance, now.after(request.alive), true)?;
+    if let Some(name) = &request.name {
+        rows.keep_name(instance, name)?;
+    }
     rows.unload_dead()?;
     let mut found = rows.unloaded(now.after(request.window), limit, &request.schedules)?;
     found.extend(rows.left_by_others(instance, limit)?);

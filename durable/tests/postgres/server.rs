@@ -271,7 +271,7 @@ pub(crate) const FIRST_SCHEMA: &str = "
     ALTER TABLE tickwheel_timers DROP COLUMN error;
     ALTER TABLE tickwheel_timers DROP COLUMN schedule;
     ALTER TABLE tickwheel_timers DROP COLUMN claimed_by;
-    ALTER TABLE tickwheel_instances DROP COLUMN IF EXISTS load_window;
+    ALTER TABLE tickwheel_instances DROP COLUMN IF EXISTS load_window, DROP COLUMN name;
     ALTER TABLE tickwheel_namespaces DROP COLUMN no_overlap, DROP COLUMN at_most_once, DROP COLUMN parts, DROP COLUMN edition;
     ALTER TABLE tickwheel_schema DROP CONSTRAINT tickwheel_schema_pkey;
     UPDATE tickwheel_schema SET version = 1";

@@ -53,8 +53,8 @@ pub async fn names_the_namespaces_that_were_opened<T: Stores>(world: &World<T>) 
     assert!(namespaces.iter().all(|found| found.name != other));
 }
 
-/// An instance is listed from its first load on, with what it has loaded and what it lacks, until
-/// it is unloaded.
+/// An instance is listed from its first load on, with its name, what it has loaded and what it
+/// lacks, until it is unloaded.
 pub async fn lists_instances<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let inspect = case.store.inspect();
@@ -65,15 +65,17 @@ pub async fn lists_instances<T: Stores>(world: &World<T>) {
     case.load(first, HOUR, 10).await;
     let mut load = Load::new(second, HOUR, 5, HOUR);
     load.wanted = 3;
+    load.name = Some("mailer on host-7".to_owned());
     let loaded = case.store.load(&case.space, load).await.expect("it loads");
     let instances = inspect.instances(&case.space).await.expect("it lists");
     let figures = |id| {
         let found = instances.iter().find(|instance| instance.id == id);
         let found = found.expect("it is listed");
         assert!(found.alive_until > loaded.now, "it is alive");
-        (found.loaded, found.lacks)
+        (found.loaded, found.lacks, found.name.as_deref())
     };
-    assert_eq!((figures(first), figures(second)), ((2, 0), (0, 3)));
+    assert_eq!(figures(first), (2, 0, None));
+    assert_eq!(figures(second), (0, 3, Some("mailer on host-7")));
     case.unload(second).await;
     let left = inspect.instances(&case.space).await.expect("it lists");
     let alive = left

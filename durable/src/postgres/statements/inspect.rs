@@ -4,7 +4,7 @@
 pub(in crate::postgres) const INSTANCES: &str = "
     SELECT i.id, i.alive_until, i.lacks, (
         SELECT count(*) FROM @.tickwheel_timers t WHERE t.namespace = $1::int AND t.loaded_by = i.id
-    ) FROM @.tickwheel_instances i WHERE i.namespace = $1 AND i.id > 0 ORDER BY i.id";
+    ), i.name FROM @.tickwheel_instances i WHERE i.namespace = $1 AND i.id > 0 ORDER BY i.id";
 
 /// The rows under the key `$2`, the latest `$3` in each state, until they have `$4` bytes.
 pub(in crate::postgres) const ROWS_OF: &str = concat!(

@@ -1,15 +1,15 @@
 //! Loads and unloads, and which instances live.
 
-/// Makes `$2` live for `$3` microseconds, under the edition `$5` of the charter. Unloads the rows
-/// that are marked by ids that have ended.
+/// Makes `$2`, whose name is `$6`, live for `$3` microseconds, under the edition `$5` of the
+/// charter. Unloads the rows that are marked by ids that have ended.
 ///
 /// One index look-up finds the rows of each ended id, so no row stays marked that no instance is
 /// going to fire. Among them are ids that were unloaded while another transaction had locked a row,
 /// or while a statement ran that had begun before.
 pub(in crate::postgres) const ALIVE: &str = concat!(
     "WITH RECURSIVE clock AS MATERIALIZED (SELECT ", terms!("$5", "NULL"), " AS namespace, ", now!(), " AS now), alive AS (
-        INSERT INTO @.tickwheel_instances (id, namespace, alive_until, lacks)
-        SELECT $2::bigint, namespace, least(now + $3::bigint, ", never!(), "), 0 FROM clock
+        INSERT INTO @.tickwheel_instances (id, namespace, alive_until, lacks, name)
+        SELECT $2::bigint, namespace, least(now + $3::bigint, ", never!(), "), 0, $6::text FROM clock
         ON CONFLICT (id) DO UPDATE SET alive_until = excluded.alive_until
         RETURNING id
     ), ended AS (

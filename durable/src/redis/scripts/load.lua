@@ -1,10 +1,13 @@
--- load: instance, window, limit, alive, wanted, unknown schedules -> now, whether there is more, what other instances lack,
--- version, due for each row, version, deadline and schedule for each that has a schedule.
+-- load: instance, window, limit, alive, wanted, unknown schedules, name -> now, whether there is more, what other instances
+-- lack, version, due for each row, version, deadline and schedule for each that has a schedule.
 -- O((limit + ids that have ended + rows passed by) * log n).
 
 local instance, limit = ARGV[1], tonumber(ARGV[3])
 even_when_full()
 call('ZADD', instances, format(DIGITS, after(tonumber(ARGV[4]))), instance)
+if ARGV[7] ~= '' then
+    call('HSET', names, instance, ARGV[7])
+end
 
 -- The first rows of each index that has any, in order.
 local pages = {}
@@ -101,6 +104,7 @@ call_with_many('HSET', loaded, into_loaded)
 for _, dead in ipairs(ended) do
     if call('EXISTS', index_of(WAITING, dead), index_of(IN_FLIGHT, dead)) == 0 then
         call('ZREM', instances, dead)
+        call('HDEL', names, dead)
     end
 end
 

@@ -24,6 +24,7 @@ local rows, keys, flights = space .. ':rows', space .. ':keys', space .. ':fligh
 local dead, dead_rows, dead_keys = space .. ':dead', space .. ':dead:rows', space .. ':dead:keys'
 local schedules = space .. ':schedules'
 local loaded, instances, lacks = space .. ':loaded', space .. ':instances', space .. ':lacks'
+local names = space .. ':names'
 
 local schema, last, edition = unpack(call('HMGET', space, 'schema', 'sequence', 'edition'))
 if not schema then

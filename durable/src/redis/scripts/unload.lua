@@ -3,6 +3,7 @@
 local instance = ARGV[1]
 even_when_full()
 call('ZREM', lacks, instance)
+call('HDEL', names, instance)
 if call('EXISTS', index_of(WAITING, instance), index_of(IN_FLIGHT, instance)) == 0 then
     call('ZREM', instances, instance)
 else
