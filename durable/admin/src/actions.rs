@@ -6,14 +6,18 @@ use std::time::{Duration, SystemTime};
 use tickwheel_durable::store::{
     Change, DeadRows, PrefixChange, PrefixRows, Settlement, State, StoreTime, Stored, Version,
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
+use crate::details::state_text;
 use crate::failure::Failure;
-use crate::operator::{KeyChange, Operator, Step, all_steps};
-use crate::shown::{line, text_line};
+use crate::operator::{Bulk, KeyChange, Operator};
+use crate::shown::{line, separated, text_line};
 
-/// So many dead timers of a prefix are found at once.
-const FOUND_AT_ONCE: usize = 100;
+/// So many timers of a prefix are found at once.
+const FOUND_AT_ONCE: usize = 1_000;
+
+/// The shortest pause between two steps, which is for other calls.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// So many timers are counted before a question.
 const COUNTED: usize = 10_000;
@@ -67,6 +71,21 @@ impl Done {
 }
 
 impl Action {
+    /// The action with this verb. Moves are by `delay`.
+    pub(crate) fn named(verb: &str, delay: Duration) -> Option<Self> {
+        let all = [
+            Action::Remove,
+            Action::MoveIn(delay),
+            Action::Run,
+            Action::Retry,
+            Action::Discard,
+            Action::Release,
+            Action::Acknowledge,
+            Action::Purge,
+        ];
+        all.into_iter().find(|action| action.verb() == verb)
+    }
+
     pub(crate) fn verb(self) -> &'static str {
         match self {
             Action::Remove => "remove",
@@ -108,23 +127,19 @@ impl Action {
     pub(crate) fn is_asked(self, selection: &Selection) -> bool {
         match self {
             Action::Remove | Action::Discard | Action::Acknowledge | Action::Purge => true,
-            Action::MoveIn(_) | Action::Run => matches!(selection, Selection::Prefix(_)),
-            Action::Retry | Action::Release => false,
-        }
-    }
-
-    fn change(self) -> Option<Change> {
-        match self {
-            Action::Remove => Some(Change::Remove),
-            Action::MoveIn(delay) => Some(Change::MoveIn(delay)),
-            Action::Run => Some(Change::Run),
-            _ => None,
+            Action::MoveIn(_) | Action::Run | Action::Release => selection.is_wide(),
+            Action::Retry => false,
         }
     }
 }
 
 impl Selection {
-    /// The keys of rows that wait, or else their tokens.
+    /// Whether it is not known which timers it chooses.
+    fn is_wide(&self) -> bool {
+        matches!(self, Selection::Prefix(_) | Selection::All)
+    }
+
+    /// Which ones, as a text.
     pub(crate) fn shown(&self) -> String {
         let few = |texts: Vec<String>| match &texts[..] {
             [only] => only.clone(),
@@ -142,14 +157,6 @@ impl Selection {
     }
 }
 
-fn state_text(state: State) -> &'static str {
-    match state {
-        State::Waiting => "waiting",
-        State::InFlight => "in flight",
-        _ => "dead",
-    }
-}
-
 /// How many timers it would change, as a text: `3 dead timers`. Counting stops at some thousands.
 pub(crate) async fn count(
     operator: &Operator,
@@ -163,28 +170,43 @@ pub(crate) async fn count(
         Selection::Tokens(tokens) => (tokens.len() as u64, ""),
         Selection::Prefix(prefix) => {
             let state = state.unwrap_or(State::Waiting);
-            let mut request = PrefixRows::new(state, prefix.clone(), 1_000);
-            let (mut found, mut more) = (0, true);
-            while more && found < COUNTED {
-                let page = operator.with_prefix(request.clone()).await?;
-                found += page.rows.len();
-                more = page.next.is_some();
-                request.after = page.next;
-            }
-            (found as u64, if more { "over " } else { "" })
+            let (rows, more) = with_prefix(operator, state, prefix, COUNTED).await?;
+            (rows.len() as u64, if more { "over " } else { "" })
         }
         Selection::All => {
             let number = match state {
-                Some(State::Dead) => counts.dead,
-                _ => counts.waiting + counts.in_flight + counts.dead,
+                Some(State::Waiting) => counts.waiting,
+                Some(State::InFlight) => counts.in_flight,
+                Some(_) => counts.dead,
+                None => counts.waiting + counts.in_flight + counts.dead,
             };
             (number, if counts.is_estimate { "about " } else { "" })
         }
     };
     let state = state.map_or(String::new(), |state| format!("{} ", state_text(state)));
     let s = if number == 1 { "" } else { "s" };
-    let digits = crate::shown::separated(number);
+    let digits = separated(number);
     Ok((number, format!("{about}{digits} {state}timer{s}")))
+}
+
+/// The versions of the timers in a state whose keys begin with that, and whether there are more than
+/// so many.
+async fn with_prefix(
+    operator: &Operator,
+    state: State,
+    prefix: &[u8],
+    most: usize,
+) -> Result<(Vec<Version>, bool), Failure> {
+    let mut request = PrefixRows::new(state, prefix.to_vec(), FOUND_AT_ONCE);
+    let mut found = Vec::new();
+    loop {
+        let page = operator.with_prefix(request.clone()).await?;
+        found.extend(page.rows.iter().map(|row| row.version));
+        request.after = page.next;
+        if request.after.is_none() || found.len() >= most {
+            return Ok((found, request.after.is_some()));
+        }
+    }
 }
 
 /// Does it, step by step, and logs it with who did it.
@@ -196,8 +218,14 @@ pub(crate) async fn act(
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Done, Failure> {
     let shown = selection.shown();
-    let mut done = Done::default();
-    let ended = change(operator, action, selection, progress, &mut done).await;
+    let mut work = Work {
+        operator,
+        action,
+        progress,
+        done: Done::default(),
+    };
+    let ended = work.change(selection).await;
+    let done = work.done;
     let failed = ended.as_ref().err().map(ToString::to_string);
     log(operator, who, action, &shown, &done, failed.as_deref());
     ended?;
@@ -228,7 +256,7 @@ fn log(
     let error = failed.map_or(String::new(), |error| {
         format!(" error={:?}", text_line(error, LOGGED))
     });
-    eprintln!(
+    (operator.desk.log)(&format!(
         "change: time={} who={:?} namespace={} action={}{to} which={:?} changed={}{error}",
         StoreTime::from(SystemTime::now()),
         text_line(who, LOGGED),
@@ -236,93 +264,133 @@ fn log(
         action.verb(),
         text_line(which, LOGGED),
         done.changed,
-    );
+    ));
 }
 
-async fn change(
-    operator: &Operator,
+/// A change that is under way.
+struct Work<'a> {
+    operator: &'a Operator,
     action: Action,
-    selection: Selection,
-    progress: &(dyn Fn(u64) + Sync),
-    done: &mut Done,
-) -> Result<(), Failure> {
-    let wrong = || Failure::Usage(format!("{} does not take that choice", action.verb()));
-    match (action, selection) {
-        (Action::Purge, Selection::All) => steps(done, progress, || operator.purge()).await,
-        (Action::Remove | Action::MoveIn(_) | Action::Run, selection) => {
-            let change = action.change().expect("these are changes");
-            match selection {
-                Selection::Keys(keys) => {
-                    for key in keys {
-                        change_key(operator, key, change, done).await?;
-                        progress(1);
-                    }
-                    Ok(())
+    progress: &'a (dyn Fn(u64) + Sync),
+    done: Done,
+}
+
+impl Work<'_> {
+    async fn change(&mut self, selection: Selection) -> Result<(), Failure> {
+        let wrong = || Failure::Usage(format!("{} does not take that choice", self.action.verb()));
+        let change = match self.action {
+            Action::Remove => Change::Remove,
+            Action::MoveIn(delay) => Change::MoveIn(delay),
+            _ => Change::Run,
+        };
+        let selection = match (self.action.state(), selection) {
+            (Some(State::Waiting | State::InFlight), Selection::All) => {
+                Selection::Prefix(Vec::new())
+            }
+            (_, other) => other,
+        };
+        match (self.action.state(), selection) {
+            (None, Selection::All) => self.bulk(Bulk::Purge).await,
+            (None, _) | (Some(State::Waiting), Selection::Tokens(_)) => Err(wrong()),
+            (Some(state), Selection::Keys(keys)) => {
+                for key in keys {
+                    self.key(key, state, change).await?;
                 }
-                Selection::Prefix(prefix) => {
-                    change_prefix(operator, prefix, change, progress, done).await
+                Ok(())
+            }
+            (Some(State::Waiting), Selection::Prefix(prefix)) => {
+                let changes = PrefixChange::new(prefix, change);
+                self.bulk(Bulk::Waiting(changes)).await
+            }
+            // All are found before the first is changed: it may come back.
+            (Some(state), Selection::Prefix(prefix)) => {
+                let (found, _) = with_prefix(self.operator, state, &prefix, usize::MAX).await?;
+                self.tokens(found, false).await
+            }
+            (Some(_), Selection::Tokens(tokens)) => self.tokens(tokens, true).await,
+            (Some(_), Selection::All) => self.bulk(Bulk::DeadSince(Instant::now())).await,
+        }
+    }
+
+    fn has_changed(&mut self, rows: u64) {
+        self.done.changed += rows;
+        (self.progress)(rows);
+    }
+
+    /// Makes steps until there are no more, with pauses as long as the steps: half of the time is
+    /// for other calls.
+    async fn bulk(&mut self, mut bulk: Bulk) -> Result<(), Failure> {
+        loop {
+            let began = Instant::now();
+            let retries = self.action == Action::Retry;
+            let step = self.operator.step(&mut bulk, retries).await?;
+            self.done.in_flight += step.in_flight;
+            self.done.locked += step.locked;
+            self.has_changed(step.rows);
+            if !step.more {
+                return Ok(());
+            }
+            sleep(began.elapsed().max(PAUSE)).await;
+        }
+    }
+
+    /// Changes the timers of a key in a state.
+    async fn key(&mut self, key: Vec<u8>, state: State, change: Change) -> Result<(), Failure> {
+        let rows = self.operator.rows_of(key.clone()).await?;
+        if !rows.iter().any(|row| row.state == state) {
+            let is_in_flight = rows.iter().any(|row| row.state == State::InFlight);
+            self.done.in_flight += u64::from(is_in_flight);
+            self.done.because(why_not(&key, &rows));
+            return Ok(());
+        }
+        match state {
+            State::Waiting => match self.operator.change_key(key.clone(), change).await? {
+                KeyChange::Done => self.has_changed(1),
+                KeyChange::Locked => self.done.locked += 1,
+                KeyChange::Absent => self.done.because(why_not(&key, &[])),
+                KeyChange::InFlight(token) => {
+                    self.done.in_flight += 1;
+                    self.done.because(in_flight(&line(&key, LOGGED), token));
                 }
-                _ => Err(wrong()),
+            },
+            State::InFlight => {
+                let claims = rows.iter().filter(|row| row.state == state);
+                self.tokens(claims.map(|row| row.version).collect(), true)
+                    .await?;
+            }
+            _ => self.bulk(Bulk::Dead(DeadRows::Key(key))).await?,
+        }
+        Ok(())
+    }
+
+    /// Changes claims or dead timers. Those that have gone are told, if somebody has named them.
+    async fn tokens(&mut self, tokens: Vec<Version>, are_named: bool) -> Result<(), Failure> {
+        for token in tokens {
+            let before = self.done.changed;
+            let how = match self.action {
+                Action::Release => Some(Settlement::Release),
+                Action::Acknowledge => Some(Settlement::Ack),
+                _ => None,
+            };
+            if let Some(how) = how {
+                let settled = self.operator.settle(token, how).await?;
+                self.has_changed(u64::from(settled));
+            } else {
+                self.bulk(Bulk::Dead(DeadRows::Token(token))).await?;
+            }
+            if are_named && self.done.changed == before {
+                let what = how.map_or("dead timer", |_| "claim");
+                self.done
+                    .because(format!("no {what} has the token {}", token.0));
             }
         }
-        (Action::Retry | Action::Discard, selection) => {
-            let retries = action == Action::Retry;
-            change_dead(operator, selection, retries, progress, done).await
-        }
-        (Action::Release | Action::Acknowledge, selection) => {
-            let how = match action {
-                Action::Release => Settlement::Release,
-                _ => Settlement::Ack,
-            };
-            settle(operator, selection, how, done).await
-        }
-        (Action::Purge, _) => Err(wrong()),
+        Ok(())
     }
-}
-
-async fn steps<F, Fut>(
-    done: &mut Done,
-    progress: &(dyn Fn(u64) + Sync),
-    step: F,
-) -> Result<(), Failure>
-where
-    F: FnMut() -> Fut,
-    Fut: Future<Output = Result<Step, Failure>>,
-{
-    all_steps(step, |rows| {
-        done.changed += rows;
-        progress(rows);
-    })
-    .await
-}
-
-async fn change_key(
-    operator: &Operator,
-    key: Vec<u8>,
-    change: Change,
-    done: &mut Done,
-) -> Result<(), Failure> {
-    let rows = operator.rows_of(key.clone()).await?;
-    if !rows.iter().any(|row| row.state == State::Waiting) {
-        done.in_flight += u64::from(rows.iter().any(|row| row.state == State::InFlight));
-        done.because(why_not(&key, &rows));
-        return Ok(());
-    }
-    match operator.change_key(key.clone(), change).await? {
-        KeyChange::Done => done.changed += 1,
-        KeyChange::Locked => done.locked += 1,
-        KeyChange::Absent => done.because(why_not(&key, &[])),
-        KeyChange::InFlight(token) => {
-            done.in_flight += 1;
-            done.because(in_flight(&line(&key, LOGGED), token));
-        }
-    }
-    Ok(())
 }
 
 fn in_flight(key: &str, token: Version) -> String {
     format!(
-        "{key} is in flight with token {}: `release` delivers it again, `discard --in-flight` acknowledges it",
+        "{key} is in flight with token {}: `release` delivers it again, `acknowledge` ends it",
         token.0
     )
 }
@@ -338,117 +406,4 @@ fn why_not(key: &[u8], rows: &[Stored]) -> String {
         Some(row) if row.state == State::InFlight => in_flight(&key, row.version),
         Some(_) => format!("{key} is dead: `retry` makes it due again, `discard` deletes it"),
     }
-}
-
-async fn change_prefix(
-    operator: &Operator,
-    prefix: Vec<u8>,
-    change: Change,
-    progress: &(dyn Fn(u64) + Sync),
-    done: &mut Done,
-) -> Result<(), Failure> {
-    let mut changes = PrefixChange::new(prefix, change);
-    loop {
-        let began = Instant::now();
-        let step = operator.change_prefix(&mut changes).await?;
-        done.changed += step.rows;
-        done.in_flight += step.in_flight;
-        done.locked += step.locked;
-        progress(step.rows);
-        if !step.more {
-            return Ok(());
-        }
-        crate::operator::pause_since(began).await;
-    }
-}
-
-/// Changes the chosen dead timers, step by step. One that dies again meanwhile is left alone.
-async fn change_dead(
-    operator: &Operator,
-    selection: Selection,
-    retries: bool,
-    progress: &(dyn Fn(u64) + Sync),
-    done: &mut Done,
-) -> Result<(), Failure> {
-    let change = |which| operator.change_dead(retries, which);
-    match selection {
-        Selection::All => {
-            let began = Instant::now();
-            let step = || change(DeadRows::OlderThan(began.elapsed()));
-            steps(done, progress, step).await
-        }
-        Selection::Keys(keys) => {
-            for key in keys {
-                let before = done.changed;
-                steps(done, progress, || change(DeadRows::Key(key.clone()))).await?;
-                if done.changed == before {
-                    let rows = operator.rows_of(key.clone()).await?;
-                    done.because(why_not(&key, &rows));
-                }
-            }
-            Ok(())
-        }
-        Selection::Tokens(tokens) => {
-            for token in tokens {
-                let before = done.changed;
-                steps(done, progress, || change(DeadRows::Token(token))).await?;
-                if done.changed == before {
-                    done.because(format!("no dead timer has the token {}", token.0));
-                }
-            }
-            Ok(())
-        }
-        Selection::Prefix(prefix) => {
-            let mut request = PrefixRows::new(State::Dead, prefix, FOUND_AT_ONCE);
-            let now = operator.counts().await?.now;
-            loop {
-                let page = operator.with_prefix(request.clone()).await?;
-                for row in page.rows.into_iter().filter(|row| row.due <= now) {
-                    let token = DeadRows::Token(row.version);
-                    steps(done, progress, || change(token.clone())).await?;
-                }
-                match page.next {
-                    Some(next) => request.after = Some(next),
-                    None => return Ok(()),
-                }
-            }
-        }
-    }
-}
-
-async fn settle(
-    operator: &Operator,
-    selection: Selection,
-    how: Settlement,
-    done: &mut Done,
-) -> Result<(), Failure> {
-    let tokens = match selection {
-        Selection::Tokens(tokens) => tokens,
-        Selection::Keys(keys) => {
-            let mut tokens = Vec::new();
-            for key in keys {
-                let rows = operator.rows_of(key.clone()).await?;
-                let claims = rows.iter().filter(|row| row.state == State::InFlight);
-                let before = tokens.len();
-                tokens.extend(claims.map(|row| row.version));
-                if tokens.len() == before {
-                    done.because(why_not(&key, &rows));
-                }
-            }
-            tokens
-        }
-        Selection::Prefix(_) | Selection::All => {
-            return Err(Failure::Usage(
-                "claims are chosen by token or key".to_owned(),
-            ));
-        }
-    };
-    for token in tokens {
-        if operator.settle(token, how).await? {
-            done.changed += 1;
-        } else {
-            done.because(format!("no claim has the token {}", token.0));
-        }
-    }
-    Ok(())
 }

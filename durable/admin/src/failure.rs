@@ -1,22 +1,20 @@
-//! The failures that end the program, and their exit codes.
+//! Why something was not done.
 
 use std::fmt;
 use std::io;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use tickwheel_durable::store::StoreError;
 
-/// Why a command did not do what it should.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The store or this machine has failed: exit code 1.
+    /// The store or this machine has failed.
     Failed(String),
-    /// The arguments do not fit: exit code 2, as for those that `clap` refuses.
+    /// What was asked for does not fit.
     Usage(String),
-    /// There is no such file, namespace, timer or claim: exit code 3.
+    /// There is no such file, namespace, timer or claim.
     NotFound(String),
-    /// The reader of the output has gone, as with `| head`: exit code 0.
+    /// The reader of the output has gone, as with `| head`.
     Unread,
 }
 
@@ -25,28 +23,14 @@ impl Failure {
     pub(crate) fn timeout(after: Duration) -> Self {
         Failure::Failed(format!("the store has not responded within {after:?}"))
     }
-
-    pub(crate) fn report(&self) -> ExitCode {
-        if !matches!(self, Failure::Unread) {
-            eprintln!("error: {self}");
-        }
-        ExitCode::from(match self {
-            Failure::Unread => 0,
-            Failure::Failed(_) => 1,
-            Failure::Usage(_) => 2,
-            Failure::NotFound(_) => 3,
-        })
-    }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::Failed(text) | Failure::Usage(text) | Failure::NotFound(text) => {
-                f.write_str(text)
-            }
-            Failure::Unread => f.write_str("the output is closed"),
-        }
+        f.write_str(match self {
+            Failure::Failed(text) | Failure::Usage(text) | Failure::NotFound(text) => text,
+            Failure::Unread => "the output is closed",
+        })
     }
 }
 

@@ -1,37 +1,46 @@
 //! The calls of an operator on one namespace, whatever the types of its keys and values.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tickwheel_durable::Purged;
 use tickwheel_durable::store::{
-    Answer, Change, ChangedRows, Counts, DeadRows, Inspect, List, LoadWindow, Namespace,
-    PrefixChange, PrefixRows, Retried, RowPage, Settle, Settled, Settlement, Store, StoreTime,
-    Stored, StoredInstance, StoredNamespace, Version, Write, WriteOutcome,
+    Answer, Change, Counts, DeadRows, Inspect, List, LoadWindow, Namespace, PrefixChange,
+    PrefixRows, RowPage, Settle, Settled, Settlement, Store, StoreTime, Stored, StoredInstance,
+    StoredNamespace, Version, Write, WriteOutcome,
 };
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
-use crate::args::KeyForm;
 use crate::failure::Failure;
 use crate::shown::from_hex;
 
 /// Released timers that are due are hinted to the instances; how far ahead does not matter.
 const NEAR: LoadWindow = LoadWindow::new(Duration::from_secs(1), None);
 
-/// The shortest pause between two steps, which is for other calls.
-const PAUSE: Duration = Duration::from_millis(2);
-
-/// A store, asked with a time limit.
+/// A store, asked with a time limit, and where changes are logged.
 #[derive(Clone)]
-pub(crate) struct Asked {
+pub(crate) struct Desk {
     store: Arc<dyn Store>,
-    limit: Duration,
+    pub(crate) limit: Duration,
+    pub(crate) log: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
-impl Asked {
+impl fmt::Debug for Desk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Desk")
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Desk {
+    /// Logs on standard error.
     pub(crate) fn new(store: Box<dyn Store>, limit: Duration) -> Self {
-        let store = store.into();
-        Asked { store, limit }
+        Desk {
+            store: store.into(),
+            limit,
+            log: Arc::new(|line| eprintln!("{line}")),
+        }
     }
 
     async fn call<T>(&self, answer: Answer<'_, T>) -> Result<T, Failure> {
@@ -43,127 +52,140 @@ impl Asked {
         self.store.inspect()
     }
 
-    pub(crate) async fn namespaces(&self) -> Result<Vec<StoredNamespace>, Failure> {
-        self.call(self.inspect().namespaces()).await
+    /// All namespaces, or the one with that name, if it is there.
+    pub(crate) async fn namespaces(
+        &self,
+        only: Option<&Namespace>,
+    ) -> Result<Vec<StoredNamespace>, Failure> {
+        let mut all = self.call(self.inspect().namespaces()).await?;
+        all.retain(|found| only.is_none_or(|only| *only == found.name));
+        Ok(all)
     }
 
-    /// A namespace that was opened.
-    pub(crate) async fn namespace(&self, name: &Namespace) -> Result<Operator, Failure> {
-        let mut all = self.namespaces().await?;
-        let Some(at) = all.iter().position(|found| found.name == *name) else {
-            let names = names(&all);
-            return Err(Failure::NotFound(format!(
-                "there is no namespace {name}, but {names}"
-            )));
-        };
-        Ok(self.operator(all.swap_remove(at)))
-    }
-
-    /// The one that is named, or the only one.
-    pub(crate) async fn choose(&self, name: Option<&Namespace>) -> Result<Operator, Failure> {
-        if let Some(name) = name {
-            return self.namespace(name).await;
-        }
-        let mut all = self.namespaces().await?;
-        match (all.pop(), all.is_empty()) {
-            (None, _) => Err(Failure::NotFound("the store has no namespace".to_owned())),
-            (Some(only), true) => Ok(self.operator(only)),
-            (Some(last), false) => {
-                all.push(last);
-                Err(Failure::Usage(format!(
-                    "name one with --namespace: the store has {}",
-                    names(&all)
-                )))
-            }
-        }
-    }
-
-    pub(crate) fn operator(&self, found: StoredNamespace) -> Operator {
+    pub(crate) fn operator(&self, found: &StoredNamespace) -> Operator {
         Operator {
-            asked: self.clone(),
-            namespace: found.name,
-            codec: found.charter.codec,
+            desk: self.clone(),
+            namespace: found.name.clone(),
+            codec: found.charter.codec.clone(),
         }
     }
 }
 
-fn names(all: &[StoredNamespace]) -> String {
-    if all.is_empty() {
-        return "none".to_owned();
-    }
-    let names: Vec<_> = all.iter().map(|found| found.name.as_str()).collect();
-    names.join(", ")
+/// How a person writes keys and prefixes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum KeyForm {
+    /// As they are shown. Strings may be without their quotes.
+    #[default]
+    Shown,
+    /// As they are stored.
+    #[cfg_attr(
+        not(feature = "program"),
+        expect(dead_code, reason = "the page has no field for it")
+    )]
+    Raw,
+    #[cfg_attr(
+        not(feature = "program"),
+        expect(dead_code, reason = "the page has no field for it")
+    )]
+    Hex,
+}
+
+/// A change of many rows, step by step.
+pub(crate) enum Bulk {
+    /// Deletes all.
+    Purge,
+    Waiting(PrefixChange),
+    Dead(DeadRows),
+    /// Those that were dead at that time: some die again meanwhile.
+    DeadSince(Instant),
+}
+
+/// What a step has done.
+#[derive(Debug, Default)]
+pub(crate) struct Step {
+    pub(crate) rows: u64,
+    pub(crate) in_flight: u64,
+    pub(crate) locked: u64,
+    pub(crate) more: bool,
+}
+
+/// What became of a change of one key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyChange {
+    Done,
+    Absent,
+    InFlight(Version),
+    Locked,
 }
 
 /// A namespace of a store.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct Operator {
-    asked: Asked,
+    pub(crate) desk: Desk,
     pub(crate) namespace: Namespace,
     pub(crate) codec: String,
 }
 
 impl Operator {
     fn store(&self) -> &dyn Store {
-        &*self.asked.store
+        &*self.desk.store
     }
 
     pub(crate) async fn counts(&self) -> Result<Counts, Failure> {
-        self.asked.call(self.store().count(&self.namespace)).await
+        self.desk.call(self.store().count(&self.namespace)).await
     }
 
     pub(crate) async fn instances(&self) -> Result<Vec<StoredInstance>, Failure> {
-        let call = self.asked.inspect().instances(&self.namespace);
-        self.asked.call(call).await
+        let call = self.desk.inspect().instances(&self.namespace);
+        self.desk.call(call).await
     }
 
     pub(crate) async fn count_due(&self, times: Vec<StoreTime>) -> Result<Vec<u64>, Failure> {
-        let call = self.asked.inspect().count_due(&self.namespace, times);
-        self.asked.call(call).await
+        let call = self.desk.inspect().count_due(&self.namespace, times);
+        self.desk.call(call).await
     }
 
     /// A page of timers, which may be shorter.
     pub(crate) async fn list(&self, request: List) -> Result<Vec<Stored>, Failure> {
         let call = self.store().list(&self.namespace, request);
-        self.asked.call(call).await
+        self.desk.call(call).await
     }
 
     pub(crate) async fn with_prefix(&self, request: PrefixRows) -> Result<RowPage, Failure> {
-        let call = self
-            .asked
-            .inspect()
-            .rows_with_prefix(&self.namespace, request);
-        self.asked.call(call).await
+        let inspect = self.desk.inspect();
+        let call = inspect.rows_with_prefix(&self.namespace, request);
+        self.desk.call(call).await
     }
 
     pub(crate) async fn rows_of(&self, key: Vec<u8>) -> Result<Vec<Stored>, Failure> {
-        let call = self.asked.inspect().rows_of(&self.namespace, key);
-        self.asked.call(call).await
+        let call = self.desk.inspect().rows_of(&self.namespace, key);
+        self.desk.call(call).await
     }
 
     /// The stored form of a key as a person writes it: its bytes if it has timers, else the text of
     /// a string of the codec.
     pub(crate) async fn key(&self, key: &str, form: KeyForm) -> Result<Vec<u8>, Failure> {
-        if form.hex {
-            return hex_bytes(key);
+        let is_stored = form == KeyForm::Shown && !self.rows_of(key.into()).await?.is_empty();
+        let mut bytes = self.prefix(key, if is_stored { KeyForm::Raw } else { form })?;
+        if form == KeyForm::Shown && !is_stored && self.is_json() {
+            bytes.push(b'"');
         }
-        if form.raw || !self.is_json() || !self.rows_of(key.into()).await?.is_empty() {
-            return Ok(key.into());
-        }
-        Ok(json_string(key).into_bytes())
+        Ok(bytes)
     }
 
     /// The first bytes of keys with a text that begins with this.
     pub(crate) fn prefix(&self, prefix: &str, form: KeyForm) -> Result<Vec<u8>, Failure> {
-        if form.hex {
-            return hex_bytes(prefix);
+        match form {
+            KeyForm::Hex => from_hex(prefix).ok_or_else(|| {
+                Failure::Usage(format!("{prefix:?} is not pairs of hexadecimal digits"))
+            }),
+            KeyForm::Shown if self.is_json() => {
+                let mut quoted = serde_json::Value::from(prefix).to_string();
+                quoted.pop();
+                Ok(quoted.into())
+            }
+            KeyForm::Shown | KeyForm::Raw => Ok(prefix.into()),
         }
-        if form.raw || !self.is_json() {
-            return Ok(prefix.into());
-        }
-        let mut quoted = json_string(prefix);
-        quoted.pop();
-        Ok(quoted.into_bytes())
     }
 
     fn is_json(&self) -> bool {
@@ -174,7 +196,7 @@ impl Operator {
     pub(crate) async fn settle(&self, token: Version, how: Settlement) -> Result<bool, Failure> {
         let settles = vec![Settle::new(token, how)];
         let call = self.store().settle(&self.namespace, settles, NEAR);
-        match self.asked.call(call).await?[..] {
+        match self.desk.call(call).await?[..] {
             [Settled::Lost] => Ok(false),
             [Settled::Locked] => Err(Failure::Failed(format!(
                 "a transaction has changed the key of token {} and has not ended",
@@ -192,7 +214,7 @@ impl Operator {
     ) -> Result<KeyChange, Failure> {
         let writes = vec![Write::new(key, change.action())];
         let call = self.store().write(&self.namespace, writes, NEAR);
-        Ok(match self.asked.call(call).await?[..] {
+        Ok(match self.desk.call(call).await?[..] {
             [WriteOutcome::Armed { .. } | WriteOutcome::Removed { .. }] => KeyChange::Done,
             [WriteOutcome::InFlight(token)] => KeyChange::InFlight(token),
             [WriteOutcome::Locked(_)] => KeyChange::Locked,
@@ -200,96 +222,39 @@ impl Operator {
         })
     }
 
-    /// Makes a step of a change of many waiting timers.
-    pub(crate) async fn change_prefix(
-        &self,
-        changes: &mut PrefixChange,
-    ) -> Result<ChangedRows, Failure> {
-        let step = changes.step(self.store(), &self.namespace);
-        self.asked.call(Box::pin(step)).await
-    }
-
-    /// Makes a step of retrying or discarding dead timers.
-    pub(crate) async fn change_dead(
-        &self,
-        retries: bool,
-        which: DeadRows,
-    ) -> Result<Step, Failure> {
+    /// Makes a step of a change. Dead timers are retried or discarded.
+    pub(crate) async fn step(&self, bulk: &mut Bulk, retries: bool) -> Result<Step, Failure> {
+        let (store, space) = (self.store(), &self.namespace);
+        let dead = match bulk {
+            Bulk::Purge => {
+                let purged = self.desk.call(store.purge(space)).await?;
+                return Ok(rows(purged.rows, purged.more));
+            }
+            Bulk::Waiting(changes) => {
+                let changed = self.desk.call(Box::pin(changes.step(store, space))).await?;
+                return Ok(Step {
+                    rows: changed.rows,
+                    in_flight: changed.in_flight,
+                    locked: changed.locked,
+                    more: changed.more,
+                });
+            }
+            Bulk::Dead(which) => which.clone(),
+            Bulk::DeadSince(time) => DeadRows::OlderThan(time.elapsed()),
+        };
         if retries {
-            let call = self.store().retry_dead(&self.namespace, which);
-            return Ok(self.asked.call(call).await?.into());
+            let retried = self.desk.call(store.retry_dead(space, dead)).await?;
+            return Ok(rows(retried.rows, retried.more));
         }
-        let call = self.store().discard_dead(&self.namespace, which);
-        Ok(self.asked.call(call).await?.into())
-    }
-
-    pub(crate) async fn purge(&self) -> Result<Step, Failure> {
-        Ok(self
-            .asked
-            .call(self.store().purge(&self.namespace))
-            .await?
-            .into())
+        let discarded = self.desk.call(store.discard_dead(space, dead)).await?;
+        Ok(rows(discarded.rows, discarded.more))
     }
 }
 
-/// What became of a change of one key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum KeyChange {
-    Done,
-    Absent,
-    InFlight(Version),
-    Locked,
-}
-
-/// A step of a call that changes many rows.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Step {
-    pub(crate) rows: u64,
-    pub(crate) more: bool,
-}
-
-impl From<Retried> for Step {
-    fn from(Retried { rows, more, .. }: Retried) -> Self {
-        Step { rows, more }
+fn rows(rows: u64, more: bool) -> Step {
+    Step {
+        rows,
+        more,
+        ..Step::default()
     }
-}
-
-impl From<Purged> for Step {
-    fn from(Purged { rows, more, .. }: Purged) -> Self {
-        Step { rows, more }
-    }
-}
-
-/// Makes steps until there are no more, and reports the rows of each.
-pub(crate) async fn all_steps<F, Fut>(
-    mut step: F,
-    mut progress: impl FnMut(u64),
-) -> Result<(), Failure>
-where
-    F: FnMut() -> Fut,
-    Fut: Future<Output = Result<Step, Failure>>,
-{
-    loop {
-        let began = Instant::now();
-        let Step { rows, more } = step().await?;
-        progress(rows);
-        if !more {
-            return Ok(());
-        }
-        pause_since(began).await;
-    }
-}
-
-/// Pauses for as long as a step took: half of the time is for other calls.
-pub(crate) async fn pause_since(began: Instant) {
-    sleep(began.elapsed().max(PAUSE)).await;
-}
-
-fn hex_bytes(digits: &str) -> Result<Vec<u8>, Failure> {
-    from_hex(digits)
-        .ok_or_else(|| Failure::Usage(format!("{digits:?} is not pairs of hexadecimal digits")))
-}
-
-fn json_string(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
 }

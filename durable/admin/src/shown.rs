@@ -1,31 +1,7 @@
-//! How bytes and counts are shown. Bytes of any codec are JSON or text where they are that, else
+//! How bytes and counts are shown. Bytes of any codec are text where they are that, else
 //! hexadecimal digits.
 
-use std::fmt::Write as _;
-
-use serde::Serialize;
-use serde_json::Value;
-
-/// Bytes, as what they seem to be.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(tag = "encoding", content = "data", rename_all = "snake_case")]
-pub(crate) enum Shown {
-    Json(Value),
-    Text(String),
-    Hex(String),
-}
-
-impl Shown {
-    pub(crate) fn of(bytes: &[u8]) -> Self {
-        if let Ok(value) = serde_json::from_slice(bytes) {
-            return Shown::Json(value);
-        }
-        match std::str::from_utf8(bytes) {
-            Ok(text) => Shown::Text(text.to_owned()),
-            Err(_) => Shown::Hex(hex(bytes)),
-        }
-    }
-}
+pub(crate) use hex::encode as hex;
 
 /// Bytes in one line that changes nothing around it, of at most so many characters: text as it is,
 /// but for characters that a terminal or a reader would take for something else.
@@ -96,21 +72,9 @@ fn is_invisible(c: char) -> bool {
     )
 }
 
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut digits, byte| {
-        write!(digits, "{byte:02x}").expect("a string takes it");
-        digits
-    })
-}
-
 /// The bytes of hexadecimal digits, with or without `0x`.
 pub(crate) fn from_hex(digits: &str) -> Option<Vec<u8>> {
-    let digits = digits.strip_prefix("0x").unwrap_or(digits).as_bytes();
-    if digits.len() % 2 != 0 || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return None;
-    }
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    digits.chunks_exact(2).map(byte).collect()
+    hex::decode(digits.strip_prefix("0x").unwrap_or(digits)).ok()
 }
 
 /// A number, as an estimate if it is one.
@@ -122,26 +86,16 @@ pub(crate) fn count(number: u64, is_estimate: bool) -> String {
 /// A number with commas between its thousands.
 pub(crate) fn separated(number: u64) -> String {
     let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.char_indices() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    let parts = digits.as_bytes().rchunks(3).rev();
+    parts
+        .map(String::from_utf8_lossy)
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bytes_are_what_they_seem_to_be() {
-        assert_eq!(Shown::of(b"\"order 17\""), Shown::Json("order 17".into()));
-        assert_eq!(Shown::of(b"order 17"), Shown::Text("order 17".into()));
-        assert_eq!(Shown::of(b"\xff\x01"), Shown::Hex("ff01".into()));
-    }
 
     #[test]
     fn line_hides_nothing_and_ends() {

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
-use support::{File, Run, counted, ended, kill_timers, program, run, set};
+use support::{File, NAME, Run, counted, ended, kill_timers, program, run, set};
 use tickwheel_durable::Retry;
 use tickwheel_durable::rusqlite::Connection;
 
@@ -30,6 +30,10 @@ async fn lists_and_shows_timers_of_each_state() {
 
     let stats = run(&file, &["stats", "--json"]).json();
     let orders = &stats["namespaces"][0];
+    assert_eq!(
+        (&orders["state"], &orders["reason"]),
+        (&"ok".into(), &"nothing is late".into())
+    );
     assert_eq!(orders["namespace"], "orders");
     assert_eq!(
         (&orders["waiting"], &orders["in_flight"]),
@@ -53,6 +57,8 @@ async fn lists_and_shows_timers_of_each_state() {
     let members = timers.admin().instances().await.expect("they are listed");
     assert!(members[0].is_own, "{members:?}");
     assert_eq!(instances["instances"][0]["id"], members[0].instance.id.0);
+    assert_eq!(instances["instances"][0]["name"], NAME);
+    assert_eq!(members[0].instance.name.as_deref(), Some(NAME));
 
     let shown = run(&file, &["show", "order 1"]);
     assert!(shown.output.contains("<b>"), "{shown:?}");
@@ -77,14 +83,10 @@ async fn dead_timer_is_retried_by_key_and_discarded_by_prefix() {
             .await
             .expect("it is held");
     }
-    assert_eq!(run(&file, &["retry", "--key", "a"]).code, 0);
+    assert_eq!(run(&file, &["retry", "a"]).code, 0);
     let again = claims.recv().await.expect("it comes again");
     assert_eq!((again.key.as_str(), again.attempt), ("a", 1));
-    assert_eq!(
-        run(&file, &["retry", "--key", "a"]).code,
-        3,
-        "it is not dead"
-    );
+    assert_eq!(run(&file, &["retry", "a"]).code, 3, "it is not dead");
     let discarded = run(&file, &["discard", "--prefix", "b", "--json", "--yes"]).json();
     assert_eq!(discarded["changed"], 1);
     assert_eq!(run(&file, &["discard", "--all", "--yes"]).code, 3);
@@ -216,13 +218,13 @@ async fn released_claim_is_lost_to_its_worker() {
     set.expect("it is set");
     let claim = claims.recv().await.expect("it comes");
     let token = claim.token().to_string();
-    assert_eq!(run(&file, &["release", &token]).code, 0);
-    assert_eq!(run(&file, &["release", &token]).code, 3);
+    assert_eq!(run(&file, &["release", "--token", &token]).code, 0);
+    assert_eq!(run(&file, &["release", "--token", &token]).code, 3);
     claim.ack().await.expect_err("it was released");
     let again = claims.recv().await.expect("it comes again");
     let token = again.token().to_string();
     assert_eq!(
-        run(&file, &["discard", "--in-flight", &token, "--yes"]).code,
+        run(&file, &["acknowledge", "--token", &token, "--yes"]).code,
         0
     );
     again.ack().await.expect_err("it was acknowledged");
@@ -258,7 +260,7 @@ async fn exit_code_tells_what_is_wrong() {
         (&["list", "--after", "nonsense"], 2),
         (&["list", "--prefix", "zz", "--hex"], 2),
         (&["retry"], 2),
-        (&["release", "0"], 2),
+        (&["release", "--token", "0"], 2),
         (&["purge"], 2),
         (&["remove", "a"], 2),
         (&["remove", "--prefix", "a"], 2),
@@ -268,7 +270,9 @@ async fn exit_code_tells_what_is_wrong() {
         (&["move", "a", "--in", "soon"], 2),
         (&["remove", "a", "--prefix", "a", "--yes"], 2),
         (&["discard", "--all"], 2),
-        (&["discard", "--in-flight", "17"], 2),
+        (&["acknowledge", "--token", "17"], 2),
+        (&["release", "--all"], 2),
+        (&["run", "--token", "17"], 2),
         (&["watch", "--every", "5"], 2),
         (&["serve", "--listen", "0.0.0.0:0"], 2),
         (&["watch", "--times", "1", "--json"], 0),
@@ -301,14 +305,17 @@ async fn change_says_what_it_has_found() {
         (&["remove", "dead", "--yes"], &["dead", "discard"]),
         (&["run", "flying"], &["flying", "in flight", &token]),
         (&["move", "flying", "--in", "1h"], &["in flight", &token]),
+        (&["discard", "waiting", "--yes"], &["is waiting", "remove"]),
+        (&["retry", "flying"], &["in flight", &token]),
         (
-            &["discard", "--key", "waiting", "--yes"],
-            &["is waiting", "remove"],
+            &["retry", "--token", "17"],
+            &["no dead timer has the token 17"],
         ),
-        (&["retry", "--key", "flying"], &["in flight", &token]),
-        (&["retry", "17"], &["no dead timer has the token 17"]),
-        (&["release", "--key", "waiting"], &["is waiting"]),
-        (&["release", "17"], &["no claim has the token 17"]),
+        (&["release", "waiting"], &["is waiting"]),
+        (
+            &["release", "--token", "17"],
+            &["no claim has the token 17"],
+        ),
         (&["remove", "--prefix", "none", "--yes"], &["there is none"]),
     ] {
         let Run { code, errors, .. } = run(&file, arguments);

@@ -11,7 +11,8 @@ use std::process::Stdio;
 use std::time::{Duration, Instant, SystemTime};
 
 use server::{Server, between};
-use support::{File, counted, kill_timers, program, set};
+use support::{File, NAME, counted, kill_timers, program, set};
+use tickwheel_durable::rusqlite::Connection;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -46,57 +47,37 @@ async fn form_changes_something_only_with_all_that_it_needs() {
     let reading = Server::start(&file, &[]);
     let page = reading.page("/n/orders");
     assert!(page.contains("poison"), "{page}");
-    for button in ["retry", "discard", "csrf", "checkbox"] {
+    for button in ["retry", "discard", "checkbox"] {
         assert!(!page.contains(button), "{button}: {page}");
     }
     assert!(
         page.contains("content-security-policy: default-src 'none'"),
         "{page}"
     );
-    let refused = reading.ask(retry, &[], &format!("csrf=x&{fields}"));
+    let refused = reading.ask(retry, &[], &fields);
     assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");
-    // For this reason, and not because the secret is wrong.
     assert!(refused.contains("--allow-changes"), "{refused}");
 
     let server = Server::start(&file, &["--allow-changes"]);
-    let body = format!("csrf={}&{fields}", server.csrf("orders"));
     let here = format!("Origin: http://{}", server.address);
-    for (headers, body, expected, words) in [
+    for (headers, expected, words) in [
+        (&["Sec-Fetch-Site: cross-site"][..], "403", &*server.address),
+        (&["Origin: http://evil.example"], "403", "evil.example"),
         (
-            &[][..],
-            format!("csrf=x&{fields}"),
-            "403",
-            "the form is old",
-        ),
-        (&[], fields.clone(), "403", "the form is old"),
-        (
-            &["Origin: http://evil.example"],
-            body.clone(),
-            "403",
-            "evil.example",
-        ),
-        (
-            &["Sec-Fetch-Site: cross-site"],
-            body.clone(),
+            &[&here, "Sec-Fetch-Site: same-site"],
             "403",
             &server.address,
         ),
-        (&["Host: evil.example"], body.clone(), "421", "evil.example"),
-        (
-            &["X-Forwarded-For: 192.0.2.1"],
-            body.clone(),
-            "403",
-            "--token-file",
-        ),
+        (&["Host: evil.example"], "421", "evil.example"),
+        (&["X-Forwarded-For: 192.0.2.1"], "403", "--token-file"),
         (
             &[&here, "Sec-Fetch-Site: same-origin"],
-            body.clone(),
             "303",
             "location: /n/orders",
         ),
     ] {
         assert_eq!(counted(&timers).await[2], 1);
-        let answer = server.ask(retry, headers, &body);
+        let answer = server.ask(retry, headers, &fields);
         let status = format!("HTTP/1.1 {expected}");
         assert!(answer.starts_with(&status), "{headers:?}: {answer}");
         assert!(answer.contains(words), "{headers:?}: {answer}");
@@ -245,14 +226,12 @@ async fn page_of_one_namespace_leaves_others_alone() {
         let answer = server.ask(&format!("GET /n/orders{path}"), &[], "");
         assert!(answer.starts_with("HTTP/1.1 404"), "{path}: {answer}");
     }
-    let csrf = server.csrf("mails");
     for fields in [
         "action=retry&all=1",
         "action=discard&all=1&confirmed=1",
         "action=purge&all=1&confirmed=1",
     ] {
-        let body = format!("csrf={csrf}&{fields}");
-        let answer = server.ask("POST /n/orders/change", &[], &body);
+        let answer = server.change("orders", fields);
         assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
     }
     let done = server.change("mails", "action=discard&all=1&confirmed=1");
@@ -399,6 +378,94 @@ async fn lists_are_filtered_and_read_in_pages() {
         home.contains("state failing") && home.contains(">100<"),
         "{home}"
     );
+    assert!(
+        home.contains("3 timers died within the last hour."),
+        "{home}"
+    );
+}
+
+/// A browser waited for as long as a change took, and showed nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_change_has_a_page_of_its_progress() {
+    let file = File::new();
+    let (timers, _claims) = file.instance().await;
+    let keys: Vec<_> = (0..1_234).map(|key| format!("a {key}")).collect();
+    let keys: Vec<_> = keys.iter().map(String::as_str).collect();
+    set(&timers, &keys, HOUR).await;
+    let server = Server::start(&file, &["--allow-changes"]);
+    // A transaction of somebody else holds it up.
+    let other = Connection::open(file.path()).expect("it opens");
+    let locked = other.execute_batch("BEGIN IMMEDIATE");
+    locked.expect("the instance lets go of the file");
+    let removing = "action=remove&prefix=2261&confirmed=1&back=/n/orders/list/waiting";
+    let answer = server.change("orders", removing);
+    let path = between(&answer, "location: ", "\r\n").expect("it leads on");
+    assert!(path.starts_with("/n/orders/change/"), "{answer}");
+    let page = server.page(&path);
+    for words in [
+        "<h1>Remove 1,234 waiting timers</h1>",
+        "<progress max=\"1234\" value=\"0\">",
+        "0 of 1,234",
+        "live-state",
+        "href=\"/n/orders/list/waiting\"",
+    ] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+    other.execute_batch("COMMIT").expect("it commits");
+    let began = Instant::now();
+    let page = loop {
+        let page = server.page(&path);
+        if !page.contains("<progress") {
+            break page;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{page}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    assert!(page.contains("<h1>Done</h1>"), "{page}");
+    assert!(page.contains("1,234 removed."), "{page}");
+    assert!(!page.contains("live-state"), "it does not change any more");
+    assert_eq!(counted(&timers).await, [0, 0, 0]);
+    assert!(server.log_of(1).contains("changed=1234"));
+    for absent in ["/n/orders/change/17", "/n/other/change/17"] {
+        let answer = server.ask(&format!("GET {absent}"), &[], "");
+        assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+    }
+}
+
+/// Instances were numbers.
+#[tokio::test]
+async fn instances_have_the_names_of_their_programs() {
+    let file = File::new();
+    let _instance = file.instance().await;
+    let server = Server::start(&file, &[]);
+    let page = server.page("/n/orders");
+    assert!(page.contains(NAME), "{page}");
+}
+
+#[tokio::test]
+async fn page_says_what_is_wrong_with_a_request() {
+    let file = File::new();
+    let _instance = file.instance().await;
+    let server = Server::start(&file, &["--allow-changes"]);
+    let answer = server.ask("GET /n/orders/timer/2261", &[], "");
+    assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+    assert!(answer.contains("The key has no timer"), "{answer}");
+    let answer = server.ask("GET /n/orders/timer/zz", &[], "");
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    for (fields, words) in [
+        ("action=burn&all=1", "names no action"),
+        ("action=run", "no timer is selected"),
+        (
+            "action=remove&row=token-17&confirmed=1",
+            "does not take that choice",
+        ),
+        ("action=move&row=key-2261&in=soon", "how long from now"),
+    ] {
+        let answer = server.change("orders", fields);
+        assert!(answer.starts_with("HTTP/1.1 400"), "{fields}: {answer}");
+        assert!(answer.contains(words), "{fields}: {answer}");
+        assert!(answer.contains("/static/style.css"), "{answer}");
+    }
 }
 
 /// A client that asks and does not read kept its place forever.
@@ -458,7 +525,7 @@ async fn slow_clients_keep_no_place() {
     let mut silent = server.connect();
     let mut body = server.connect();
     let head = format!(
-        "POST /login HTTP/1.1\r\nHost: {}\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 20\r\n\r\ntok",
+        "POST /login HTTP/1.1\r\nHost: {}\r\nSec-Fetch-Site: same-origin\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 20\r\n\r\ntok",
         server.address
     );
     body.write_all(head.as_bytes()).expect("it reads");

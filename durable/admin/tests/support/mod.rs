@@ -12,6 +12,9 @@ use tickwheel_durable::{Claims, DurableTimers, Retry, Sqlite, builder};
 /// How long a call waits for a file that a busy machine writes.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
+/// The name of each instance.
+pub(crate) const NAME: &str = "mailer on host-7";
+
 /// An SQLite file in a folder that goes with it.
 pub(crate) struct File {
     folder: PathBuf,
@@ -39,7 +42,7 @@ impl File {
     /// Starts an instance of a namespace on the file.
     pub(crate) async fn instance_of(&self, namespace: &str) -> Instance {
         let store = Sqlite::open(self.path()).expect("it opens");
-        let builder = builder(namespace).call_timeout(TIME_LIMIT);
+        let builder = builder(namespace).call_timeout(TIME_LIMIT).name(NAME);
         let started = builder.start(&TimerWheel::new(), store).await;
         started.expect("it starts")
     }

@@ -5,19 +5,20 @@
 //!    rebinding), by its `Host`.
 //! 2. With a token, a request needs it: in the header `Authorization: Bearer`, or as the cookie of
 //!    a login, which ends.
-//! 3. A form changes something only if changes are allowed, the browser says that it comes from
-//!    this page, and it has the secret that only these pages show.
+//! 3. A form changes something only if changes are allowed, and the browser says that it comes from
+//!    this page.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use axum::http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN};
-use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
+use axum::http::header::{AUTHORIZATION, COOKIE, HOST};
+use axum::http::{HeaderMap, StatusCode};
 use cookie::{Cookie, SameSite};
 use subtle::ConstantTimeEq as _;
 
 use super::sessions::Sessions;
 use crate::failure::Failure;
+use crate::page::HEADER;
 use crate::shown::{hex, text_line};
 
 const SESSION: &str = "tickwheel_admin";
@@ -32,62 +33,29 @@ const FORWARDED: [&str; 6] = [
     "via",
 ];
 
-/// A header in a message or a log has at most so many characters.
-const HEADER: usize = 120;
-
-/// The headers of all answers. Scripts and styles come from this server only, and none is in a
-/// page.
-const HEADERS: [(&str, &str); 7] = [
-    (
-        "content-security-policy",
-        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
-    ),
-    ("x-content-type-options", "nosniff"),
-    ("x-frame-options", "DENY"),
-    ("referrer-policy", "same-origin"),
-    ("cross-origin-opener-policy", "same-origin"),
-    ("cross-origin-resource-policy", "same-origin"),
-    ("cache-control", "no-store"),
-];
-
 #[derive(Debug)]
 pub(super) struct Guard {
     listen: SocketAddr,
     token: Option<String>,
     sessions: Sessions,
-    /// The secret in each form.
-    pub(super) csrf: String,
 }
 
-/// Why a request gets no page.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Refused(pub(super) StatusCode, pub(super) String);
-
 impl Guard {
-    pub(super) fn new(
-        listen: SocketAddr,
-        token: Option<String>,
-        session: Duration,
-    ) -> Result<Self, Failure> {
-        Ok(Guard {
+    pub(super) fn new(listen: SocketAddr, token: Option<String>, session: Duration) -> Self {
+        Guard {
             listen,
             token,
             sessions: Sessions::new(session),
-            csrf: secret()?,
-        })
-    }
-
-    pub(super) fn has_token(&self) -> bool {
-        self.token.is_some()
+        }
     }
 
     /// Checks that the request means this server, and came to it as it should.
-    pub(super) fn check_way(&self, headers: &HeaderMap) -> Result<(), Refused> {
+    pub(super) fn check_way(&self, headers: &HeaderMap) -> Result<(), (StatusCode, String)> {
         if self.token.is_some() {
             return Ok(());
         }
         if let Some(name) = FORWARDED.iter().find(|name| headers.contains_key(**name)) {
-            return Err(Refused(
+            return Err((
                 StatusCode::FORBIDDEN,
                 format!(
                     "the request came through a proxy, as its header {name} says: that needs --token-file"
@@ -98,7 +66,7 @@ impl Guard {
         if self.is_own_name(host) {
             return Ok(());
         }
-        Err(Refused(
+        Err((
             StatusCode::MISDIRECTED_REQUEST,
             format!(
                 "the request is for the Host {:?}, and this server is {}: other names need --token-file",
@@ -157,37 +125,6 @@ impl Guard {
         let cookie = Cookie::build((SESSION, "")).max_age(cookie::time::Duration::ZERO);
         attributes(cookie, headers)
     }
-
-    /// Checks that the browser says that the request comes from a page of this server. One that
-    /// says nothing is not a browser of today, and still needs the secret of a form.
-    pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Refused> {
-        let site = text(headers, "sec-fetch-site");
-        let host = text(headers, HOST).unwrap_or_default();
-        let origin = headers.get(ORIGIN);
-        let origin = origin.map(|origin| origin.to_str().unwrap_or_default());
-        let is_same_origin = match origin {
-            None => true,
-            Some(origin) => ["http://", "https://"]
-                .iter()
-                .any(|scheme| origin.strip_prefix(scheme) == Some(host)),
-        };
-        if is_same_origin && site.is_none_or(|site| site == "same-origin") {
-            return Ok(());
-        }
-        let origin = origin.unwrap_or("of another site");
-        Err(Refused(
-            StatusCode::FORBIDDEN,
-            format!(
-                "the form is of the Origin {:?}, and the request for the Host {:?}: a proxy must pass the Host on",
-                text_line(origin, HEADER),
-                text_line(host, HEADER)
-            ),
-        ))
-    }
-
-    pub(super) fn knows(&self, csrf: &str) -> bool {
-        is_same(csrf, &self.csrf)
-    }
 }
 
 /// The sender of a request, for the log: the address, and what a proxy says.
@@ -199,16 +136,6 @@ pub(super) fn who(peer: SocketAddr, headers: &HeaderMap) -> String {
         }
     }
     who
-}
-
-/// Adds the headers of all answers.
-pub(super) fn secure<B>(mut answer: Response<B>) -> Response<B> {
-    for (name, value) in HEADERS {
-        answer
-            .headers_mut()
-            .insert(name, HeaderValue::from_static(value));
-    }
-    answer
 }
 
 fn attributes(cookie: cookie::CookieBuilder<'_>, headers: &HeaderMap) -> String {
@@ -263,7 +190,7 @@ mod tests {
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
         let pairs = pairs.iter();
         let pairs = pairs.map(|(name, value)| {
-            let value = HeaderValue::from_str(value).expect("it is a value");
+            let value = axum::http::HeaderValue::from_str(value).expect("it is a value");
             (axum::http::HeaderName::from_static(name), value)
         });
         pairs.collect()
@@ -271,8 +198,7 @@ mod tests {
 
     fn guard(token: Option<&str>) -> Guard {
         let listen = "127.0.0.1:8017".parse().expect("it is an address");
-        let guard = Guard::new(listen, token.map(str::to_owned), Duration::from_secs(60));
-        guard.expect("there is chance")
+        Guard::new(listen, token.map(str::to_owned), Duration::from_secs(60))
     }
 
     #[test]
@@ -287,7 +213,7 @@ mod tests {
             let headers = headers(&[("host", host)]);
             let way = guard(None).check_way(&headers);
             assert_eq!(way.is_ok(), is_meant, "{host}");
-            if let Err(Refused(_, text)) = way {
+            if let Err((_, text)) = way {
                 assert!(text.contains(host), "{text}");
             }
             assert_eq!(guard(Some("token")).check_way(&headers), Ok(()));
@@ -303,7 +229,7 @@ mod tests {
         for name in FORWARDED {
             let headers = headers(&[("host", "localhost:8017"), (name, "for=192.0.2.1")]);
             let refused = guard(None).check_way(&headers);
-            let Refused(status, text) = refused.expect_err("it was forwarded");
+            let (status, text) = refused.expect_err("it was forwarded");
             assert_eq!(status, StatusCode::FORBIDDEN);
             assert!(text.contains(name), "{text}");
             assert_eq!(guard(Some("token")).check_way(&headers), Ok(()));
@@ -345,26 +271,6 @@ mod tests {
             for attribute in ["HttpOnly", "SameSite=Strict", "Path=/"] {
                 assert!(cookie.contains(attribute), "{cookie}");
             }
-        }
-    }
-
-    #[test]
-    fn form_of_another_site_is_refused() {
-        let here = [
-            ("host", "localhost:8017"),
-            ("origin", "http://localhost:8017"),
-        ];
-        assert_eq!(Guard::check_origin(&headers(&here)), Ok(()));
-        for (name, value) in [
-            ("origin", "http://evil.example"),
-            ("origin", "null"),
-            ("sec-fetch-site", "cross-site"),
-            ("sec-fetch-site", "same-site"),
-        ] {
-            let headers = headers(&[here[0], (name, value)]);
-            let Refused(_, text) = Guard::check_origin(&headers).expect_err(value);
-            assert!(text.contains("localhost:8017"), "{text}");
-            assert!(name != "origin" || text.contains(value), "{text}");
         }
     }
 }

@@ -1,5 +1,5 @@
-// Replaces the live parts of the page by new ones, every two seconds: without it the page reloads itself. A box selects all
-// rows of its table, and the key / goes to the field that finds keys.
+// Replaces the live parts of the page by new ones, every two seconds, as long as the page is live: without it the page reloads
+// itself. A box selects all rows of its table, and the key / goes to the field that finds keys.
 "use strict";
 (() => {
     const every = 2000;
@@ -16,6 +16,7 @@
                     // A part that somebody uses stays.
                     if (old && !isInUse(old)) old.replaceWith(part);
                 }
+                if (!page.getElementById("live-state")) return state.remove();
                 state.textContent = "live";
             } catch {
                 state.textContent = "not connected";

@@ -3,13 +3,13 @@
 use tickwheel_durable::store::{State, StoreTime, Stored};
 
 use super::output::{print, print_json, table};
-use crate::args::KeyForm;
-use crate::clock::{from_now, span};
+use super::records;
+use crate::clock::from_now;
+use crate::details::{details, due_name, state_text};
 use crate::failure::Failure;
 use crate::listing::{self, Filter, Page};
-use crate::operator::Operator;
-use crate::records::{TimersRecord, due_name, state_name};
-use crate::shown::{line, text_line, whole};
+use crate::operator::{KeyForm, Operator};
+use crate::shown::{line, text_line};
 
 /// A key, value or error in a table has at most so many characters.
 const KEY: usize = 48;
@@ -26,11 +26,7 @@ pub(super) async fn list(
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let Page { rows, next } = listing::page(operator, filter, after, limit).await?;
     if json {
-        return print_json(&TimersRecord {
-            namespace: operator.namespace.to_string(),
-            timers: rows.iter().map(Into::into).collect(),
-            next,
-        });
+        return print_json(&records::timers(operator, &rows, next.as_deref()));
     }
     let now = operator.counts().await?.now;
     print(&rows_table(&rows, now))?;
@@ -51,7 +47,7 @@ fn rows_table(rows: &[Stored], now: StoreTime) -> String {
         shown.add_row([
             line(&row.key, KEY),
             line(&row.value, VALUE),
-            state_name(row.state).replace('_', " "),
+            state_text(row.state).to_owned(),
             when,
             row.attempt.to_string(),
             token.unwrap_or_default(),
@@ -77,44 +73,20 @@ pub(super) async fn show(
         )));
     }
     if json {
-        return print_json(&TimersRecord {
-            namespace: operator.namespace.to_string(),
-            timers: rows.iter().map(Into::into).collect(),
-            next: None,
-        });
+        return print_json(&records::timers(operator, &rows, None));
     }
     let now = operator.counts().await?.now;
-    let shown: Vec<_> = rows.iter().map(|row| details(row, now)).collect();
+    let shown: Vec<_> = rows.iter().map(|row| all_of(row, now)).collect();
     print(&shown.join("\n\n"))
 }
 
 /// Everything about a timer, a line for each thing.
-fn details(row: &Stored, now: StoreTime) -> String {
-    let mut lines = vec![("key", line(&row.key, usize::MAX - 1))];
-    let at = |time: StoreTime| format!("{time} ({})", from_now(time, now));
-    lines.push(("state", state_name(row.state).replace('_', " ")));
-    lines.push(("deadline", at(row.deadline)));
-    lines.push((due_name(row.state), at(row.due)));
-    lines.push(("attempt", row.attempt.to_string()));
-    if row.state != State::Waiting {
-        lines.push(("token", row.version.0.to_string()));
-    }
-    if let Some(period) = row.period {
-        lines.push(("every", span(period)));
-    }
-    if let Some(schedule) = &row.schedule {
-        lines.push(("every", schedule.clone()));
-    }
-    if let Some(id) = row.claimed_by {
-        lines.push(("claimed by", id.0.to_string()));
-    }
-    if let Some(id) = row.loaded_by {
-        lines.push(("on the wheel of", id.0.to_string()));
-    }
-    if let Some(error) = &row.error {
-        lines.push(("error", whole(error.as_bytes())));
-    }
-    lines.push(("value", whole(&row.value)));
+fn all_of(row: &Stored, now: StoreTime) -> String {
+    let mut lines = vec![
+        ("key", line(&row.key, usize::MAX - 1)),
+        ("state", state_text(row.state).to_owned()),
+    ];
+    lines.extend(details(row, now));
     let lines = lines.iter().map(|(name, text)| {
         let text = text.replace('\n', &format!("\n{:18}", ""));
         format!("{name:<18}{text}")

@@ -13,7 +13,7 @@ const PORT: u16 = 5432;
 
 /// The password for one host of these settings. A file that others may read is ignored, with a
 /// warning.
-pub(crate) fn find(config: &Config) -> io::Result<Option<String>> {
+pub(super) fn find(config: &Config) -> io::Result<Option<String>> {
     if let Ok(password) = env::var("PGPASSWORD") {
         return Ok(Some(password));
     }

@@ -4,12 +4,12 @@ use std::io::{BufRead as _, IsTerminal as _};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::args::{Change, Which};
 use super::output::{print, print_json};
+use super::records;
 use crate::actions::{Action, Done, Selection, act, count};
-use crate::args::{Claims, Dead, KeyForm, Waiting};
 use crate::failure::Failure;
 use crate::operator::Operator;
-use crate::records::ChangedRecord;
 
 /// Shows how far it is, on standard error, if that is a terminal.
 fn progress(total: u64) -> ProgressBar {
@@ -26,13 +26,9 @@ fn who() -> String {
     }
 }
 
-pub(super) async fn change(
-    operator: &Operator,
-    json: bool,
-    action: Action,
-    selection: Selection,
-    yes: bool,
-) -> Result<(), Failure> {
+pub(super) async fn change(operator: &Operator, json: bool, change: Change) -> Result<(), Failure> {
+    let (action, which, yes) = change.parts();
+    let selection = select(operator, which).await?;
     let is_one = matches!(&selection, Selection::Keys(keys) if keys.len() == 1);
     let (total, what) = count(operator, action, &selection).await?;
     if action.is_asked(&selection) && !yes {
@@ -57,7 +53,7 @@ fn finish(
     done: &Done,
 ) -> Result<(), Failure> {
     if json {
-        print_json(&ChangedRecord::new(operator.namespace.as_str(), done))?;
+        print_json(&records::changed(operator, done))?;
     } else if done.changed > 0 || action == Action::Purge {
         print(&format!("{} {}", done.changed, action.done()))?;
         for reason in &done.reasons {
@@ -100,38 +96,21 @@ fn ask(operator: &Operator, what: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The waiting timers that were chosen.
-pub(super) async fn waiting(operator: &Operator, which: Waiting) -> Result<Selection, Failure> {
-    if let Some(prefix) = &which.prefix {
-        return Ok(Selection::Prefix(operator.prefix(prefix, which.form)?));
-    }
-    let mut keys = Vec::new();
-    for key in &which.keys {
-        keys.push(operator.key(key, which.form).await?);
-    }
-    Ok(Selection::Keys(keys))
-}
-
-pub(super) async fn claims(
-    operator: &Operator,
-    which: Claims,
-    form: KeyForm,
-) -> Result<Selection, Failure> {
-    Ok(match which.key {
-        Some(key) => Selection::Keys(vec![operator.key(&key, form).await?]),
-        None => Selection::Tokens(which.tokens),
-    })
-}
-
-pub(super) async fn dead(
-    operator: &Operator,
-    which: Dead,
-    form: KeyForm,
-) -> Result<Selection, Failure> {
-    Ok(match (which.key, which.prefix) {
-        (Some(key), _) => Selection::Keys(vec![operator.key(&key, form).await?]),
-        (_, Some(prefix)) => Selection::Prefix(operator.prefix(&prefix, form)?),
-        _ if which.all => Selection::All,
-        _ => Selection::Tokens(which.tokens),
+async fn select(operator: &Operator, which: Option<Which>) -> Result<Selection, Failure> {
+    Ok(match which {
+        Some(Which {
+            prefix: Some(prefix),
+            form,
+            ..
+        }) => Selection::Prefix(operator.prefix(&prefix, form.into())?),
+        Some(Which { keys, form, .. }) if !keys.is_empty() => {
+            let mut stored = Vec::new();
+            for key in &keys {
+                stored.push(operator.key(key, form.into()).await?);
+            }
+            Selection::Keys(stored)
+        }
+        Some(Which { tokens, .. }) if !tokens.is_empty() => Selection::Tokens(tokens),
+        _ => Selection::All,
     })
 }

@@ -5,9 +5,11 @@ mod list;
 mod overview;
 mod rows;
 
-pub(super) use frame::{Frame, confirm, login, message, told};
+#[cfg(feature = "program")]
+pub(super) use frame::login;
+pub(super) use frame::{Frame, capital, confirm, job, message};
 pub(super) use list::{ListPage, list, timers};
-pub(super) use overview::{BARS, LATE, Overview, Summary, WINDOWS, home, overview};
+pub(super) use overview::{BARS, Overview, WINDOWS, home, overview};
 
 /// A key, value or error in a table has at most so many characters.
 const CELL: usize = 120;

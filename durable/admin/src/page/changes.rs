@@ -1,36 +1,27 @@
 //! What the buttons do. A button sends its action, and which timers: those of its row, those that
 //! are selected, all with a prefix, or all. What cannot be undone leads to a page that asks.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use axum::extract::{Extension, Form, Path, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::extract::{Form, Path};
+use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use tickwheel_durable::store::Version;
+use tokio::time::timeout;
 
-use super::connections::Peer;
-use super::{Shared, page, refusal, who};
-use crate::actions::{Action, Selection, act, count};
+use super::jobs::{Job, Told};
+use super::{Frame, Visit, html, refused};
+use crate::actions::{Action, Done, Selection, act, count};
 use crate::failure::Failure;
 use crate::shown::{from_hex, separated};
 
 /// The fields of a form: some come several times.
-pub(super) type Fields = Vec<(String, String)>;
+type Fields = Vec<(String, String)>;
 
-/// The action with this name. Moves say when.
-pub(super) fn known(name: &str) -> Option<Action> {
-    Some(match name {
-        "remove" => Action::Remove,
-        "move" => Action::MoveIn(Duration::ZERO),
-        "run" => Action::Run,
-        "retry" => Action::Retry,
-        "discard" => Action::Discard,
-        "release" => Action::Release,
-        "acknowledge" => Action::Acknowledge,
-        "purge" => Action::Purge,
-        _ => return None,
-    })
-}
+/// A browser waits for a change for so long. Then it is led to a page of its progress.
+const WAIT: Duration = Duration::from_secs(1);
 
 fn field<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
     let mut found = fields.iter().filter(|(field, _)| field == name);
@@ -56,7 +47,7 @@ fn asked(fields: &Fields) -> Result<(Action, Selection), Failure> {
     let wrong = |what: &str| Failure::Usage(format!("the form {what}"));
     let one = field(fields, "one").map(|one| one.split_once(' ').unwrap_or((one, "")));
     let name = one.map_or_else(|| field(fields, "action"), |(name, _)| Some(name));
-    let action = name.and_then(known);
+    let action = name.and_then(|name| Action::named(name, Duration::ZERO));
     let mut action = action.ok_or_else(|| wrong("names no action"))?;
     if let Action::MoveIn(delay) = &mut action {
         let text = field(fields, "in").unwrap_or_default();
@@ -98,9 +89,8 @@ fn asked(fields: &Fields) -> Result<(Action, Selection), Failure> {
     }
 }
 
-/// Where a change leads back to: a page of this namespace.
-fn back(fields: &Fields, namespace: &str) -> String {
-    let home = format!("/n/{namespace}");
+/// Where a change leads back to: a page of the namespace with that one.
+fn back(fields: &Fields, home: String) -> String {
     let back = field(fields, "back").unwrap_or(&home);
     let rest = back.strip_prefix(&home);
     let is_own = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']));
@@ -110,63 +100,97 @@ fn back(fields: &Fields, namespace: &str) -> String {
     home
 }
 
-pub(super) async fn change(
-    State(site): Shared,
-    Path(name): Path<String>,
-    peer: Extension<Peer>,
-    headers: HeaderMap,
-    Form(fields): Form<Fields>,
-) -> Result<Response, Failure> {
-    if !site.allow_changes {
-        return Ok(refusal(
-            StatusCode::FORBIDDEN,
-            "changes are not allowed: start with --allow-changes",
-        ));
+pub(super) async fn change(visit: Visit, Form(fields): Form<Fields>) -> Result<Response, Failure> {
+    let (frame, operator) = (visit.frame(), &visit.operator);
+    if !frame.allow_changes {
+        let text = "changes are not allowed here: tickwheel-admin serve has --allow-changes";
+        return Ok(refused(StatusCode::FORBIDDEN, text.to_owned()));
     }
-    if !site.guard.knows(field(&fields, "csrf").unwrap_or_default()) {
-        return Ok(refusal(
-            StatusCode::FORBIDDEN,
-            "the form is old: load the page again",
-        ));
-    }
-    let (namespaces, operator) = site.namespaces_and_operator(&name).await?;
     let (action, selection) = asked(&fields)?;
-    let back = back(&fields, &name);
-    let frame = site.frame(&namespaces, &name);
+    let back = back(&fields, frame.here(""));
+    let (total, what) = count(operator, action, &selection).await?;
+    let title = format!("{} {what}", html::capital(action.verb()));
     if action.is_asked(&selection) && field(&fields, "confirmed").is_none() {
-        let (_, what) = count(&operator, action, &selection).await?;
-        let shown = selection.shown();
-        let asked = page::confirm(&frame, action, &what, &shown, &fields, &back);
+        let asked = html::confirm(&frame, &title, &selection.shown(), &fields, &back);
         return Ok(Html(asked.into_string()).into_response());
     }
-    let who = who(peer, &headers);
-    // The change goes on, and is logged, if the browser leaves.
-    let acting = tokio::spawn({
-        let operator = operator.clone();
-        async move { act(&operator, &who, action, selection, &|_| ()).await }
+    let job = Arc::new(Job {
+        namespace: frame.current.to_owned(),
+        title,
+        back,
+        total,
+        changed: AtomicU64::new(0),
+        told: OnceLock::new(),
     });
-    let acted = acting.await;
+    // The change goes on, and is logged, if the browser leaves.
+    let mut acting = tokio::spawn({
+        let (operator, who) = (operator.clone(), visit.caller.user.clone());
+        let job = Arc::clone(&job);
+        async move {
+            let progress = |rows| _ = job.changed.fetch_add(rows, Ordering::Relaxed);
+            let done = act(&operator, &who, action, selection, &progress).await;
+            let _ = job.told.set(match &done {
+                Ok(done) => told(action, done),
+                Err(failure) => Told {
+                    title: "The change has failed",
+                    lines: vec![failure.to_string()],
+                },
+            });
+            done
+        }
+    });
+    let Ok(acted) = timeout(WAIT, &mut acting).await else {
+        let number = visit.site.jobs.add(job);
+        let page = frame.here(&format!("/change/{number}"));
+        return Ok(Redirect::to(&page).into_response());
+    };
     let done = acted.map_err(|error| Failure::Failed(error.to_string()))??;
     if done.reasons.is_empty() && done.in_flight == 0 && done.changed > 0 {
         let query = format!("did={}&done={}", action.verb(), done.changed);
-        let joint = if back.contains('?') { '&' } else { '?' };
-        return Ok(Redirect::to(&format!("{back}{joint}{query}")).into_response());
+        let joint = if job.back.contains('?') { '&' } else { '?' };
+        return Ok(Redirect::to(&format!("{}{joint}{query}", job.back)).into_response());
     }
-    let mut texts = vec![format!("{} {}.", separated(done.changed), action.done())];
+    Ok(Html(html::job(&frame, &job).into_string()).into_response())
+}
+
+/// What has become of a change.
+fn told(action: Action, done: &Done) -> Told {
+    let mut lines = vec![format!("{} {}.", separated(done.changed), action.done())];
     if done.in_flight > 0 {
         let number = separated(done.in_flight);
-        texts.push(format!("{number} in flight: left alone."));
+        lines.push(format!("{number} in flight: left alone."));
     }
     if done.changed == 0 && done.reasons.is_empty() {
-        texts.push("There was no such timer.".to_owned());
+        lines.push("There was no such timer.".to_owned());
     }
-    texts.extend(done.reasons);
-    let title = if done.changed == 0 {
-        "Nothing was changed"
-    } else {
-        "Not all were changed"
+    lines.extend(done.reasons.iter().cloned());
+    let is_all = done.reasons.is_empty() && done.in_flight == 0;
+    let title = match done.changed {
+        0 => "Nothing was changed",
+        _ if is_all => "Done",
+        _ => "Not all were changed",
     };
-    Ok(Html(page::told(&frame, title, &texts, &back).into_string()).into_response())
+    Told { title, lines }
+}
+
+/// The page of a change that takes long.
+pub(super) async fn job(
+    visit: Visit,
+    Path((_, number)): Path<(String, i64)>,
+) -> Result<Html<String>, Failure> {
+    let frame = visit.frame();
+    let job = visit.site.jobs.get(frame.current, number);
+    let job = job.ok_or_else(|| {
+        Failure::NotFound(
+            "this process does not know of that change any more: the log says what became of it"
+                .to_owned(),
+        )
+    })?;
+    let frame = Frame {
+        is_live: job.told.get().is_none(),
+        ..frame
+    };
+    Ok(Html(html::job(&frame, &job).into_string()))
 }
 
 #[cfg(test)]
@@ -239,7 +263,7 @@ mod tests {
             ("/n/orders?\r\nx: y", "/n/orders"),
         ] {
             let fields = fields(&[("back", given)]);
-            assert_eq!(back(&fields, "orders"), expected, "{given}");
+            assert_eq!(back(&fields, "/n/orders".to_owned()), expected, "{given}");
         }
     }
 }

@@ -8,6 +8,9 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use tickwheel_durable::store::{Namespace, State, Version};
 
+use crate::actions::Action;
+use crate::operator::KeyForm;
+
 /// Looks at durable timers, and changes them.
 ///
 /// It connects to the store at the URL of --url, of --url-file, or of the environment variable
@@ -19,35 +22,35 @@ use tickwheel_durable::store::{Namespace, State, Version};
 /// arguments, 3 not found.
 #[derive(Debug, Parser)]
 #[command(name = "tickwheel-admin", version, arg_required_else_help = true)]
-pub(crate) struct Args {
+pub(super) struct Args {
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub(super) common: Common,
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(super) command: Command,
 }
 
 /// Options of all commands.
 #[derive(Debug, Clone, ClapArgs)]
-pub(crate) struct Common {
+pub(super) struct Common {
     /// Where the timers are; default: the variable `TICKWHEEL_ADMIN_URL`
     #[arg(short, long, global = true)]
-    pub(crate) url: Option<String>,
+    pub(super) url: Option<String>,
     /// Reads the URL from a file
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "url")]
-    pub(crate) url_file: Option<PathBuf>,
+    pub(super) url_file: Option<PathBuf>,
     /// The namespace; needed if the store has several
     #[arg(short, long, global = true, value_parser = namespace)]
-    pub(crate) namespace: Option<Namespace>,
+    pub(super) namespace: Option<Namespace>,
     /// Prints JSON
     #[arg(long, global = true)]
-    pub(crate) json: bool,
+    pub(super) json: bool,
     /// How long a call waits for the store: 0.1 s to a day
     #[arg(long, global = true, default_value = "5s", value_parser = pause, value_name = "DURATION")]
-    pub(crate) timeout: Duration,
+    pub(super) timeout: Duration,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(super) enum Command {
     /// Counts the timers of each namespace
     Stats,
     /// Lists timers
@@ -63,7 +66,7 @@ pub(crate) enum Command {
         #[arg(long)]
         error: Option<String>,
         #[command(flatten)]
-        form: KeyForm,
+        form: Form,
         /// At most so many
         #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
         limit: u32,
@@ -76,63 +79,10 @@ pub(crate) enum Command {
         /// The key as `list` shows it. With JSON, a string may be without its quotes
         key: String,
         #[command(flatten)]
-        form: KeyForm,
+        form: Form,
     },
-    /// Removes waiting timers, and dead ones of the same keys
-    Remove {
-        #[command(flatten)]
-        which: Waiting,
-        #[command(flatten)]
-        sure: Sure,
-    },
-    /// Moves waiting timers
-    Move {
-        #[command(flatten)]
-        which: Waiting,
-        /// They are due that long from now, such as 90s, 15m or 2h
-        #[arg(long = "in", value_parser = humantime::parse_duration, value_name = "DURATION")]
-        delay: Duration,
-        #[command(flatten)]
-        sure: Sure,
-    },
-    /// Makes waiting timers due now
-    Run {
-        #[command(flatten)]
-        which: Waiting,
-        #[command(flatten)]
-        sure: Sure,
-    },
-    /// Releases claims of any instance: their timers are delivered again at once
-    Release {
-        #[command(flatten)]
-        which: Claims,
-        #[command(flatten)]
-        form: KeyForm,
-    },
-    /// Retries dead timers: each is due at once, and its attempts begin again
-    Retry {
-        #[command(flatten)]
-        which: Dead,
-        #[command(flatten)]
-        form: KeyForm,
-    },
-    /// Discards dead timers, or with --in-flight acknowledges claims
-    Discard {
-        #[command(flatten)]
-        which: Dead,
-        #[command(flatten)]
-        form: KeyForm,
-        /// The tokens are those of claims, which are acknowledged
-        #[arg(long, conflicts_with_all = ["key", "prefix", "all"])]
-        in_flight: bool,
-        #[command(flatten)]
-        sure: Sure,
-    },
-    /// Deletes all timers of the namespace, those in flight and dead ones included
-    Purge {
-        #[command(flatten)]
-        sure: Sure,
-    },
+    #[command(flatten)]
+    Change(Change),
     /// Lists the instances that load timers
     Instances,
     /// Shows counts and instances again and again
@@ -156,17 +106,17 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, Clone, ClapArgs)]
-pub(crate) struct Serve {
+pub(super) struct Serve {
     /// Where to listen
     #[arg(long, default_value = "127.0.0.1:8017")]
-    pub(crate) listen: SocketAddr,
+    pub(super) listen: SocketAddr,
     /// Has buttons that change timers
     #[arg(long)]
-    pub(crate) allow_changes: bool,
+    pub(super) allow_changes: bool,
     /// Asks for the token in this file, of 16 characters at least; needed to listen elsewhere than
     /// on the loopback, and behind a proxy. The variable `TICKWHEEL_ADMIN_TOKEN` can have it, too
     #[arg(long, value_name = "FILE")]
-    pub(crate) token_file: Option<PathBuf>,
+    pub(super) token_file: Option<PathBuf>,
     /// The same, in the environment
     #[arg(
         long,
@@ -175,14 +125,14 @@ pub(crate) struct Serve {
         hide = true,
         conflicts_with = "token_file"
     )]
-    pub(crate) token: Option<String>,
+    pub(super) token: Option<String>,
     /// A login ends after that long
     #[arg(long, default_value = "12h", value_parser = pause, value_name = "DURATION")]
-    pub(crate) session: Duration,
+    pub(super) session: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Listed {
+pub(super) enum Listed {
     Waiting,
     InFlight,
     Dead,
@@ -198,68 +148,102 @@ impl From<Listed> for State {
     }
 }
 
-/// How keys and prefixes are given.
-#[derive(Debug, Clone, Copy, Default, ClapArgs)]
-pub(crate) struct KeyForm {
-    /// Takes keys and prefixes as they are stored
-    #[arg(long, conflicts_with = "hex")]
-    pub(crate) raw: bool,
-    /// Takes keys and prefixes as hexadecimal digits
-    #[arg(long)]
-    pub(crate) hex: bool,
+#[derive(Debug, Subcommand)]
+pub(super) enum Change {
+    /// Removes waiting timers, and dead ones of the same keys
+    Remove(Chosen),
+    /// Moves waiting timers
+    Move {
+        #[command(flatten)]
+        chosen: Chosen,
+        /// They are due that long from now, such as 90s, 15m or 2h
+        #[arg(long = "in", value_parser = humantime::parse_duration, value_name = "DURATION")]
+        delay: Duration,
+    },
+    /// Makes waiting timers due now
+    Run(Chosen),
+    /// Releases claims of any instance: their timers are delivered again at once
+    Release(Chosen),
+    /// Acknowledges claims of any instance: their timers are done
+    Acknowledge(Chosen),
+    /// Retries dead timers: each is due at once, and its attempts begin again
+    Retry(Chosen),
+    /// Discards dead timers
+    Discard(Chosen),
+    /// Deletes all timers of the namespace, those in flight and dead ones included
+    Purge {
+        /// Does not ask: needed in scripts
+        #[arg(long)]
+        yes: bool,
+    },
 }
 
-/// Whether it is asked.
-#[derive(Debug, Clone, Copy, ClapArgs)]
-pub(crate) struct Sure {
+impl Change {
+    /// What is done, to which timers; all if they are not chosen; and whether it is not asked.
+    pub(super) fn parts(self) -> (Action, Option<Which>, bool) {
+        let (action, Chosen { which, yes }) = match self {
+            Change::Purge { yes } => return (Action::Purge, None, yes),
+            Change::Remove(chosen) => (Action::Remove, chosen),
+            Change::Move { chosen, delay } => (Action::MoveIn(delay), chosen),
+            Change::Run(chosen) => (Action::Run, chosen),
+            Change::Release(chosen) => (Action::Release, chosen),
+            Change::Acknowledge(chosen) => (Action::Acknowledge, chosen),
+            Change::Retry(chosen) => (Action::Retry, chosen),
+            Change::Discard(chosen) => (Action::Discard, chosen),
+        };
+        (action, Some(which), yes)
+    }
+}
+
+/// Chooses timers, and says whether it is asked.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Chosen {
+    #[command(flatten)]
+    which: Which,
     /// Does not ask: needed in scripts
     #[arg(long)]
-    pub(crate) yes: bool,
+    yes: bool,
 }
 
-/// Chooses waiting timers.
-#[derive(Debug, Clone, ClapArgs)]
-pub(crate) struct Waiting {
+/// Chooses timers.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Which {
     /// Their keys, as `list` shows them. With JSON, strings may be without their quotes
-    #[arg(required_unless_present = "prefix", conflicts_with = "prefix")]
-    pub(crate) keys: Vec<String>,
+    #[arg(required_unless_present_any = ["tokens", "prefix", "all"])]
+    pub(super) keys: Vec<String>,
+    /// That claim or dead timer; may come several times
+    #[arg(long = "token", value_parser = token, value_name = "TOKEN", conflicts_with = "keys")]
+    pub(super) tokens: Vec<Version>,
     /// All with keys that begin with this. With JSON it is the beginning of a string, without the
     /// quote
-    #[arg(long)]
-    pub(crate) prefix: Option<String>,
+    #[arg(long, conflicts_with_all = ["keys", "tokens"])]
+    pub(super) prefix: Option<String>,
+    /// All in the state that is changed
+    #[arg(long, conflicts_with_all = ["keys", "tokens", "prefix"])]
+    pub(super) all: bool,
     #[command(flatten)]
-    pub(crate) form: KeyForm,
+    pub(super) form: Form,
 }
 
-/// Chooses claims.
-#[derive(Debug, Clone, ClapArgs)]
-#[group(required = true, multiple = false)]
-pub(crate) struct Claims {
-    /// Their tokens
-    #[arg(value_parser = token)]
-    pub(crate) tokens: Vec<Version>,
-    /// All claims of this key
+/// How keys and prefixes are given.
+#[derive(Debug, Clone, Copy, ClapArgs)]
+pub(super) struct Form {
+    /// Takes keys and prefixes as they are stored
+    #[arg(long, conflicts_with = "hex")]
+    raw: bool,
+    /// Takes keys and prefixes as hexadecimal digits
     #[arg(long)]
-    pub(crate) key: Option<String>,
+    hex: bool,
 }
 
-/// Chooses dead timers.
-#[derive(Debug, Clone, ClapArgs)]
-#[group(required = true, multiple = false)]
-pub(crate) struct Dead {
-    /// Their tokens
-    #[arg(value_parser = token)]
-    pub(crate) tokens: Vec<Version>,
-    /// All with this key
-    #[arg(long)]
-    pub(crate) key: Option<String>,
-    /// All with keys that begin with this. With JSON it is the beginning of a string, without the
-    /// quote
-    #[arg(long)]
-    pub(crate) prefix: Option<String>,
-    /// All that are dead now
-    #[arg(long)]
-    pub(crate) all: bool,
+impl From<Form> for KeyForm {
+    fn from(form: Form) -> Self {
+        match form {
+            Form { hex: true, .. } => KeyForm::Hex,
+            Form { raw: true, .. } => KeyForm::Raw,
+            Form { .. } => KeyForm::Shown,
+        }
+    }
 }
 
 fn namespace(text: &str) -> Result<Namespace, String> {

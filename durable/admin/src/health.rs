@@ -3,29 +3,31 @@
 use std::time::Duration;
 
 use tickwheel_durable::Counts;
-use tickwheel_durable::store::StoredInstance;
+use tickwheel_durable::store::{List, State, StoredInstance, StoredNamespace, Version};
 
-use crate::clock::span;
+use crate::clock::{from_now, span};
+use crate::failure::Failure;
+use crate::operator::{Desk, Operator};
 use crate::shown::separated;
 
 /// A timer that has been due for this long and has not fired is late.
-const LATE: Duration = Duration::from_secs(5);
+pub(crate) const LATE: Duration = Duration::from_secs(5);
 
 /// Timers that died within this time are news.
-pub(super) const RECENT: Duration = Duration::from_secs(3_600);
+const RECENT: Duration = Duration::from_secs(3_600);
 
 /// So many timers that died are counted.
-pub(super) const COUNTED: usize = 100;
+const COUNTED: usize = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Word {
+pub(crate) enum Word {
     Ok,
     Late,
     Failing,
 }
 
 impl Word {
-    pub(super) fn text(self) -> &'static str {
+    pub(crate) fn text(self) -> &'static str {
         match self {
             Word::Ok => "ok",
             Word::Late => "late",
@@ -35,14 +37,14 @@ impl Word {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Health {
-    pub(super) word: Word,
-    pub(super) text: String,
+pub(crate) struct Health {
+    pub(crate) word: Word,
+    pub(crate) text: String,
 }
 
 impl Health {
     /// From the counts, the instances, and how many timers have died within [`RECENT`].
-    pub(super) fn new(counts: &Counts, instances: &[StoredInstance], died: usize) -> Self {
+    pub(crate) fn new(counts: &Counts, instances: &[StoredInstance], died: usize) -> Self {
         let is_loaded = instances.iter().any(|each| each.alive_until >= counts.now);
         let overdue = counts.earliest.map(|due| counts.now.since(due));
         let overdue = overdue.filter(|overdue| !overdue.is_zero());
@@ -77,6 +79,48 @@ impl Health {
             ),
             _ => health(Word::Ok, "nothing is late".to_owned()),
         }
+    }
+}
+
+/// A namespace: its counts, its instances, and how it is doing.
+#[derive(Debug)]
+pub(crate) struct Summary {
+    pub(crate) operator: Operator,
+    pub(crate) counts: Counts,
+    pub(crate) instances: Vec<StoredInstance>,
+    pub(crate) health: Health,
+}
+
+impl Summary {
+    pub(crate) async fn of(operator: Operator) -> Result<Self, Failure> {
+        let counts = operator.counts().await?;
+        let instances = operator.instances().await?;
+        let since = Some((counts.now.before(RECENT), Version(0)));
+        let died = operator.list(List::new(State::Dead, since, COUNTED));
+        let health = Health::new(&counts, &instances, died.await?.len());
+        Ok(Summary {
+            operator,
+            counts,
+            instances,
+            health,
+        })
+    }
+
+    pub(crate) async fn of_all(
+        desk: &Desk,
+        namespaces: &[StoredNamespace],
+    ) -> Result<Vec<Self>, Failure> {
+        let mut all = Vec::new();
+        for found in namespaces {
+            all.push(Summary::of(desk.operator(found)).await?);
+        }
+        Ok(all)
+    }
+
+    /// When the earliest timer is due.
+    pub(crate) fn earliest(&self) -> String {
+        let Counts { earliest, now, .. } = self.counts;
+        earliest.map_or_else(|| "-".to_owned(), |due| from_now(due, now))
     }
 }
 

@@ -6,7 +6,7 @@ use tickwheel_durable::store::{State, StoreTime, Stored};
 use super::CELL;
 use super::frame::Frame;
 use crate::clock::from_now;
-use crate::records::due_name;
+use crate::details::due_name;
 use crate::shown::{hex, line, text_line};
 
 /// The buttons for timers in a state: action, label, whether it deletes.
@@ -30,21 +30,18 @@ fn name(row: &Stored) -> String {
     }
 }
 
-/// The fields of each form that changes something.
-pub(super) fn hidden(frame: &Frame<'_>, back: &str) -> Markup {
+/// A form that changes timers of this namespace and leads back to a page.
+pub(super) fn form(frame: &Frame<'_>, back: &str, class: &str, content: &Markup) -> Markup {
     html! {
-        input type="hidden" name="csrf" value=(frame.csrf);
-        input type="hidden" name="back" value=(back);
+        form class=(class) method="post" action=(frame.here("/change")) {
+            input type="hidden" name="back" value=(back);
+            (content)
+        }
     }
 }
 
-/// Where forms of this namespace are sent.
-pub(super) fn target(frame: &Frame<'_>) -> String {
-    format!("/n/{}/change", frame.current)
-}
-
 /// The buttons for timers in a state that are chosen otherwise, and a field for moves.
-pub(super) fn buttons(state: State) -> Markup {
+fn buttons(state: State) -> Markup {
     html! {
         @for (action, label, is_danger) in actions(state) {
             button.danger[*is_danger] name="action" value=(action) { (label) }
@@ -58,6 +55,31 @@ pub(super) fn buttons(state: State) -> Markup {
     }
 }
 
+/// Buttons for many timers, whichever the fields name.
+pub(super) fn of_all(
+    frame: &Frame<'_>,
+    state: State,
+    back: &str,
+    field: (&str, &str),
+    what: &str,
+) -> Markup {
+    let content = html! {
+        input type="hidden" name=(field.0) value=(field.1);
+        span { (what) }
+        (buttons(state))
+    };
+    form(frame, back, "actions all", &content)
+}
+
+/// The buttons for one row, on the page of its key.
+pub(super) fn of_one(frame: &Frame<'_>, row: &Stored, back: &str) -> Markup {
+    let content = html! {
+        input type="hidden" name="row" value=(name(row));
+        (buttons(row.state))
+    };
+    form(frame, back, "actions", &content)
+}
+
 /// Rows of a state in a table. If changes are allowed, each has a box to select it, and there are
 /// buttons.
 pub(super) fn table(
@@ -67,6 +89,7 @@ pub(super) fn table(
     now: StoreTime,
     back: &str,
 ) -> Markup {
+    let has_error = state != State::InFlight;
     let table = html! {
         table.rows {
             thead { tr {
@@ -74,9 +97,8 @@ pub(super) fn table(
                     th.box { input type="checkbox" data-all="" aria-label="all rows"; }
                 }
                 th.key { "key" } th.value { "value" } th.time { (due_name(state)) }
-                @if state == State::InFlight { th { "claimed by" } }
+                @if has_error { th { "error" } } @else { th { "claimed by" } }
                 th.number { "attempt" }
-                @if state != State::InFlight { th { "error" } }
                 @if frame.allow_changes { th.one { "" } }
             } }
             tbody { @for row in rows { tr {
@@ -84,23 +106,19 @@ pub(super) fn table(
                     td.box { input type="checkbox" name="row" value=(name(row)) aria-label={ "select " (line(&row.key, CELL)) }; }
                 }
                 td.key data-label="key" {
-                    a.text href={ "/n/" (frame.current) "/timer/" (hex(&row.key)) } { bdi { (line(&row.key, CELL)) } }
+                    a.text href=(frame.here(&format!("/timer/{}", hex(&row.key)))) { bdi { (line(&row.key, CELL)) } }
                 }
                 td.value data-label="value" { span.text { bdi { (line(&row.value, CELL)) } } }
                 td data-label=(due_name(state)) title=(row.due) { (from_now(row.due, now)) }
-                @if state == State::InFlight {
-                    td data-label="claimed by" { @if let Some(id) = row.claimed_by { (id.0) } @else { "-" } }
-                }
-                td.number data-label="attempt" { (row.attempt) }
-                @if state != State::InFlight {
-                    @if let Some(error) = &row.error {
-                        td data-label="error" { span.text { bdi { (text_line(error, CELL)) } } }
-                    }
-                    @else { td.none { "-" } }
-                }
+                @if !has_error {
+                    td data-label="claimed by" { (row.claimed_by.map_or("-".to_owned(), |id| id.0.to_string())) }
+                } @else if let Some(error) = &row.error {
+                    td data-label="error" { span.text { bdi { (text_line(error, CELL)) } } }
+                } @else { td.none { "-" } }
+                td.number.none[row.attempt == 0] data-label="attempt" { (row.attempt) }
                 @if frame.allow_changes { td.one {
-                    @for (action, label, is_danger) in actions(state).iter().take(1) {
-                        button.danger[*is_danger] name="one" value={ (action) " " (name(row)) } { (label) }
+                    @if let [(action, label, _), ..] = actions(state) {
+                        button name="one" value={ (action) " " (name(row)) } { (label) }
                     }
                 } }
             } } }
@@ -109,25 +127,11 @@ pub(super) fn table(
     html! {
         @if rows.is_empty() { p.empty { "None." } }
         @else if frame.allow_changes {
-            form method="post" action=(target(frame)) {
-                (hidden(frame, back))
-                div.actions { span { "Selected:" } (buttons(state)) }
+            (form(frame, back, "", &html! {
+                div.actions.selected { span { "Selected:" } (buttons(state)) }
                 (table)
-            }
+            }))
         }
         @else { (table) }
-    }
-}
-
-/// The buttons for one row, on the page of its key.
-pub(super) fn of_one(frame: &Frame<'_>, row: &Stored, back: &str) -> Markup {
-    html! {
-        @if frame.allow_changes {
-            form.actions method="post" action=(target(frame)) {
-                (hidden(frame, back))
-                input type="hidden" name="row" value=(name(row));
-                (buttons(row.state))
-            }
-        }
     }
 }

@@ -9,15 +9,15 @@ use tickwheel_durable::store::Store;
 use tickwheel_durable::{Postgres, PostgresOptions, Redis, Sqlite};
 use tokio::time::timeout;
 
-use crate::args::Common;
+use super::args::Common;
+use super::passwords;
 use crate::failure::Failure;
-use crate::passwords;
 
 /// The variable that has the URL.
 const VARIABLE: &str = "TICKWHEEL_ADMIN_URL";
 
 /// The URL that is given: by an argument, in a file, or by the environment.
-pub(crate) fn url(common: &Common) -> Result<String, Failure> {
+pub(super) fn url(common: &Common) -> Result<String, Failure> {
     if let Some(file) = &common.url_file {
         let text = std::fs::read_to_string(file);
         let text = text
@@ -33,7 +33,7 @@ pub(crate) fn url(common: &Common) -> Result<String, Failure> {
 }
 
 /// Connects to the store at a URL, or opens an SQLite file that is there.
-pub(crate) async fn connect(url: &str, limit: Duration) -> Result<Box<dyn Store>, Failure> {
+pub(super) async fn connect(url: &str, limit: Duration) -> Result<Box<dyn Store>, Failure> {
     let connecting = async {
         Ok(match url.split_once("://").map(|(scheme, _)| scheme) {
             Some("postgres" | "postgresql") => {

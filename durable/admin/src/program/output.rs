@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{ContentArrangement, Table};
-use serde::Serialize;
+use serde_json::Value;
 
 use crate::failure::Failure;
 
@@ -12,7 +12,7 @@ use crate::failure::Failure;
 const WIDTH: u16 = 160;
 
 /// A table with these columns, as wide as the terminal.
-pub(crate) fn table(columns: &[&str]) -> Table {
+pub(super) fn table(columns: &[&str]) -> Table {
     let mut table = Table::new();
     let (_, width) = console::Term::stdout().size_checked().unwrap_or((0, WIDTH));
     table
@@ -24,14 +24,13 @@ pub(crate) fn table(columns: &[&str]) -> Table {
 }
 
 /// Prints a line, or several.
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
+pub(super) fn print(text: &str) -> Result<(), Failure> {
     let mut output = std::io::stdout().lock();
     writeln!(output, "{text}")?;
     Ok(output.flush()?)
 }
 
 /// Prints a record on one line.
-pub(crate) fn print_json(record: &impl Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string(record);
-    print(&text.map_err(|error| Failure::Failed(error.to_string()))?)
+pub(super) fn print_json(record: &Value) -> Result<(), Failure> {
+    print(&record.to_string())
 }

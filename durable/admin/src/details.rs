@@ -1,0 +1,73 @@
+//! What there is to say of a timer and of an instance, for the program and the page.
+
+use tickwheel_durable::store::{State, StoreTime, Stored, StoredInstance};
+
+use crate::clock::{from_now, goes_on, span};
+use crate::shown::{separated, text_line, whole};
+
+/// A name of an instance has at most so many characters.
+const NAME: usize = 60;
+
+pub(crate) fn state_text(state: State) -> &'static str {
+    match state {
+        State::Waiting => "waiting",
+        State::InFlight => "in flight",
+        State::Dead => "dead",
+        _ => "unknown",
+    }
+}
+
+/// The state in addresses and records.
+pub(crate) fn state_name(state: State) -> String {
+    state_text(state).replace(' ', "_")
+}
+
+/// The label of the `due` of rows in this state.
+pub(crate) fn due_name(state: State) -> &'static str {
+    match state {
+        State::InFlight => "lease ends",
+        State::Dead => "died",
+        _ => "due",
+    }
+}
+
+/// Everything about a timer but its key: what has more than a line comes last.
+pub(crate) fn details(row: &Stored, now: StoreTime) -> Vec<(&'static str, String)> {
+    let at = |time: StoreTime| match time.is_never() {
+        true => "never".to_owned(),
+        false => format!("{} ({time})", from_now(time, now)),
+    };
+    let mut details = vec![
+        ("deadline", at(row.deadline)),
+        (due_name(row.state), at(row.due)),
+        ("attempt", row.attempt.to_string()),
+    ];
+    if row.state != State::Waiting {
+        details.push(("token", row.version.0.to_string()));
+    }
+    details.extend(row.period.map(|period| ("every", span(period))));
+    details.extend(row.schedule.clone().map(|schedule| ("every", schedule)));
+    details.extend(row.claimed_by.map(|id| ("claimed by", id.0.to_string())));
+    details.extend(
+        row.loaded_by
+            .map(|id| ("on the wheel of", id.0.to_string())),
+    );
+    if let Some(error) = &row.error {
+        details.push(("last error", whole(error.as_bytes())));
+    }
+    details.push(("value", whole(&row.value)));
+    details
+}
+
+/// The columns of instances.
+pub(crate) const INSTANCE: [&str; 5] = ["name", "instance", "alive", "loaded", "lacks"];
+
+pub(crate) fn of_instance(instance: &StoredInstance, now: StoreTime) -> [String; 5] {
+    [
+        text_line(instance.name.as_deref().unwrap_or("-"), NAME),
+        instance.id.0.to_string(),
+        goes_on(instance.alive_until, now),
+        separated(instance.loaded),
+        separated(instance.lacks),
+    ]
+}

@@ -1,0 +1,193 @@
+//! A page of a list, and the page of a key.
+
+use form_urlencoded::Serializer;
+use maud::{Markup, html};
+use tickwheel_durable::store::{State, StoreTime, Stored};
+
+use super::frame::{Frame, page};
+use super::rows::{of_all, of_one, table};
+use crate::details::{details, state_name, state_text};
+use crate::listing::Page;
+use crate::shown::{hex, line};
+
+/// The way back has so many pages.
+const TRAIL: usize = 20;
+
+/// Stands in the trail for the first page, and parts its pages.
+const FIRST: &str = "first";
+const PART: char = '.';
+
+/// A key on its own page has at most so many characters.
+const KEY: usize = 4_096;
+
+/// One page of a list.
+pub(in crate::page) struct ListPage {
+    pub(in crate::page) state: State,
+    pub(in crate::page) prefix: String,
+    pub(in crate::page) prefix_bytes: Option<Vec<u8>>,
+    pub(in crate::page) error: String,
+    pub(in crate::page) after: Option<String>,
+    pub(in crate::page) trail: String,
+    pub(in crate::page) found: Page,
+    pub(in crate::page) now: StoreTime,
+}
+
+impl ListPage {
+    /// The address of a page with the same filter.
+    fn address(&self, frame: &Frame<'_>, state: State, after: Option<&str>, trail: &str) -> String {
+        let mut query = Serializer::new(String::new());
+        for (name, value) in [
+            ("prefix", self.prefix.as_str()),
+            ("error", self.error.as_str()),
+            ("after", after.unwrap_or_default()),
+            ("trail", trail),
+        ] {
+            if !value.is_empty() {
+                query.append_pair(name, value);
+            }
+        }
+        let list = frame.here(&format!("/list/{}", state_name(state)));
+        match query.finish() {
+            query if query.is_empty() => list,
+            query => format!("{list}?{query}"),
+        }
+    }
+
+    fn next(&self, frame: &Frame<'_>) -> Option<String> {
+        let next = self.found.next.as_deref()?;
+        let here = self.after.as_deref().unwrap_or(FIRST);
+        let mut trail: Vec<_> = self.trail.split(PART).filter(|at| !at.is_empty()).collect();
+        trail.push(here);
+        let from = trail.len().saturating_sub(TRAIL);
+        let trail = trail[from..].join(".");
+        Some(self.address(frame, self.state, Some(next), &trail))
+    }
+
+    fn previous(&self, frame: &Frame<'_>) -> Option<String> {
+        self.after.as_ref()?;
+        let (rest, last) = self.trail.rsplit_once(PART).unwrap_or(("", &self.trail));
+        let after = Some(last).filter(|last| !last.is_empty() && *last != FIRST);
+        Some(self.address(frame, self.state, after, rest))
+    }
+}
+
+pub(in crate::page) fn list(frame: &Frame<'_>, shown: &ListPage) -> Markup {
+    let state = shown.state;
+    let here = shown.address(frame, state, shown.after.as_deref(), &shown.trail);
+    let whole = frame.here(&format!("/list/{}", state_name(state)));
+    let (previous, next) = (shown.previous(frame), shown.next(frame));
+    let is_filtered = !shown.prefix.is_empty() || !shown.error.is_empty();
+    let content = html! {
+        h1 { a href=(frame.here("")) { (frame.current) } ": " (state_text(state)) }
+        p.choices {
+            @for other in [State::Waiting, State::InFlight, State::Dead] {
+                @if other == state { strong { (state_text(other)) } }
+                @else { a href=(shown.address(frame, other, None, "")) { (state_text(other)) } }
+                " "
+            }
+        }
+        form.line.find method="get" action=(whole) {
+            input #find name="prefix" aria-label="keys that begin with" placeholder="keys that begin with" value=(shown.prefix);
+            input name="error" aria-label="error contains" placeholder="error contains" value=(shown.error);
+            button { "Filter" }
+            @if is_filtered { a href=(whole) { "Clear" } }
+        }
+        @if shown.found.rows.is_empty() {
+            p.empty {
+                @if is_filtered { "No timer fits the filter." } @else { "None." }
+            }
+        } @else {
+            (table(frame, state, &shown.found.rows, shown.now, &here))
+        }
+        @if previous.is_some() || next.is_some() {
+            nav.pages aria-label="pages" {
+                @if let Some(previous) = previous { a href=(previous) rel="prev" { "previous" } }
+                @if let Some(next) = next { a href=(next) rel="next" { "next" } }
+            }
+        }
+        @if let Some(prefix) = &shown.prefix_bytes {
+            @if frame.allow_changes && !shown.found.rows.is_empty() && shown.error.is_empty() {
+                @let what = format!("All that begin with {}, on this page or not:", line(prefix, KEY));
+                (of_all(frame, state, &here, ("prefix", &hex(prefix)), &what))
+            }
+        }
+    };
+    page(frame.current, frame, &content)
+}
+
+/// All timers with a key.
+pub(in crate::page) fn timers(
+    frame: &Frame<'_>,
+    key: &[u8],
+    found: &[Stored],
+    now: StoreTime,
+) -> Markup {
+    let back = frame.here(&format!("/timer/{}", hex(key)));
+    let content = html! {
+        h1 { a href=(frame.here("")) { (frame.current) } ": " bdi { (line(key, KEY)) } }
+        @if found.is_empty() { p.empty { "The key has no timer: none that waits, is in flight or dead." } }
+        @for row in found {
+            section {
+                h2 { (super::capital(state_text(row.state))) }
+                dl.details {
+                    @for (label, text) in details(row, now) {
+                        dt { (label) }
+                        dd { @if matches!(label, "last error" | "value") { pre { (text) } } @else { (text) } }
+                    }
+                }
+                @if frame.allow_changes { (of_one(frame, row, &back)) }
+            }
+        }
+    };
+    page(frame.current, frame, &content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(after: Option<&str>, trail: &str, next: Option<&str>) -> ListPage {
+        ListPage {
+            state: State::Dead,
+            prefix: "order 1&".to_owned(),
+            prefix_bytes: None,
+            error: String::new(),
+            after: after.map(str::to_owned),
+            trail: trail.to_owned(),
+            found: Page {
+                rows: Vec::new(),
+                next: next.map(str::to_owned),
+            },
+            now: StoreTime::default(),
+        }
+    }
+
+    #[test]
+    fn pages_lead_forth_and_back() {
+        let frame = Frame {
+            root: "/timers",
+            current: "orders",
+            ..Frame::default()
+        };
+        let frame = &frame;
+        let query = "/timers/n/orders/list/dead?prefix=order+1%26";
+        let first = at(None, "", Some("b"));
+        assert_eq!(first.previous(frame), None);
+        let next = format!("{query}&after=b&trail=first");
+        assert_eq!(first.next(frame), Some(next));
+        let second = at(Some("b"), "first", Some("c"));
+        assert_eq!(second.previous(frame), Some(query.to_owned()));
+        let next = format!("{query}&after=c&trail=first.b");
+        assert_eq!(second.next(frame), Some(next));
+        let third = at(Some("c"), "first.b", None);
+        assert_eq!(third.next(frame), None);
+        let previous = format!("{query}&after=b&trail=first");
+        assert_eq!(third.previous(frame), Some(previous));
+        // Far from the start the way back is shorter, and leads to the start.
+        let far = at(Some("z"), "", None);
+        assert_eq!(far.previous(frame), Some(query.to_owned()));
+        let long = vec!["x"; 3 * TRAIL].join(".");
+        let next = at(Some("z"), &long, Some("zz")).next(frame);
+        assert!(next.expect("it goes on").len() < 200);
+    }
+}

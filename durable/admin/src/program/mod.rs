@@ -1,0 +1,113 @@
+//! The program for the terminal, for scripts, and as a server of the page.
+
+mod args;
+mod change;
+mod list;
+mod output;
+mod passwords;
+mod records;
+mod serve;
+mod stats;
+mod target;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser as _};
+
+use crate::failure::Failure;
+use crate::listing::Filter;
+use crate::operator::{Desk, Operator};
+use args::{Args, Command, Common};
+
+/// Runs the program with its arguments. Returns its exit code: 1 if the store or the machine has
+/// failed, 2 for wrong arguments, as `clap` has it, 3 if something is not there.
+pub fn main() -> ExitCode {
+    let args = Args::parse();
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build();
+    let ran = runtime
+        .map_err(Failure::from)
+        .and_then(|runtime| runtime.block_on(run(args)));
+    let (code, failure) = match ran {
+        Ok(()) | Err(Failure::Unread) => return ExitCode::SUCCESS,
+        Err(failure @ Failure::Failed(_)) => (1, failure),
+        Err(failure @ Failure::Usage(_)) => (2, failure),
+        Err(failure @ Failure::NotFound(_)) => (3, failure),
+    };
+    eprintln!("error: {failure}");
+    ExitCode::from(code)
+}
+
+async fn run(Args { common, command }: Args) -> Result<(), Failure> {
+    // Before anything is asked: these need no store.
+    match &command {
+        Command::Serve(options) => drop(serve::token(options)?),
+        Command::Completions { shell } => {
+            let mut program = Args::command();
+            let name = program.get_name().to_owned();
+            clap_complete::generate(*shell, &mut program, name, &mut std::io::stdout());
+            return Ok(());
+        }
+        Command::Man => {
+            let page = clap_mangen::Man::new(Args::command());
+            return Ok(page.render(&mut std::io::stdout())?);
+        }
+        _ => {}
+    }
+    let store = target::connect(&target::url(&common)?, common.timeout).await?;
+    let desk = Desk::new(store, common.timeout);
+    match command {
+        Command::Stats => stats::stats(&desk, &common).await,
+        Command::Watch { every, times } => stats::watch(&desk, &common, every, times).await,
+        Command::Serve(options) => serve::serve(desk, &common, options).await,
+        Command::Completions { .. } | Command::Man => Ok(()),
+        command => on_one(&one(&desk, &common).await?, common.json, command).await,
+    }
+}
+
+/// The commands on one namespace.
+async fn on_one(operator: &Operator, json: bool, command: Command) -> Result<(), Failure> {
+    match command {
+        Command::List {
+            state,
+            prefix,
+            error,
+            form,
+            limit,
+            after,
+        } => {
+            let prefix = prefix.map(|prefix| operator.prefix(&prefix, form.into()));
+            let filter = Filter {
+                state: state.into(),
+                prefix: prefix.transpose()?,
+                error,
+            };
+            list::list(operator, json, &filter, limit, after.as_deref()).await
+        }
+        Command::Show { key, form } => list::show(operator, json, &key, form.into()).await,
+        Command::Instances => stats::instances(operator, json).await,
+        Command::Change(change) => change::change(operator, json, change).await,
+        _ => Ok(()),
+    }
+}
+
+/// The namespace that is named, or the only one.
+async fn one(desk: &Desk, common: &Common) -> Result<Operator, Failure> {
+    let named = common.namespace.as_ref();
+    let found = desk.namespaces(named).await?;
+    if let [only] = &found[..] {
+        return Ok(desk.operator(only));
+    }
+    let all = desk.namespaces(None).await?;
+    let all: Vec<_> = all.iter().map(|found| found.name.as_str()).collect();
+    let all = if all.is_empty() {
+        "none".to_owned()
+    } else {
+        all.join(", ")
+    };
+    Err(match named {
+        Some(name) => Failure::NotFound(format!("there is no namespace {name}, but {all}")),
+        None if found.is_empty() => Failure::NotFound("the store has no namespace".to_owned()),
+        None => Failure::Usage(format!("name one with --namespace: the store has {all}")),
+    })
+}

@@ -1,0 +1,126 @@
+//! The records that `--json` prints. A field is never renamed or removed, and is `null` where it
+//! means nothing.
+
+use serde_json::{Value, json};
+use tickwheel_durable::store::{State, StoreTime, Stored, StoredInstance};
+
+use crate::actions::Done;
+use crate::details::state_name;
+use crate::health::Summary;
+use crate::operator::Operator;
+use crate::shown::hex;
+
+/// Bytes, as what they seem to be.
+fn shown(bytes: &[u8]) -> Value {
+    let (encoding, data) = match (
+        serde_json::from_slice::<Value>(bytes),
+        std::str::from_utf8(bytes),
+    ) {
+        (Ok(value), _) => ("json", value),
+        (_, Ok(text)) => ("text", text.into()),
+        (Err(_), Err(_)) => ("hex", hex(bytes).into()),
+    };
+    json!({ "encoding": encoding, "data": data })
+}
+
+/// An instant, as RFC 3339 writes it.
+fn time(time: StoreTime) -> Option<String> {
+    (!time.is_never()).then(|| time.to_string())
+}
+
+pub(super) fn namespaces(summaries: &[Summary]) -> Value {
+    let record = |each: &Summary| {
+        let counts = &each.counts;
+        let overdue = counts.earliest.map(|due| counts.now.since(due));
+        json!({
+            "namespace": each.operator.namespace.as_str(),
+            "codec": each.operator.codec,
+            "now": time(counts.now),
+            // `ok`, `late` or `failing`, and why.
+            "state": each.health.word.text(),
+            "reason": each.health.text,
+            "waiting": counts.waiting,
+            "in_flight": counts.in_flight,
+            "dead": counts.dead,
+            "is_estimate": counts.is_estimate,
+            "earliest": counts.earliest.and_then(time),
+            // For how long the earliest has been due; 0 if it is not.
+            "overdue_seconds": overdue.unwrap_or_default().as_secs_f64(),
+        })
+    };
+    json!({ "namespaces": summaries.iter().map(record).collect::<Vec<_>>() })
+}
+
+/// Timers, and the argument of `--after` that goes on.
+pub(super) fn timers(operator: &Operator, rows: &[Stored], next: Option<&str>) -> Value {
+    let timers: Vec<_> = rows.iter().map(timer).collect();
+    json!({ "namespace": operator.namespace.as_str(), "timers": timers, "next": next })
+}
+
+fn timer(row: &Stored) -> Value {
+    let due_if = |state| (row.state == state).then_some(row.due).and_then(time);
+    json!({
+        "state": state_name(row.state),
+        "key": shown(&row.key),
+        "key_hex": hex(&row.key),
+        "value": shown(&row.value),
+        // When it was set to be due.
+        "deadline": time(row.deadline),
+        "due": due_if(State::Waiting),
+        "attempt": row.attempt,
+        "period_seconds": row.period.map(|period| period.as_secs_f64()),
+        // The cron expression and the zone of a timer that repeats by one.
+        "schedule": row.schedule,
+        // The instances that have it on their wheel, and that have claimed it.
+        "loaded_by": row.loaded_by.map(|id| id.0),
+        "claimed_by": row.claimed_by.map(|id| id.0),
+        // That of its claim, or of its last one if it is dead.
+        "token": (row.state != State::Waiting).then_some(row.version.0),
+        "lease_until": due_if(State::InFlight),
+        "died": due_if(State::Dead),
+        "error": row.error,
+    })
+}
+
+pub(super) fn instances(operator: &Operator, all: &[StoredInstance], now: StoreTime) -> Value {
+    let record = |instance: &StoredInstance| {
+        json!({
+            "id": instance.id.0,
+            "name": instance.name,
+            "alive_until": time(instance.alive_until),
+            "is_alive": instance.alive_until >= now,
+            "loaded": instance.loaded,
+            "lacks": instance.lacks,
+        })
+    };
+    let all: Vec<_> = all.iter().map(record).collect();
+    json!({ "namespace": operator.namespace.as_str(), "now": now.to_string(), "instances": all })
+}
+
+/// How many timers were changed, how many were left alone because they are in flight, and why
+/// others were.
+pub(super) fn changed(operator: &Operator, done: &Done) -> Value {
+    json!({
+        "namespace": operator.namespace.as_str(),
+        "changed": done.changed,
+        "in_flight": done.in_flight,
+        "reasons": done.reasons,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_what_they_seem_to_be() {
+        for (bytes, encoding, data) in [
+            (&b"\"order 17\""[..], "json", "order 17"),
+            (b"order 17", "text", "order 17"),
+            (b"\xff\x01", "hex", "ff01"),
+        ] {
+            let expected = json!({ "encoding": encoding, "data": data });
+            assert_eq!(shown(bytes), expected);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! The server of the page.
+
+mod connections;
+mod guard;
+mod sessions;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Extension, Form, Request, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::{get, post};
+use serde::Deserialize;
+use tickwheel::TimerWheel;
+use tokio::net::TcpListener;
+
+use super::args::{Common, Serve};
+use super::output::print;
+use crate::failure::Failure;
+use crate::operator::Desk;
+use crate::page::{FORM, Page, User, check_origin, login_page, refusal, secure};
+use crate::shown::separated;
+use connections::{BODY, Peer};
+use guard::Guard;
+
+/// A token has at least so many characters.
+const TOKEN: usize = 16;
+
+/// After a wrong token.
+const PAUSE: Duration = Duration::from_millis(500);
+
+struct Site {
+    guard: Guard,
+    wheel: TimerWheel,
+}
+
+type Shared = State<Arc<Site>>;
+
+/// The token that the options name, if it is long enough, and there if it is needed.
+pub(super) fn token(options: &Serve) -> Result<Option<String>, Failure> {
+    let token = match &options.token_file {
+        Some(file) => {
+            let text = std::fs::read_to_string(file);
+            let text = text.map_err(|error| {
+                Failure::Usage(format!("the token file {}: {error}", file.display()))
+            })?;
+            Some(text.trim().to_owned())
+        }
+        None => options.token.clone(),
+    };
+    match &token {
+        Some(token) if token.len() < TOKEN => Err(Failure::Usage(format!(
+            "the token has {} characters; it must have {TOKEN} at least",
+            token.len()
+        ))),
+        None if !options.listen.ip().is_loopback() => Err(Failure::Usage(format!(
+            "{} is not on the loopback: that needs --token-file",
+            options.listen
+        ))),
+        _ => Ok(token),
+    }
+}
+
+/// Serves the page until the program is interrupted.
+pub(super) async fn serve(desk: Desk, common: &Common, options: Serve) -> Result<(), Failure> {
+    let token = token(&options)?;
+    let listener = TcpListener::bind(options.listen).await;
+    let listener = listener
+        .map_err(|error| Failure::Failed(format!("listening on {}: {error}", options.listen)))?;
+    let listen = listener.local_addr()?;
+    let mut page = Page::of(desk);
+    if let Some(only) = common.namespace.clone() {
+        page = page.namespace(only);
+    }
+    if options.allow_changes {
+        page = page.allow_changes();
+    }
+    if token.is_some() {
+        page = page.log_out();
+    }
+    let wheel = TimerWheel::new();
+    let site = Arc::new(Site {
+        guard: Guard::new(listen, token, options.session),
+        wheel: wheel.clone(),
+    });
+    let router = Router::new()
+        .route("/login", get(async || login_page()).post(login))
+        .route("/logout", post(logout))
+        .merge(page.routes())
+        .layer(middleware::from_fn_with_state(Arc::clone(&site), guarded))
+        .with_state(site);
+    let stop = stop()?;
+    print(&format!("http://{listen}/"))?;
+    connections::serve(listener, router, wheel, stop).await;
+    Ok(())
+}
+
+/// Ends when the program is asked to stop.
+fn stop() -> Result<impl Future<Output = ()>, Failure> {
+    #[cfg(unix)]
+    let mut terminate = {
+        use tokio::signal::unix::{SignalKind, signal};
+        signal(SignalKind::terminate())?
+    };
+    Ok(async move {
+        #[cfg(unix)]
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+        #[cfg(not(unix))]
+        let _ = tokio::signal::ctrl_c().await;
+    })
+}
+
+/// Stands before each page, and refuses what the guard does.
+async fn guarded(State(site): Shared, request: Request, next: Next) -> Response {
+    secure(match admit(&site, request).await {
+        Ok(request) => next.run(request).await,
+        Err(refused) => refused,
+    })
+}
+
+/// The request, with its whole body and its sender, or why it is refused.
+async fn admit(site: &Site, mut request: Request) -> Result<Request, Response> {
+    let refused = |status, text: &str| Err(refusal("", status, text));
+    let headers = request.headers();
+    let path = request.uri().path();
+    let is_open = path == "/login" || path.starts_with("/static/");
+    if let Err((status, text)) = site.guard.check_way(headers) {
+        return refused(status, &text);
+    }
+    if !is_open && !site.guard.lets_in(headers) {
+        if headers.contains_key("authorization") {
+            site.wheel.sleep(PAUSE).await;
+        } else if request.method().is_safe() {
+            return Err(Redirect::to("/login").into_response());
+        }
+        return refused(StatusCode::UNAUTHORIZED, "the token is missing or wrong");
+    }
+    if let Err(text) = check_origin(request.method(), headers) {
+        return refused(StatusCode::FORBIDDEN, &text);
+    }
+    if let Some(Extension(Peer(peer))) = request.extensions().get().map(|peer| Extension(*peer)) {
+        let user = User(guard::who(peer, headers));
+        request.extensions_mut().insert(user);
+    }
+    if request.method().is_safe() {
+        return Ok(request);
+    }
+    let (head, body) = request.into_parts();
+    let read = axum::body::to_bytes(body, FORM);
+    match site.wheel.timeout(BODY, read).await {
+        Ok(Ok(body)) => Ok(Request::from_parts(head, body.into())),
+        Ok(Err(_)) => refused(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            &format!("a form has at most {} bytes", separated(FORM as u64)),
+        ),
+        Err(_) => refused(
+            StatusCode::REQUEST_TIMEOUT,
+            &format!("the form has not arrived within {BODY:?}"),
+        ),
+    }
+}
+
+#[derive(Deserialize)]
+struct Login {
+    token: String,
+}
+
+async fn login(State(site): Shared, headers: HeaderMap, Form(form): Form<Login>) -> Response {
+    match site.guard.login(&headers, &form.token) {
+        Ok(Some(cookie)) => ([("set-cookie", cookie)], Redirect::to("/")).into_response(),
+        Ok(None) => {
+            site.wheel.sleep(PAUSE).await;
+            refusal("", StatusCode::UNAUTHORIZED, "the token is wrong")
+        }
+        Err(failure) => refusal("", StatusCode::INTERNAL_SERVER_ERROR, &failure.to_string()),
+    }
+}
+
+async fn logout(State(site): Shared, headers: HeaderMap) -> Response {
+    let cookie = site.guard.logout(&headers);
+    ([("set-cookie", cookie)], Redirect::to("/login")).into_response()
+}

@@ -1,0 +1,106 @@
+//! Counts and instances.
+
+use std::time::Duration;
+
+use console::Term;
+use tickwheel_durable::store::{StoreTime, StoredInstance};
+use tokio::time::{Instant, sleep_until};
+
+use super::args::Common;
+use super::one;
+use super::output::{print, print_json, table};
+use super::records;
+use crate::details::{INSTANCE, of_instance};
+use crate::failure::Failure;
+use crate::health::Summary;
+use crate::operator::{Desk, Operator};
+use crate::shown::{count, text_line};
+
+/// The namespace that is named, or else each one.
+async fn summaries(desk: &Desk, common: &Common) -> Result<Vec<Summary>, Failure> {
+    if common.namespace.is_some() {
+        return Ok(vec![Summary::of(one(desk, common).await?).await?]);
+    }
+    Summary::of_all(desk, &desk.namespaces(None).await?).await
+}
+
+fn stats_table(summaries: &[Summary]) -> String {
+    let columns = [
+        "namespace",
+        "codec",
+        "state",
+        "waiting",
+        "in flight",
+        "dead",
+        "earliest",
+    ];
+    let mut stats = table(&columns);
+    for each in summaries {
+        let shown = |number| count(number, each.counts.is_estimate);
+        stats.add_row([
+            each.operator.namespace.to_string(),
+            text_line(&each.operator.codec, 40),
+            format!("{}: {}", each.health.word.text(), each.health.text),
+            shown(each.counts.waiting),
+            shown(each.counts.in_flight),
+            shown(each.counts.dead),
+            each.earliest(),
+        ]);
+    }
+    stats.to_string()
+}
+
+pub(super) async fn stats(desk: &Desk, common: &Common) -> Result<(), Failure> {
+    let summaries = summaries(desk, common).await?;
+    if common.json {
+        return print_json(&records::namespaces(&summaries));
+    }
+    print(&stats_table(&summaries))
+}
+
+pub(super) async fn instances(operator: &Operator, json: bool) -> Result<(), Failure> {
+    let (now, instances) = (operator.counts().await?.now, operator.instances().await?);
+    if json {
+        return print_json(&records::instances(operator, &instances, now));
+    }
+    print(&instances_table(&instances, now))
+}
+
+fn instances_table(instances: &[StoredInstance], now: StoreTime) -> String {
+    let mut shown = table(&INSTANCE);
+    for instance in instances {
+        shown.add_row(of_instance(instance, now));
+    }
+    shown.to_string()
+}
+
+/// Shows counts and instances again and again.
+pub(super) async fn watch(
+    desk: &Desk,
+    common: &Common,
+    every: Duration,
+    times: Option<u64>,
+) -> Result<(), Failure> {
+    let screen = Term::stdout();
+    let mut next = Instant::now();
+    for _ in 0..times.unwrap_or(u64::MAX) {
+        sleep_until(next).await;
+        next = Instant::now() + every;
+        let summaries = summaries(desk, common).await?;
+        if common.json {
+            print_json(&records::namespaces(&summaries))?;
+            continue;
+        }
+        let mut parts = vec![stats_table(&summaries)];
+        for each in &summaries {
+            let (name, now) = (&each.operator.namespace, each.counts.now);
+            let shown = instances_table(&each.instances, now);
+            parts.push(format!("{name} at {now}\n{shown}"));
+        }
+        if screen.is_term() {
+            screen.clear_screen()?;
+        }
+        print(&parts.join("\n\n"))?;
+    }
+    Ok(())
+}

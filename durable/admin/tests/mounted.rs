@@ -1,0 +1,208 @@
+//! The page as routes of a service that has a sign-in of its own.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use tickwheel::TimerWheel;
+use tickwheel_admin::{Page, User};
+use tickwheel_durable::store::Namespace;
+use tickwheel_durable::{DurableTimers, Memory, builder};
+use tower::ServiceExt as _;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// The sign-in of the service: a header has the name.
+async fn signed_in(mut request: Request, next: Next) -> Result<Response, StatusCode> {
+    let name = request.headers().get("user").cloned();
+    let name = name.ok_or(StatusCode::UNAUTHORIZED)?;
+    let name = name.to_str().expect("it is text").to_owned();
+    request.extensions_mut().insert(User(name));
+    Ok(next.run(request).await)
+}
+
+struct Service {
+    app: Router,
+    log: Arc<Mutex<Vec<String>>>,
+    timers: DurableTimers<String, String>,
+}
+
+impl Service {
+    /// A service with the page at a path, and two timers.
+    async fn new(path: &str, change: impl Fn(Page) -> Page) -> Self {
+        let store = Memory::new();
+        let wheel = TimerWheel::new();
+        let started = builder("orders").start(&wheel, store.clone()).await;
+        let (timers, _claims) = started.expect("it starts");
+        for key in ["a", "b"] {
+            let set = timers.set_timer(key, &"v".to_owned(), HOUR).await;
+            set.expect("it is set");
+        }
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let page = Page::new(store).log({
+            let log = Arc::clone(&log);
+            move |line| log.lock().expect("it is free").push(line.to_owned())
+        });
+        let routes = change(page).routes().layer(middleware::from_fn(signed_in));
+        let app = Router::new().route("/", axum::routing::get(|| async { "shop" }));
+        let app = match path {
+            "" => Router::new().merge(routes),
+            path => app.nest(path, routes),
+        };
+        Service { app, log, timers }
+    }
+
+    /// The status, a header and the body of a response.
+    async fn ask(
+        &self,
+        request: &str,
+        headers: &[(&str, &str)],
+        form: &str,
+    ) -> (StatusCode, String, String) {
+        let (method, path) = request.split_once(' ').expect("it has a path");
+        let mut request = Request::builder().method(method).uri(path);
+        request = request.header("content-type", "application/x-www-form-urlencoded");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Body::from(form.to_owned()));
+        let asked = self.app.clone().oneshot(request.expect("it is right"));
+        let answer = asked.await.expect("it does not fail");
+        let location = answer.headers().get("location");
+        let location = location.map_or("", |value| value.to_str().expect("it is text"));
+        let (status, location) = (answer.status(), location.to_owned());
+        let body = to_bytes(answer.into_body(), usize::MAX).await;
+        let body = String::from_utf8(body.expect("it is whole").into());
+        (status, location, body.expect("it is text"))
+    }
+
+    async fn page(&self, path: &str) -> String {
+        let (status, _, body) = self.ask(&format!("GET {path}"), &[ANNA], "").await;
+        assert_eq!(status, 200, "{path}: {body}");
+        body
+    }
+}
+
+const ANNA: (&str, &str) = ("user", "anna");
+const OWN: (&str, &str) = ("sec-fetch-site", "same-origin");
+
+#[tokio::test]
+async fn page_is_behind_the_sign_in_of_its_service() {
+    let service = Service::new("/timers", Page::allow_changes).await;
+    for request in [
+        "GET /timers",
+        "GET /timers/n/orders",
+        "POST /timers/n/orders/change",
+    ] {
+        let (status, ..) = service
+            .ask(request, &[OWN], "action=purge&all=1&confirmed=1")
+            .await;
+        assert_eq!(status, 401, "{request}");
+    }
+    assert_eq!(service.timers.counts().await.expect("it counts").waiting, 2);
+    let (status, _, body) = service.ask("GET /", &[], "").await;
+    assert_eq!((status, &*body), (StatusCode::OK, "shop"));
+}
+
+#[tokio::test]
+async fn links_lead_to_where_the_page_is() {
+    for (path, home) in [
+        ("/timers", "/timers"),
+        ("/ops/timers", "/ops/timers"),
+        ("", "/"),
+    ] {
+        let service = Service::new(path, Page::allow_changes).await;
+        for page in [
+            home,
+            &format!("{path}/n/orders"),
+            &format!("{path}/n/orders/list/waiting"),
+            &format!("{path}/n/orders/timer/226122"),
+        ] {
+            let page = service.page(page).await;
+            let links = ["href=\"", "src=\"", "action=\""].map(|kind| page.split(kind).skip(1));
+            for link in links.into_iter().flatten() {
+                let link = link.split('"').next().expect("it ends");
+                let is_own = link == home
+                    || link == "#main"
+                    || ["/n/", "/static/"]
+                        .iter()
+                        .any(|rest| link.starts_with(&format!("{path}{rest}")));
+                assert!(is_own, "{link} at {path}");
+            }
+            assert!(!page.contains("Log out"), "the service has its own");
+        }
+        let style = service.page(&format!("{path}/static/style.css")).await;
+        assert!(style.contains("prefers-color-scheme"), "{style}");
+        let find = format!("GET {path}/n/orders/find?key=a");
+        let (_, to, _) = service.ask(&find, &[ANNA], "").await;
+        assert_eq!(to, format!("{path}/n/orders/timer/226122"));
+        let (status, _, page) = service
+            .ask(&format!("GET {path}/n/none"), &[ANNA], "")
+            .await;
+        assert_eq!(status, 404);
+        assert!(
+            page.contains(&format!("\"{path}/static/style.css\"")),
+            "{page}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn change_is_logged_with_the_user_of_the_service() {
+    let service = Service::new("/timers", Page::allow_changes).await;
+    let change = "POST /timers/n/orders/change";
+    let form = "action=remove&row=key-226122&confirmed=1&back=/timers/n/orders/list/waiting";
+    let foreign = [
+        ANNA,
+        ("origin", "https://evil.example"),
+        ("host", "shop.example"),
+    ];
+    for headers in [&foreign[..], &[ANNA]] {
+        let (status, _, body) = service.ask(change, headers, form).await;
+        assert_eq!(status, 403, "{body}");
+    }
+    assert!(service.log.lock().expect("it is free").is_empty());
+    let (status, to, body) = service.ask(change, &[ANNA, OWN], form).await;
+    assert_eq!(status, 303, "{body}");
+    assert_eq!(to, "/timers/n/orders/list/waiting?did=remove&done=1");
+    let log = service.log.lock().expect("it is free").clone();
+    assert_eq!(log.len(), 1, "{log:?}");
+    for part in [
+        "who=\"anna\"",
+        "namespace=orders",
+        "action=remove",
+        "changed=1",
+    ] {
+        assert!(log[0].contains(part), "{part}: {log:?}");
+    }
+    assert_eq!(service.timers.counts().await.expect("it counts").waiting, 1);
+    let (status, ..) = service
+        .ask(change, &[ANNA, OWN], &"x".repeat(100_000))
+        .await;
+    assert_eq!(status, 413);
+}
+
+#[tokio::test]
+async fn page_changes_and_shows_what_it_was_allowed_to() {
+    let only = Namespace::new("orders").expect("it is a name");
+    let service = Service::new("/timers", |page| page.namespace(only.clone())).await;
+    let page = service.page("/timers/n/orders").await;
+    assert!(!page.contains("<button name="), "{page}");
+    let form = "action=purge&all=1&confirmed=1";
+    let (status, ..) = service
+        .ask("POST /timers/n/orders/change", &[ANNA, OWN], form)
+        .await;
+    assert_eq!(status, 403);
+    assert_eq!(service.timers.counts().await.expect("it counts").waiting, 2);
+    let other = Namespace::new("mails").expect("it is a name");
+    let service = Service::new("/timers", |page| page.namespace(other.clone())).await;
+    let home = service.page("/timers").await;
+    assert!(home.contains("The store has no namespace"), "{home}");
+    let (status, ..) = service.ask("GET /timers/n/orders", &[ANNA], "").await;
+    assert_eq!(status, 404);
+}
