@@ -15,6 +15,7 @@ use serde_json::Value;
 use server::Server;
 use support::{File, counted, kill_timers, set};
 use tickwheel_durable::Retry;
+use tickwheel_durable::rusqlite::Connection;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -211,6 +212,48 @@ async fn pages_fit_phones_and_screens() {
         }
     }
     assert_eq!(counted(&timers).await[2], 2, "nothing was confirmed");
+}
+
+/// The progress of a long change is followed until it has ended, and then the page is not live any
+/// more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn progress_of_a_long_change_is_live() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let file = File::new();
+    let (timers, _claims) = file.instance().await;
+    let keys: Vec<String> = (0..1_200).map(|key| format!("a {key}")).collect();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    set(&timers, &keys, HOUR).await;
+    let server = Server::start(&file, &["--allow-changes"]);
+    let list = format!("http://{}/n/orders/list/waiting?prefix=a", server.address);
+    browser.open(&list);
+    browser.until("document.querySelector('form.all .danger') !== null");
+    browser.value("document.querySelector('form.all .danger').click()");
+    browser.until("document.querySelector('h1').textContent === 'Remove 1,200 waiting timers?'");
+    // A transaction of somebody else holds it up.
+    let other = Connection::open(file.path()).expect("it opens");
+    let locked = other.execute_batch("BEGIN IMMEDIATE");
+    locked.expect("the instance lets go of the file");
+    browser.value("document.querySelector('button.danger').click()");
+    browser.until("document.querySelector('progress') !== null");
+    for (width, is_dark) in [(400, false), (400, true), (1_280, false), (1_280, true)] {
+        browser.resize(width, is_dark);
+        assert_eq!(browser.value(MISFITS), "", "{width} px");
+        if let Some(folder) = std::env::var_os("SCREENSHOTS") {
+            let file = std::path::PathBuf::from(folder);
+            let file = file.join(format!("progress-{width}-{is_dark}.png"));
+            std::fs::write(file, browser.screenshot()).expect("it is written");
+        }
+    }
+    browser.value("window.mark = 1");
+    browser.until("document.getElementById('live-state').textContent === 'live'");
+    other.execute_batch("COMMIT").expect("it commits");
+    browser.until("document.querySelector('h1').textContent === 'Done'");
+    browser.until("document.body.innerText.includes('1,200 removed.')");
+    browser.until("document.getElementById('live-state') === null");
+    assert_eq!(browser.value("window.mark"), 1, "it is the same page");
 }
 
 /// What can be done with a mouse can be done with the keyboard: fields are named, a key leads to

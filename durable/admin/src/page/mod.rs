@@ -7,7 +7,6 @@ mod origin;
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,6 +60,7 @@ pub(crate) const FORM: usize = 64 * 1024;
 /// # Examples
 ///
 /// See the [crate](crate).
+#[derive(Debug)]
 pub struct Page {
     desk: Desk,
     only: Option<Namespace>,
@@ -141,15 +141,6 @@ impl Page {
             .layer(DefaultBodyLimit::max(FORM))
             .layer(middleware::from_fn(checked))
             .with_state(site)
-    }
-}
-
-impl fmt::Debug for Page {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Page")
-            .field("only", &self.only)
-            .field("allow_changes", &self.allow_changes)
-            .finish_non_exhaustive()
     }
 }
 

@@ -67,8 +67,8 @@ pub(in crate::page) fn home(frame: &Frame<'_>, summaries: &[Summary]) -> Markup 
             } @else {
                 table.rows {
                     thead { tr {
-                        th.key { "namespace" } th.value { "state" } th.number { "waiting" } th.number { "in flight" }
-                        th.number { "dead" } th { "earliest" }
+                        th.key { "namespace" } th { "state" } th.number { "waiting" } th.number { "in flight" }
+                        th.number { "dead" } th.time { "earliest" }
                     } }
                     tbody { @for each in summaries { tr {
                         @let (name, counts) = (&each.operator.namespace, &each.counts);
