@@ -187,6 +187,21 @@ async fn pages_repeat_no_timer() {
     }
 }
 
+/// The last page of a filtered list leads on to no empty one.
+#[tokio::test]
+async fn filtered_page_leads_on_only_if_a_timer_follows() {
+    let file = File::new();
+    let mut instance = file.instance().await;
+    kill_timers(&mut instance, &["a", "b"], "no route to host").await;
+    kill_timers(&mut instance, &["c"], "timeout").await;
+    for (limit, leads_on) in [("1", true), ("2", false)] {
+        let filter = ["--state", "dead", "--error", "route", "--limit", limit];
+        let list = [&["list", "--json"], &filter[..]].concat();
+        let page = run(&file, &list).json();
+        assert_eq!(page["next"].is_string(), leads_on, "{page}");
+    }
+}
+
 /// Timers that die again at once were retried again and again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn retry_of_all_ends_although_they_die_again() {

@@ -251,6 +251,18 @@ mod tests {
     }
 
     #[test]
+    fn timers_that_were_left_alone_are_told() {
+        let done = Done {
+            changed: 1_234,
+            in_flight: 2,
+            ..Done::default()
+        };
+        let told = told(Action::Remove, &done);
+        assert_eq!(told.title, "Not all were changed");
+        assert_eq!(told.lines, ["1,234 removed.", "2 in flight: left alone."]);
+    }
+
+    #[test]
     fn change_leads_back_to_its_namespace_only() {
         for (given, expected) in [
             (

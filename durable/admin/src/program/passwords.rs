@@ -94,6 +94,24 @@ fn fields(line: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
+    #[cfg(unix)]
+    #[test]
+    fn file_that_others_may_read_is_not_private() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let name = format!("tickwheel-pgpass-{}", std::process::id());
+        let file = env::temp_dir().join(name);
+        fs::write(&file, "*:*:*:*:secret").expect("it is written");
+        for (mode, expected) in [(0o600, true), (0o400, true), (0o640, false), (0o604, false)] {
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("it is set");
+            assert_eq!(
+                is_private(&file).expect("it is there"),
+                expected,
+                "{mode:o}"
+            );
+        }
+        fs::remove_file(&file).expect("it is there");
+    }
+
     #[test]
     fn password_is_of_the_first_line_that_fits() {
         let text = "# a comment\n\
