@@ -206,7 +206,8 @@ impl Actor {
         let Pause::Waited { from, until } = self.pause else {
             return None;
         };
-        Some(self.begin(self.shared_tick(until?), from))
+        let tick = self.shared_tick(until?, self.timer.slack());
+        Some(self.begin(tick, from))
     }
 
     /// The instant for which the actor will probably wait then. Tokio's timers elapse at whole
@@ -229,9 +230,8 @@ impl Actor {
     }
 
     /// The tick, or a later one if timers are due at both and the timer that the actor waits on has
-    /// that much slack.
-    fn shared_tick(&self, tick: u64) -> u64 {
-        let slack = self.timer.slack();
+    /// that much `slack`.
+    fn shared_tick(&self, tick: u64, slack: Duration) -> u64 {
         if slack.is_zero() {
             return tick;
         }
