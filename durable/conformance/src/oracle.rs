@@ -46,23 +46,24 @@ impl Oracle {
         assert!(self.given_now.insert(version), "{version:?} twice");
     }
 
+    /// The row that an operator sees under a key.
+    pub(super) fn get(&self, key: &[u8]) -> Option<&Stored> {
+        let waiting = self.position(State::Waiting, key);
+        let there = waiting.or_else(|| self.position(State::InFlight, key));
+        let dead = || {
+            let dead = self.rows.iter();
+            let dead = dead.filter(|row| row.state == State::Dead && row.key == key);
+            dead.max_by_key(|row| (row.due, row.version))
+        };
+        there.map(|row| &self.rows[row]).or_else(dead)
+    }
+
     /// A row that the store says it has armed.
-    fn arm(
-        &mut self,
-        mut row: Stored,
-        due: Due,
-        near: LoadWindow,
-        now: Option<StoreTime>,
-        armed: Armed,
-    ) {
+    fn arm(&mut self, mut row: Stored, due: Due, near: LoadWindow, armed: Armed) {
         self.learn(armed.version);
         match due {
             Due::At(time) => assert_eq!(armed.due, time),
-            Due::In(delay) => {
-                if let Some(now) = now {
-                    assert_eq!(armed.due, now.after(delay));
-                }
-            }
+            Due::In(delay) => comes_after(delay, armed.due),
         }
         // Near timers are due already; the others are far.
         let is_near = armed.due < FAR;
@@ -205,7 +206,7 @@ impl Oracle {
             panic!("{answer:?} instead of an armed row")
         };
         assert_eq!(replaced, old);
-        self.arm(row, due, near, None, armed);
+        self.arm(row, due, near, armed);
     }
 
     pub(super) fn load(&mut self, request: &Load, answer: &Loaded) {
@@ -311,7 +312,7 @@ impl Oracle {
                     None => request.missed.wait(row.deadline, PERIOD, answer.now),
                 };
                 let armed = *later.next().expect("it is held back");
-                self.arm(row, Due::At(due), request.near, None, armed);
+                self.arm(row, Due::At(due), request.near, armed);
                 self.rows.last_mut().expect("it was armed").deadline = deadline;
                 continue;
             }
@@ -325,7 +326,7 @@ impl Oracle {
             match rule {
                 Some(rule) if !rule.fires => {
                     let armed = *later.next().expect("the occurrence is skipped");
-                    self.arm(following, Due::At(rule.due), request.near, None, armed);
+                    self.arm(following, Due::At(rule.due), request.near, armed);
                 }
                 rule => {
                     let fired = fired.next().expect("it fires");
@@ -334,7 +335,7 @@ impl Oracle {
                     if let Some(rule) = rule {
                         assert!(fired.repeats);
                         let armed = *next.next().expect("the next one waits");
-                        self.arm(following, Due::At(rule.due), request.near, None, armed);
+                        self.arm(following, Due::At(rule.due), request.near, armed);
                     }
                 }
             }
@@ -418,6 +419,7 @@ impl Oracle {
         if let Settlement::Extend(_) = settle.settlement {
             assert_eq!(answer, Settled::Done);
             self.rows[index].due = row_now.expect("it stays in flight").due;
+            comes_after(delay, self.rows[index].due);
             return;
         }
         if self.position(State::Waiting, &key).is_some() {
@@ -425,6 +427,7 @@ impl Oracle {
             let mut row = self.rows.remove(index);
             let now = self.new_row(rows_now).expect("it is in flight again");
             assert!(row_now.is_none(), "{row_now:?} is put back under {now:?}");
+            comes_after(delay, now.due);
             (row.version, row.due) = (now.version, now.due);
             (row.loaded_by, row.claimed_by) = (None, None);
             self.learn(row.version);
@@ -436,7 +439,7 @@ impl Oracle {
         };
         let row = self.rows.remove(index);
         let deadline = row.deadline;
-        self.arm(row, Due::In(delay), near, None, armed);
+        self.arm(row, Due::In(delay), near, armed);
         if matches!(settle.settlement, Settlement::Release | Settlement::Unfire) {
             self.rows.last_mut().expect("it was armed").deadline = deadline;
         }
@@ -448,3 +451,8 @@ pub(super) const PERIOD: Duration = Duration::from_secs(1_000);
 
 /// Deadlines from here on are far: the year 2200.
 pub(super) const FAR: StoreTime = StoreTime::from_micros(7_258_118_400_000_000);
+
+/// The oracle does not know the time, but each delay of a script is long or nothing.
+fn comes_after(delay: Duration, due: StoreTime) {
+    assert_eq!(due >= FAR, delay > PERIOD, "{due:?} after {delay:?}");
+}

@@ -17,7 +17,7 @@ use super::random::{Random, seed};
 use super::world::{Running, Stores, World, next_of};
 
 /// How many scripts a store runs, and how many calls each has.
-const SCRIPTS: u64 = 12;
+const SCRIPTS: u64 = 16;
 const CALLS: usize = 120;
 
 /// How rows repeat.
@@ -67,15 +67,16 @@ impl<S: Store> Script<S> {
         }
         for _ in 0..CALLS {
             self.oracle.next_call();
-            match self.random.below(15) {
+            match self.random.below(16) {
                 0..4 => self.write().await,
                 4..6 => self.load().await,
                 6..9 => self.fire().await,
-                9..11 => self.settle().await,
-                11 => self.unload().await,
-                12 => self.unmark().await,
+                9..12 => self.settle().await,
+                12 => self.unload().await,
+                13 => self.unmark().await,
                 _ => self.dead().await,
             }
+            self.get().await;
         }
         let mut rows = self.rows().await;
         rows.sort_by_key(|row| row.version);
@@ -116,6 +117,16 @@ impl<S: Store> Script<S> {
             0 => Version(1),
             // Mostly late ones, which are good still.
             seen => self.seen[seen - 1 - self.random.below(seen.min(12))],
+        }
+    }
+
+    /// Mostly one in this state.
+    fn version_in(&mut self, state: State) -> Version {
+        let rows = self.oracle.rows.iter().filter(|row| row.state == state);
+        let versions: Vec<_> = rows.map(|row| row.version).collect();
+        match versions[..] {
+            [_, ..] if !self.random.one_in(4) => self.random.of(&versions),
+            _ => self.version(),
         }
     }
 
@@ -226,7 +237,8 @@ impl<S: Store> Script<S> {
             2 => Settlement::RetryAfter(self.random.of(&again)),
             _ => Settlement::Ack,
         };
-        let mut settle = Settle::new(self.version(), settlement);
+        let token = self.version_in(State::InFlight);
+        let mut settle = Settle::new(token, settlement);
         if self.random.one_in(2) {
             settle = settle.with_error(format!("error {}", self.random.below(100)));
         }
@@ -266,7 +278,7 @@ impl<S: Store> Script<S> {
     /// Retries or discards dead rows.
     async fn dead(&mut self) {
         let store = self.store();
-        let token = self.version();
+        let token = self.version_in(State::Dead);
         if self.random.one_in(2) {
             let which = DeadRows::Token(token);
             let retried = self.stores[store].retry_dead(&self.space, which).await;
@@ -283,6 +295,13 @@ impl<S: Store> Script<S> {
         let discarded = self.stores[store].discard_dead(&self.space, which.clone());
         let discarded = discarded.await.expect("it discards");
         self.oracle.discard(&which, discarded);
+    }
+
+    /// Compares what is seen under a key.
+    async fn get(&mut self) {
+        let (store, key) = (self.store(), self.key());
+        let row = self.stores[store].get(&self.space, key.clone()).await;
+        assert_eq!(row.expect("it reads").as_ref(), self.oracle.get(&key));
     }
 
     /// Remembers the versions that are there.

@@ -48,21 +48,18 @@ conformance_tests! { @modules [#[tokio::test(flavor = "multi_thread", worker_thr
         None => return,
     }, Pace::default())
     contract {
-        sets_moves_and_removes,
-        loads_near_rows_once,
         ends_the_life_of_an_id,
-        leaves_single_rows_to_others,
-        fires_what_is_due_and_exists,
-        repeats_in_the_step_that_fires,
         hints_near_rows_that_no_instance_has_loaded,
-        settles_by_token,
         keeps_namespaces_apart,
         refuses_another_charter,
         amended_charter_stops_all_but_settles,
         refuses_late_writes,
         lists_counts_and_purges,
-        retries_dead_rows,
+        retries_dead_rows_of_a_key,
         discards_dead_rows,
+    }
+    scripts {
+        agrees_with_the_oracle,
     }
 }
 

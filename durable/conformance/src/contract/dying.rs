@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tickwheel_durable::store::{
     Action, DeadRows, List, MAX_ERROR_BYTES, Namespace, Settle, Settled, Settlement, State, Store,
-    Stored, Version, WriteOutcome,
+    Version,
 };
 
-use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, set, versions, write};
+use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, set, write};
 use crate::world::{Stores, World};
 
 const ALL: DeadRows = DeadRows::OlderThan(Duration::ZERO);
@@ -72,53 +72,6 @@ impl<S: Store> Case<S> {
     }
 }
 
-/// A dead row is kept as it was, and out of the way: it is neither loaded nor fired nor settled.
-pub async fn keeps_dead_rows_out_of_the_way<T: Stores>(world: &World<T>) {
-    let case = Case::open(world).await;
-    let row = case.set("a", NOW).await;
-    let claim = case.fire(vec![row.version]).await.fired[0].clone();
-    let token = claim.token;
-    let error = "no route to host: ä";
-    let settled = case.settle_with(token, Settlement::Dead, error).await;
-    assert_eq!(settled, Settled::Done);
-    let mut expected = Stored::new(token, State::Dead, claim.key, claim.value, claim.deadline);
-    expected.attempt = 1;
-    expected.error = Some(error.to_owned());
-    let found = case.list(State::Dead).await;
-    expected.due = found[0].due;
-    assert!(expected.due >= expected.deadline, "it died after it fired");
-    assert_eq!(found, [expected.clone()]);
-    assert_eq!(case.get("a").await, Some(expected));
-    assert_eq!(case.list(State::InFlight).await, []);
-    assert_eq!(case.counts().await, [0, 0, 1]);
-
-    let instance = case.instance().await;
-    assert_eq!(versions(&case.load(instance, HOUR, 10).await), []);
-    let fired = case.fire_besides(vec![token, row.version], 10).await;
-    assert_eq!((fired.fired, fired.later), (vec![], vec![]));
-    for settlement in [
-        Settlement::Ack,
-        Settlement::RetryAfter(HOUR),
-        Settlement::Release,
-        Settlement::Unfire,
-        Settlement::Extend(HOUR),
-        Settlement::Dead,
-    ] {
-        assert_eq!(case.settle(token, settlement).await, Settled::Lost);
-    }
-    assert_eq!(case.tokens().await, [token]);
-
-    // A claim that was lost does not die: the row is another's by now.
-    let lost = case.fired("b").await;
-    let now = Duration::ZERO;
-    let extended = case.settle(lost, Settlement::Extend(now)).await;
-    assert_eq!(extended, Settled::Done);
-    let again = case.fire(vec![lost]).await.fired[0].token;
-    assert_eq!(case.settle(lost, Settlement::Dead).await, Settled::Lost);
-    assert_eq!(case.get("b").await.expect("it is there").version, again);
-    assert_eq!(case.counts().await, [0, 1, 1]);
-}
-
 /// A row keeps the last error that it was settled with, until it is set again.
 pub async fn keeps_the_last_error<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
@@ -160,135 +113,23 @@ pub async fn keeps_the_last_error<T: Stores>(world: &World<T>) {
     assert_eq!(flying[0].error.as_deref(), Some("beside"));
 }
 
-/// A set discards the dead rows of its key, and a remove does and returns the latest. A move leaves
-/// them dead.
-pub async fn writes_outdate_dead_rows<T: Stores>(world: &World<T>) {
+/// When several have died under one key, the one that died first waits under it.
+pub async fn retries_dead_rows_of_a_key<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
-    let token = case.dead("a", "old").await;
-    case.dead("other", "").await;
-    let moved = case.write(vec![write("a", Action::move_to(FAR))]).await;
-    assert_eq!(moved, [WriteOutcome::Absent]);
-    assert_eq!(case.get("a").await.expect("it is dead").version, token);
-
-    // A key with nothing else counts as absent.
-    let if_absent = |value: &str| {
-        let action = Action::set(value.into(), NOW, None, true);
-        write("a", action)
-    };
-    let (row, replaced) = armed(&case.write(vec![if_absent("new")]).await[0]);
-    assert_eq!(replaced, None);
-    assert_eq!(case.counts().await, [1, 0, 1]);
-    case.dies(row.version).await;
-    let (row, _) = armed(&case.write(vec![set("a", "newer", NOW)]).await[0]);
-    assert_eq!(case.counts().await, [1, 0, 1]);
-
-    // Two dead ones, and later a claim and a waiting one besides.
-    let first = case.fire(vec![row.version]).await.fired[0].token;
-    let (row, _) = armed(&case.write(vec![set("a", "newest", NOW)]).await[0]);
-    let second = case.fire(vec![row.version]).await.fired[0].token;
-    assert_eq!(case.settle(second, Settlement::Dead).await, Settled::Done);
-    let remove = || vec![write("a", Action::Remove)];
-    let flying = [WriteOutcome::InFlight(first)];
-    assert_eq!(case.write(remove()).await, flying);
-    assert_eq!(case.write(vec![if_absent("")]).await, flying);
-    assert_eq!(case.counts().await, [0, 1, 2], "nothing was changed");
-    world.wait(1).await;
-    assert_eq!(case.settle(first, Settlement::Dead).await, Settled::Done);
-    let removed = case.write(remove()).await;
-    let latest = WriteOutcome::removed(first, b"newer".to_vec());
-    assert_eq!(removed, [latest], "it died last");
-    assert_eq!(case.counts().await, [0, 0, 1]);
-    assert_eq!(case.write(remove()).await, [WriteOutcome::Absent]);
-
-    // With a waiting row a remove returns that one, and nothing is left to be retried.
-    let token = case.fired("a").await;
-    let row = case.set("a", FAR).await;
-    assert_eq!(case.settle(token, Settlement::Dead).await, Settled::Done);
-    let removed = case.write(remove()).await;
-    let waiting = WriteOutcome::removed(row.version, b"a".to_vec());
-    assert_eq!(removed, [waiting]);
-
-    // Several writes of one key in a batch take effect in their order.
-    case.dead("a", "").await;
-    let batch = [
-        write("a", Action::move_to(FAR)),
-        write("a", Action::Remove),
-        if_absent("b"),
-        write("a", Action::Remove),
-        write("other", Action::Remove),
-        write("other", Action::Remove),
-    ];
-    let written = case.write(batch.to_vec()).await;
-    let kinds = written.iter().map(|written| match written {
-        WriteOutcome::Armed { .. } => "armed",
-        WriteOutcome::Removed { .. } => "removed",
-        WriteOutcome::Absent => "absent",
-        _ => "other",
-    });
-    let kinds: Vec<_> = kinds.collect();
-    let expected = ["absent", "removed", "armed", "removed", "removed", "absent"];
-    assert_eq!(kinds, expected);
-    assert_eq!(case.counts().await, [0, 0, 0]);
-}
-
-/// A dead row that is retried is due at once, with its attempts begun again, under its key or
-/// beside a newer row.
-pub async fn retries_dead_rows<T: Stores>(world: &World<T>) {
-    let case = Case::open(world).await;
-    let row = case.set("a", NOW).await;
-    let token = case.fire(vec![row.version]).await.fired[0].token;
-    let dead = case.settle_with(token, Settlement::Dead, "why").await;
-    assert_eq!(dead, Settled::Done);
-    let never = Version(token.0 + 1_000_000);
-    assert_eq!(case.retry(DeadRows::Token(never)).await, 0);
-    assert_eq!(case.retry(DeadRows::Key(b"b".to_vec())).await, 0);
-    assert_eq!(case.retry(DeadRows::OlderThan(HOUR)).await, 0);
-    assert_eq!(case.retry(DeadRows::Token(token)).await, 1);
-    assert_eq!(case.retry(DeadRows::Token(token)).await, 0);
-    let stored = case.get("a").await.expect("it waits");
-    assert!(stored.version > token);
-    let seen = (stored.state, stored.attempt, stored.deadline);
-    assert_eq!(seen, (State::Waiting, 0, row.due));
-    let seen = (stored.error.as_deref(), stored.period, stored.loaded_by);
-    assert_eq!(seen, (Some("why"), None, None));
-    let instance = case.instance().await;
-    let loaded = case.load(instance, Duration::ZERO, 10).await;
-    assert_eq!(versions(&loaded), [stored.version], "it is due");
-    let fired = case.fire(vec![stored.version]).await.fired[0].clone();
-    assert_eq!((fired.attempt, fired.deadline), (1, row.due));
-    assert_eq!(
-        case.settle(fired.token, Settlement::Ack).await,
-        Settled::Done
-    );
-    assert_eq!(case.counts().await, [0, 0, 0]);
-
-    // Beside a newer row: that one keeps the key.
-    let token = case.fired("b").await;
-    let newer = case.set("b", FAR).await;
-    assert_eq!(case.settle(token, Settlement::Dead).await, Settled::Done);
-    assert_eq!(case.retry(DeadRows::Key(b"b".to_vec())).await, 1);
-    assert_eq!(case.counts().await, [1, 1, 0]);
-    assert_eq!(
-        case.get("b").await.expect("it waits").version,
-        newer.version
-    );
-    let fired = case.fire_besides(vec![], 10).await.fired;
-    assert_eq!((fired.len(), fired[0].attempt), (1, 1));
-    assert!(fired[0].token > newer.version);
-
-    // When several have died under one key, the first of them waits under it.
     let mut tokens = Vec::new();
     for value in ["1", "2", "3"] {
-        let (row, _) = armed(&case.write(vec![set("c", value, NOW)]).await[0]);
+        let (row, _) = armed(&case.write(vec![set("a", value, NOW)]).await[0]);
         tokens.push(case.fire(vec![row.version]).await.fired[0].token);
     }
     for token in tokens {
         assert_eq!(case.settle(token, Settlement::Dead).await, Settled::Done);
         world.wait(1).await;
     }
-    assert_eq!(case.retry(DeadRows::Key(b"c".to_vec())).await, 3);
-    assert_eq!(case.get("c").await.expect("it waits").value, b"1");
-    assert_eq!(case.counts().await, [2, 3, 0]);
+    assert_eq!(case.retry(DeadRows::Key(b"b".to_vec())).await, 0);
+    assert_eq!(case.retry(DeadRows::OlderThan(HOUR)).await, 0);
+    assert_eq!(case.retry(DeadRows::Key(b"a".to_vec())).await, 3);
+    assert_eq!(case.get("a").await.expect("it waits").value, b"1");
+    assert_eq!(case.counts().await, [1, 2, 0]);
 }
 
 /// Dead rows are discarded by token, by key, by age, and with everything else in a purge.

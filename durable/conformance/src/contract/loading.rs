@@ -5,43 +5,11 @@ use std::time::Duration;
 
 use tickwheel_durable::store::{
     Action, Due, Fire, LeftRow, Load, LoadWindow, Settle, Settled, Settlement, State, Store,
-    Version, WriteOutcome,
+    WriteOutcome,
 };
 
 use super::{Case, FAR, HOUR, NOW, armed, repeating, set, versions, write};
 use crate::world::{Stores, World};
-
-/// Loads hand out near rows, earliest first, to one instance, up to a limit.
-pub async fn loads_near_rows_once<T: Stores>(world: &World<T>) {
-    let case = Case::open(world).await;
-    let (first, second) = (case.instance().await, case.instance().await);
-    assert_ne!(first, second);
-    let minutes = |minutes: u64| Due::In(Duration::from_secs(60 * minutes));
-    let mut rows = Vec::new();
-    for (key, due) in [("c", 3), ("a", 1), ("far", 61), ("b", 2), ("now", 0)] {
-        rows.push(case.set(key, minutes(due)).await);
-    }
-    let [c, a, _, b, now] = rows[..] else {
-        panic!("five rows")
-    };
-    let none = case.load(first, HOUR, 0).await;
-    assert_eq!((none.rows.len(), none.more), (0, true));
-    let loaded = case.load(first, HOUR, 2).await;
-    assert_eq!(loaded.rows, [(now.version, now.due), (a.version, a.due)]);
-    assert!(loaded.more);
-    let loaded = case.load(second, HOUR, 10).await;
-    assert_eq!(loaded.rows, [(b.version, b.due), (c.version, c.due)]);
-    assert!(!loaded.more);
-    assert_eq!(case.load(first, HOUR, 10).await.rows, []);
-    let row = case.get("a").await.expect("it is there");
-    assert_eq!(row.loaded_by, Some(first));
-    // The mark goes with the version.
-    let moved = write("a", Action::move_to(FAR));
-    let (moved, _) = armed(&case.write(vec![moved]).await[0]);
-    assert!(!moved.loaded);
-    let far = case.load(second, 2 * HOUR, 10).await;
-    assert!(versions(&far).contains(&moved.version));
-}
 
 /// Rows that an instance leaves or dies with are loaded by others.
 pub async fn loads_what_others_left<T: Stores>(world: &World<T>) {
@@ -60,38 +28,6 @@ pub async fn loads_what_others_left<T: Stores>(world: &World<T>) {
     assert_eq!(versions(&case.load(first, HOUR, 10).await), []);
     world.wait(2).await;
     assert_eq!(versions(&case.load(first, HOUR, 10).await), [row.version]);
-}
-
-/// Near rows are loaded in the step that makes them, for an instance that counts as living.
-pub async fn marks_near_rows_for_living_instances<T: Stores>(world: &World<T>) {
-    let case = Case::open(world).await;
-    let instance = case.instance().await;
-    let near = LoadWindow::new(2 * HOUR, Some(instance));
-    let batch = || vec![set("near", "", FAR), set("far", "", Due::In(3 * HOUR))];
-    let loaded = |written: Vec<WriteOutcome>| {
-        written
-            .iter()
-            .map(|w| armed(w).0.loaded)
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(loaded(case.write_near(batch(), near).await), [false, false]);
-    case.load(instance, Duration::ZERO, 0).await;
-    assert_eq!(loaded(case.write_near(batch(), near).await), [true, false]);
-    let row = case.get("near").await.expect("it is there");
-    assert_eq!(row.loaded_by, Some(instance));
-    // An instance that has not loaded for long marks nothing, whether or not a load has noticed.
-    let silent = case.instance().await;
-    let request = Load::new(silent, Duration::ZERO, 0, world.units(1));
-    let sign = case.store.load(&case.space, request).await;
-    sign.expect("it loads");
-    world.wait(2).await;
-    let near_silent = LoadWindow::new(near.window, Some(silent));
-    let written = case.write_near(batch(), near_silent).await;
-    assert_eq!(loaded(written), [false, false]);
-    case.unload(instance).await;
-    assert_eq!(loaded(case.write_near(batch(), near).await), [false, false]);
-    let row = case.get("near").await.expect("it is there");
-    assert_eq!(row.loaded_by, None);
 }
 
 /// An instance that has unloaded goes on under another id, and the old one holds nothing and marks
@@ -151,33 +87,6 @@ pub async fn ends_the_life_of_an_id<T: Stores>(world: &World<T>) {
     assert_eq!(load(third).await.len(), 2);
 }
 
-/// Other instances load the rows that an instance leaves to them. It can leave only rows that it
-/// has loaded itself.
-pub async fn leaves_single_rows_to_others<T: Stores>(world: &World<T>) {
-    let case = Case::open(world).await;
-    let (first, other) = (case.instance().await, case.instance().await);
-    let token = case.fired("lapsed").await;
-    let extended = case.settle(token, Settlement::Extend(Duration::ZERO)).await;
-    assert_eq!(extended, Settled::Done);
-    let kept = case.set("kept", NOW).await.version;
-    let left = case.set("left", NOW).await.version;
-    assert_eq!(versions(&case.load(first, HOUR, 10).await).len(), 3);
-    let unmark = async |instance, rows: &[Version]| {
-        let unmarked = case.store.unmark(&case.space, instance, rows.to_vec());
-        assert_eq!(unmarked.await, Ok(Vec::new()), "no row is locked");
-    };
-    // Not its own, and not there.
-    unmark(other, &[kept, left, token]).await;
-    unmark(first, &[Version(kept.0 + 1_000_000)]).await;
-    unmark(first, &[]).await;
-    assert!(versions(&case.load(other, HOUR, 10).await).is_empty());
-    unmark(first, &[left, token]).await;
-    let loaded: BTreeSet<_> = versions(&case.load(other, HOUR, 10).await)
-        .into_iter()
-        .collect();
-    assert_eq!(loaded, BTreeSet::from([left, token]));
-}
-
 /// A load tells how many due rows other living instances wanted and were not given, until another
 /// instance leaves them some.
 pub async fn tells_what_others_lack<T: Stores>(world: &World<T>) {
@@ -226,23 +135,6 @@ pub async fn tells_what_others_lack<T: Stores>(world: &World<T>) {
     assert_eq!(load(other, 0, HOUR).await, 2);
     world.wait(6).await;
     assert_eq!(load(other, 0, HOUR).await, 0);
-}
-
-/// A limit takes what is due first, whether it waits or its lease has ended, and `more` says
-/// whether it left rows out.
-pub async fn loads_lapsed_claims_in_their_order<T: Stores>(world: &World<T>) {
-    let case = Case::open(world).await;
-    let instance = case.instance().await;
-    let first = case.set("first", NOW).await.version;
-    let token = case.fired("lapsed").await;
-    let extended = case.settle(token, Settlement::Extend(Duration::ZERO)).await;
-    assert_eq!(extended, Settled::Done);
-    world.wait(1).await;
-    let last = case.set("last", NOW).await.version;
-    for (row, more) in [(first, true), (token, true), (last, false)] {
-        let loaded = case.load(instance, HOUR, 1).await;
-        assert_eq!((versions(&loaded), loaded.more), (vec![row], more));
-    }
 }
 
 /// Rows that several instances have died with, and those that no instance had loaded, are loaded

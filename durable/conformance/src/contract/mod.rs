@@ -1,8 +1,7 @@
-//! Each call of a store alone, rule by rule.
+//! Each call of a store alone, as far as random [scripts](crate::scripts) do not hold it to the model.
 
 mod charters;
 mod dying;
-mod firing;
 mod hinting;
 mod inspecting;
 mod loading;
@@ -21,7 +20,6 @@ use tickwheel_durable::store::{
 use super::world::{Stores, World};
 pub use charters::*;
 pub use dying::*;
-pub use firing::*;
 pub use hinting::*;
 pub use inspecting::*;
 pub use loading::*;
