@@ -8,7 +8,6 @@
 
 use std::future::pending;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tickwheel::{Expirations, Expired};
@@ -212,7 +211,7 @@ impl Firing {
                     let mut later = timed.answer.later.iter();
                     let is_left = later.any(|row| !row.loaded && row.due <= now);
                     if unloaded > 0 && (!timed.answer.more || is_left) {
-                        core.due_left.store(false, Ordering::Release);
+                        core.no_due_left();
                     }
                     return self.deliver(timed.answer, timed.sent, timed.received, permits);
                 }

@@ -34,6 +34,7 @@
 //!    anyway, and the first load after the lock unloads it.
 
 use std::future::pending;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -63,13 +64,14 @@ struct Found {
     others_lack: usize,
 }
 
-/// The rows that a load has left.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Left {
+/// The rows that the store may have for this instance, but for demand or room: what the last load
+/// has left, and what has happened since.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Left {
     Nothing,
-    /// Perhaps rows that are not due yet.
+    /// Perhaps rows that are not due yet, or that are left to other instances.
     Later,
-    /// Perhaps rows that are due.
+    /// Probably rows that are due. The task that fires takes them without a load.
     Due,
 }
 
@@ -88,7 +90,7 @@ pub(super) async fn run(core: &Core) {
         let mut found = load(core, demand).await.ok();
         // Whether there is or may be more that is due. A load that asks for nothing does not learn
         // it.
-        let mut more = demand == 0 && core.more.load(Ordering::Acquire);
+        let mut more = demand == 0 && core.left() > Left::Nothing;
         if let Some(first) = found {
             let behind = core.due.len() > core.deliveries.demand(core.part).1;
             gives = behind && (gives || first.others_lack > 0);
@@ -107,10 +109,8 @@ pub(super) async fn run(core: &Core) {
             found = load(core, core.room()).await.ok();
         }
         let left = found.map(|found| found.left);
-        more |= matches!(left, Some(Left::Later | Left::Due));
-        core.more.store(more, Ordering::Release);
-        let due_left = left == Some(Left::Due);
-        core.due_left.store(due_left, Ordering::Release);
+        let unseen = if more { Left::Later } else { Left::Nothing };
+        core.change_left(|_| left.map_or(unseen, |left| left.max(unseen)));
         core.due.changed.notify_one();
         let takes = core.demand() > 0 && began < takes_until;
         let pause = if gives || takes { poll / LOOKS } else { poll };
@@ -216,7 +216,7 @@ impl Core {
         }
         self.metrics.left_to_others.add(rows.len());
         self.calendar.remove(&rows);
-        self.more.store(true, Ordering::Release);
+        self.change_left(|left| left.max(Left::Later));
         // After an error the next load first unloads everything.
         if let Ok(locked) = self.calls.unmark(self.id(), rows).await {
             let now = Instant::now();
@@ -229,13 +229,26 @@ impl Core {
     /// Whether the last load has left rows out, or this instance has left some to others, and half
     /// the room is free.
     pub(super) fn could_load(&self) -> bool {
-        let more = self.more.load(Ordering::Acquire);
-        more && self.room() > self.max_loaded.load(Ordering::Acquire) / 2
+        self.left() > Left::Nothing && self.room() > self.max_loaded.load(Ordering::Acquire) / 2
+    }
+
+    fn left(&self) -> Left {
+        *self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change_left(&self, change: impl FnOnce(Left) -> Left) {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        *left = change(*left);
     }
 
     /// Whether the store probably has due rows that no instance has loaded.
     pub(super) fn due_left(&self) -> bool {
-        self.due_left.load(Ordering::Acquire)
+        self.left() == Left::Due
+    }
+
+    /// The task that fires has found no more of these.
+    pub(super) fn no_due_left(&self) {
+        self.change_left(|left| left.min(Left::Later));
     }
 
     /// Tells the loader if there is more in the store, and demand and room for it. Not for each
@@ -245,7 +258,7 @@ impl Core {
         let (_, ahead) = self.deliveries.demand(self.part);
         let few = self.due.len() <= ahead / 2;
         if few && !self.due_left() && self.could_load() && self.demand() > 0 {
-            self.more.store(false, Ordering::Release);
+            self.change_left(|_| Left::Nothing);
             self.load_now.notify_one();
         }
     }

@@ -33,8 +33,8 @@ mod undecoded;
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex as StdMutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -58,6 +58,7 @@ use group_commit::{Batches, Outcome, group};
 pub(crate) use lease::Lease;
 use lease::Leases;
 pub use lease::RenewGuard;
+use loader::Left;
 use lost_fires::LostFires;
 use opening::open;
 pub(crate) use undecoded::{Undecoded, Verdict};
@@ -101,10 +102,8 @@ pub(crate) struct Core {
     capacity: Arc<Semaphore>,
     /// Whether it loads: not after the claims have ended.
     loads: AtomicBool,
-    /// Whether the store may have rows that could be loaded, but for demand or room.
-    more: AtomicBool,
-    /// Whether some of these are probably due: the task that fires takes them from there.
-    due_left: AtomicBool,
+    /// What the store may have for it to load.
+    left: StdMutex<Left>,
     /// Tells the loader to load now.
     load_now: Notify,
 }
@@ -381,8 +380,7 @@ pub(crate) async fn start(
             max_loaded: AtomicUsize::new(settings.max_loaded()),
             capacity: Arc::new(Semaphore::new(settings.capacity)),
             loads: AtomicBool::new(true),
-            more: AtomicBool::new(false),
-            due_left: AtomicBool::new(false),
+            left: StdMutex::new(Left::Nothing),
             load_now: Notify::new(),
             settings: settings.clone(),
         });
