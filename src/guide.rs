@@ -62,7 +62,7 @@
 //! * The actor never waits for a reader. [`Builder::max_keyed`] bounds the number of pending
 //!   timers; nothing bounds the stream.
 //! * A handler that sets timers in its own set holds a [`WeakKeyedTimers`](crate::WeakKeyedTimers),
-//!   so that the stream can end.
+//!   so that the stream can end. Keep a strong handle elsewhere, or the handler can set none.
 //!
 //! # Idle connections and sessions
 //!
@@ -244,6 +244,7 @@
 pub mod coming_from;
 pub mod costs;
 pub mod design;
+#[allow(clippy::doc_markdown, reason = "names of products are no code")]
 #[doc = include_str!("../docs/instead-of.md")]
 pub mod instead_of {}
 pub mod recipes;

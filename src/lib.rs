@@ -5,8 +5,8 @@
 //!   thread. A stream delivers those that expire, in order.
 //! * [`reaper`](TimerWheel::reaper), [`idle_stream`](TimerWheel::idle_stream) and
 //!   [`idle_timer`](TimerWheel::idle_timer) detect idle connections and sessions.
-//! * [`tickwheel-durable`](https://docs.rs/tickwheel-durable) keeps keyed timers in SQLite,
-//!   PostgreSQL or Redis, so that they survive the process.
+//! * [`tickwheel-durable`](https://docs.rs/tickwheel-durable) keeps keyed timers in a file or a
+//!   database, so that they survive the process.
 //! * [`time`] replaces [`tokio::time`]: one `use` line switches a program over.
 //! * [`sleep`](TimerWheel::sleep), [`timeout`](TimerWheel::timeout) and
 //!   [`interval`](TimerWheel::interval) do the same on a wheel of your own. A new timeout takes

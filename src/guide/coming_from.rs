@@ -31,5 +31,6 @@ pub mod pingora_timeout {}
 #[doc = include_str!("../../docs/coming-from/sorted_map.md")]
 pub mod sorted_map {}
 
+#[allow(clippy::doc_markdown, reason = "names of products are no code")]
 #[doc = include_str!("../../docs/coming-from/tokio_cron_scheduler.md")]
 pub mod tokio_cron_scheduler {}
