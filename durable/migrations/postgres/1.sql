@@ -35,6 +35,11 @@ BEGIN
 -- | `due`, `deadline`, `alive_until` | microseconds since the epoch |
 -- | `period` | microseconds, or null |
 -- | `loaded_by` | the id of an instance, or null |
+-- | `claimed_by` | the id of the instance that fired a row in flight, or null |
+-- | `schedule` | the text of a row that repeats by one, or null |
+-- | `error` | the last error of a row, or null |
+-- | `died` | when a dead row died, in microseconds since the epoch |
+-- | `codec` to `parts` | the charter of a namespace, and `edition` its number |
 -- | `lacks` | how many due rows an instance lacks |
 -- | `replaces` | the version that a waiting row had before it was last set or moved |
 --
@@ -45,21 +50,28 @@ BEGIN
 -- | `tickwheel_in_flight` | the latest claim of a key |
 -- | `tickwheel_due` | rows that no instance has loaded, by when they are due |
 -- | `tickwheel_loaded` | rows that are loaded, by the instance |
+-- | `tickwheel_dead_key` | the dead rows of a key |
+-- | `tickwheel_dead_died` | the rows that died first |
 --
 -- Rows come and go all the time, so the table is vacuumed early.
-CREATE TABLE @.tickwheel_schema (version int NOT NULL, identity uuid NOT NULL DEFAULT gen_random_uuid());
+CREATE TABLE @.tickwheel_schema (version int PRIMARY KEY, identity uuid NOT NULL DEFAULT gen_random_uuid());
 INSERT INTO @.tickwheel_schema VALUES (1);
 CREATE SEQUENCE @.tickwheel_versions MAXVALUE 9007199254740991;
 CREATE TABLE @.tickwheel_namespaces (
     id int PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
     name text NOT NULL UNIQUE,
-    codec text NOT NULL
+    codec text NOT NULL,
+    no_overlap boolean NOT NULL,
+    at_most_once boolean NOT NULL,
+    parts int NOT NULL CHECK (parts > 0),
+    edition bigint NOT NULL
 );
 CREATE TABLE @.tickwheel_instances (
     id bigint PRIMARY KEY,
     alive_until bigint NOT NULL,
     lacks bigint NOT NULL,
-    namespace int NOT NULL
+    namespace int NOT NULL,
+    name text
 );
 CREATE TABLE @.tickwheel_timers (
     version bigint PRIMARY KEY,
@@ -72,12 +84,325 @@ CREATE TABLE @.tickwheel_timers (
     attempt int NOT NULL,
     in_flight boolean NOT NULL,
     key bytea NOT NULL,
-    value bytea NOT NULL
+    value bytea NOT NULL,
+    error text,
+    schedule text,
+    claimed_by bigint,
+    CONSTRAINT tickwheel_sound CHECK (
+        due BETWEEN 0 AND 9007199254740991 AND deadline BETWEEN 0 AND 9007199254740991
+        AND attempt BETWEEN 0 AND 2147483646 AND (period IS NULL OR period BETWEEN 1 AND 9007199254740991)
+        AND (period IS NULL OR schedule IS NULL)
+    )
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 CREATE UNIQUE INDEX tickwheel_waiting ON @.tickwheel_timers (namespace, key) WHERE NOT in_flight;
 CREATE INDEX tickwheel_in_flight ON @.tickwheel_timers (namespace, key, version) WHERE in_flight;
 CREATE INDEX tickwheel_due ON @.tickwheel_timers (namespace, in_flight, due, version) WHERE loaded_by IS NULL;
 CREATE INDEX tickwheel_loaded ON @.tickwheel_timers (namespace, loaded_by) WHERE loaded_by IS NOT NULL;
+CREATE TABLE @.tickwheel_dead (
+    version bigint PRIMARY KEY,
+    died bigint NOT NULL,
+    deadline bigint NOT NULL,
+    namespace int NOT NULL,
+    attempt int NOT NULL,
+    key bytea NOT NULL,
+    value bytea NOT NULL,
+    error text
+);
+CREATE INDEX tickwheel_dead_key ON @.tickwheel_dead (namespace, key, died, version);
+CREATE INDEX tickwheel_dead_died ON @.tickwheel_dead (namespace, died, version);
+-- The functions have the version of the tables. What follows is the text that the crate has.
+-- <functions>
+CREATE OR REPLACE FUNCTION @.tickwheel_compact(key jsonb) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $body$
+BEGIN
+    CASE jsonb_typeof(key)
+    WHEN 'object' THEN
+        RAISE 'tickwheel: an object cannot be a key, since jsonb does not keep the order of its fields: %', key
+            USING ERRCODE = 'invalid_parameter_value';
+    WHEN 'array' THEN
+        RETURN '[' || coalesce((
+            SELECT string_agg(@.tickwheel_compact(e.item), ',' ORDER BY e.number)
+            FROM jsonb_array_elements(key) WITH ORDINALITY AS e(item, number)
+        ), '') || ']';
+    ELSE
+        RETURN key::text;
+    END CASE;
+END $body$;
+CREATE OR REPLACE FUNCTION @.tickwheel_write(its_name text, its_key bytea, its_value bytea, its_time timestamptz,
+    its_action text, OUT its_result text, OUT its_removed bytea)
+LANGUAGE plpgsql AS $body$
+DECLARE
+    its_keys bytea[] := ARRAY[its_key];
+    its_due bigint[] := ARRAY[least(greatest(extract(epoch FROM its_time) * 1000000, 0), 9007199254740991)::bigint];
+    its_space int;
+    its_codec text;
+    its_channel text;
+    its_window bigint;
+    its_row record;
+BEGIN
+    IF its_name IS NULL OR its_key IS NULL OR (its_value IS NULL AND its_action LIKE 'set%')
+        OR (its_time IS NULL AND its_action <> 'remove') THEN
+        RAISE 'tickwheel: %: an argument is null (namespace %, key %)', its_action, its_name, convert_from(its_key, 'UTF8')
+            USING ERRCODE = 'null_value_not_allowed';
+    END IF;
+    IF length(its_key) > 1024 THEN
+        RAISE 'tickwheel: the encoded key has % bytes; at most 1024 are allowed', length(its_key)
+            USING ERRCODE = 'program_limit_exceeded';
+    END IF;
+    IF length(its_value) > 1048576 THEN
+        RAISE 'tickwheel: the encoded value has % bytes; at most 1048576 are allowed', length(its_value)
+            USING ERRCODE = 'program_limit_exceeded';
+    END IF;
+    FOR its_space, its_codec, its_channel IN
+SELECT id, codec, 'tickwheel_' || '@.tickwheel_timers'::regclass::oid || '_' || id
+FROM @.tickwheel_namespaces WHERE name = its_name::text LOOP END LOOP;
+    IF its_space IS NULL THEN
+        RAISE 'tickwheel: namespace "%" was not opened', its_name
+            USING ERRCODE = 'undefined_object', HINT = 'An instance opens it when it starts for the first time.';
+    END IF;
+    IF its_codec <> 'json' THEN
+        RAISE 'tickwheel: the timers of namespace "%" are encoded as "%", not as "json"', its_name, its_codec
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    its_window := CASE WHEN current_setting('tickwheel.hints', true) = 'off' THEN -9007199254740991
+        ELSE 3600000000 + (extract(epoch FROM clock_timestamp() - now()) * 1000000)::bigint END;
+    FOR its_row IN SELECT pg_advisory_xact_lock_shared(hashtextextended('tickwheel transactions', ('@.tickwheel_timers'::regclass::oid::bigint << 32 # its_space::int)) # (hashtextextended(encode(its_key, 'hex'), 0) & 63)) LOOP END LOOP;
+    FOR its_row IN SELECT pg_advisory_xact_lock(hashtextextended(encode(its_key, 'hex'), hashtextextended('tickwheel key', ('@.tickwheel_timers'::regclass::oid::bigint << 32 # its_space::int)))) LOOP END LOOP;
+    IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+        BEGIN
+            FOR its_row IN
+WITH waiting AS MATERIALIZED (
+    SELECT 1 FROM @.tickwheel_timers t
+    WHERE t.namespace = its_space::int AND t.key = ANY(its_keys::bytea[]) AND NOT t.in_flight FOR UPDATE
+), claimed AS MATERIALIZED (
+    SELECT 1 FROM @.tickwheel_timers t
+    WHERE t.namespace = its_space::int AND t.key = ANY(its_keys::bytea[]) AND t.in_flight FOR UPDATE
+), dead AS MATERIALIZED (
+    SELECT 1 FROM @.tickwheel_dead d WHERE d.namespace = its_space::int AND d.key = ANY(its_keys::bytea[]) FOR UPDATE
+)
+SELECT (SELECT count(*) FROM waiting), (SELECT count(*) FROM claimed), (SELECT count(*) FROM dead) LOOP END LOOP;
+            INSERT INTO @.tickwheel_timers (version, namespace, key, value, in_flight, due, deadline, attempt)
+            VALUES (nextval('@.tickwheel_versions'), its_space, its_key, '', false, 0, 0, 0)
+            ON CONFLICT (namespace, key) WHERE NOT in_flight DO NOTHING;
+            RAISE 'undone' USING ERRCODE = 'TWNDO';
+        EXCEPTION WHEN SQLSTATE 'TWNDO' THEN NULL;
+        END;
+    END IF;
+    CASE its_action
+    WHEN 'set' THEN
+        FOR its_row IN WITH clock AS MATERIALIZED (
+            SELECT its_space::int AS namespace, t.now, t.now + its_window::bigint AS soon, (
+                SELECT i.id FROM @.tickwheel_instances i
+                WHERE i.id = NULL::bigint::bigint AND i.namespace = its_space AND i.alive_until >= t.now
+            ) AS loader
+            FROM (SELECT (extract(epoch FROM now()) * 1000000)::bigint AS now) t
+        ), i AS MATERIALIZED (SELECT its_space::int AS namespace, u.* FROM unnest(its_keys::bytea[], ARRAY[its_value]::bytea[], its_due::bigint[], ARRAY[false]::bool[], ARRAY[NULL]::bigint[], '{}'::text[]) WITH ORDINALITY AS u(key, value, at, relative, period, schedule, number)), armed AS (INSERT INTO @.tickwheel_timers AS t
+            (version, namespace, key, value, in_flight, due, deadline, attempt, period, schedule, loaded_by)
+        SELECT nextval('@.tickwheel_versions'), i.namespace, i.key, i.value, false, d.due, d.due, 0, i.period, i.schedule,
+            CASE WHEN d.due <= clock.soon THEN clock.loader END
+        FROM clock, i, LATERAL (SELECT least(CASE WHEN i.relative THEN clock.now + i.at ELSE i.at END, 9007199254740991) AS due) d ON CONFLICT (namespace, key) WHERE NOT in_flight DO UPDATE SET
+            version = nextval('@.tickwheel_versions'), value = excluded.value, attempt = 0, period = excluded.period,
+            schedule = excluded.schedule, replaces = t.version, error = NULL,
+            due = CASE WHEN t.schedule = excluded.schedule AND t.due < 9007199254740991 THEN t.due ELSE excluded.due END,
+            deadline = CASE WHEN t.schedule = excluded.schedule AND t.due < 9007199254740991 THEN t.deadline ELSE excluded.deadline END,
+            loaded_by = CASE WHEN t.schedule = excluded.schedule AND t.due < 9007199254740991
+                THEN (SELECT loader FROM clock WHERE t.due <= soon) ELSE excluded.loaded_by END RETURNING t.key, t.version, t.due, t.loaded_by IS NOT NULL AS loaded, t.replaces, t.namespace), outdated AS (
+        DELETE FROM @.tickwheel_dead d USING armed
+        WHERE (SELECT true FROM @.tickwheel_dead WHERE namespace = its_space::int LIMIT 1) AND d.namespace = armed.namespace AND d.key = armed.key
+    ), hint AS MATERIALIZED (
+        SELECT pg_notify(its_channel::text, '') FROM armed, clock
+        WHERE armed.due <= clock.soon AND NOT armed.loaded LIMIT 1
+    )
+    SELECT armed.*, (SELECT count(*) FROM hint) FROM armed LOOP
+            its_result := CASE WHEN its_row.replaces IS NULL THEN 'set' ELSE 'replaced' END;
+        END LOOP;
+    WHEN 'set_if_absent' THEN
+        FOR its_row IN WITH i AS MATERIALIZED (SELECT its_space::int AS namespace, u.* FROM unnest(its_keys::bytea[]) WITH ORDINALITY AS u(key, number)) SELECT 1 FROM i, @.tickwheel_timers t
+WHERE t.namespace = i.namespace AND t.key = i.key AND NOT t.in_flight
+FOR UPDATE OF t LOOP END LOOP;
+        FOR its_row IN WITH clock AS MATERIALIZED (
+            SELECT its_space::int AS namespace, t.now, t.now + its_window::bigint AS soon, (
+                SELECT i.id FROM @.tickwheel_instances i
+                WHERE i.id = NULL::bigint::bigint AND i.namespace = its_space AND i.alive_until >= t.now
+            ) AS loader
+            FROM (SELECT (extract(epoch FROM now()) * 1000000)::bigint AS now) t
+        ), i AS MATERIALIZED (SELECT its_space::int AS namespace, u.* FROM unnest(its_keys::bytea[], ARRAY[its_value]::bytea[], its_due::bigint[], ARRAY[false]::bool[], ARRAY[NULL]::bigint[], '{}'::text[]) WITH ORDINALITY AS u(key, value, at, relative, period, schedule, number)), armed AS (INSERT INTO @.tickwheel_timers AS t
+            (version, namespace, key, value, in_flight, due, deadline, attempt, period, schedule, loaded_by)
+        SELECT nextval('@.tickwheel_versions'), i.namespace, i.key, i.value, false, d.due, d.due, 0, i.period, i.schedule,
+            CASE WHEN d.due <= clock.soon THEN clock.loader END
+        FROM clock, i, LATERAL (SELECT least(CASE WHEN i.relative THEN clock.now + i.at ELSE i.at END, 9007199254740991) AS due) d WHERE NOT EXISTS (
+    SELECT FROM @.tickwheel_timers f WHERE f.namespace = i.namespace AND f.key = i.key AND f.in_flight
+)
+ON CONFLICT (namespace, key) WHERE NOT in_flight DO NOTHING RETURNING t.key, t.version, t.due, t.loaded_by IS NOT NULL AS loaded, t.replaces, t.namespace), outdated AS (
+        DELETE FROM @.tickwheel_dead d USING armed
+        WHERE (SELECT true FROM @.tickwheel_dead WHERE namespace = its_space::int LIMIT 1) AND d.namespace = armed.namespace AND d.key = armed.key
+    ), hint AS MATERIALIZED (
+        SELECT pg_notify(its_channel::text, '') FROM armed, clock
+        WHERE armed.due <= clock.soon AND NOT armed.loaded LIMIT 1
+    )
+    SELECT armed.*, (SELECT count(*) FROM hint) FROM armed LOOP
+            its_result := 'set';
+        END LOOP;
+    WHEN 'move' THEN
+        FOR its_row IN WITH clock AS MATERIALIZED (
+            SELECT its_space::int AS namespace, t.now, t.now + its_window::bigint AS soon, (
+                SELECT i.id FROM @.tickwheel_instances i
+                WHERE i.id = NULL::bigint::bigint AND i.namespace = its_space AND i.alive_until >= t.now
+            ) AS loader
+            FROM (SELECT (extract(epoch FROM now()) * 1000000)::bigint AS now) t
+        ), i AS MATERIALIZED (SELECT its_space::int AS namespace, u.* FROM unnest(its_keys::bytea[], its_due::bigint[], ARRAY[false]::bool[]) WITH ORDINALITY AS u(key, at, relative, number)), armed AS (
+    UPDATE @.tickwheel_timers t SET
+        version = nextval('@.tickwheel_versions'), due = d.due, deadline = d.due,
+        loaded_by = CASE WHEN d.due <= clock.soon THEN clock.loader END, replaces = t.version
+    FROM clock, i, LATERAL (SELECT least(CASE WHEN i.relative THEN clock.now + i.at ELSE i.at END, 9007199254740991) AS due) d WHERE t.namespace = i.namespace AND t.key = i.key AND NOT t.in_flight RETURNING t.key, t.version, t.due, t.loaded_by IS NOT NULL AS loaded, t.replaces, t.namespace), hint AS MATERIALIZED (
+        SELECT pg_notify(its_channel::text, '') FROM armed, clock
+        WHERE armed.due <= clock.soon AND NOT armed.loaded LIMIT 1
+    )
+    SELECT armed.*, (SELECT count(*) FROM hint) FROM armed LOOP
+            its_result := 'moved';
+        END LOOP;
+    WHEN 'remove' THEN
+        FOR its_row IN WITH i AS MATERIALIZED (SELECT its_space::int AS namespace, u.* FROM unnest(its_keys::bytea[]) WITH ORDINALITY AS u(key, number)), removed AS (
+    DELETE FROM @.tickwheel_timers t USING i
+    WHERE t.namespace = i.namespace AND t.key = i.key AND NOT t.in_flight
+    RETURNING t.key, t.version, t.value
+), dead AS (
+    DELETE FROM @.tickwheel_dead d USING i
+    WHERE (SELECT true FROM @.tickwheel_dead WHERE namespace = its_space::int LIMIT 1) AND d.namespace = i.namespace AND d.key = i.key AND (
+        (SELECT max(f.version) FROM @.tickwheel_timers f WHERE f.namespace = i.namespace AND f.key = i.key AND f.in_flight)
+            IS NULL
+        OR (SELECT r.version FROM removed r WHERE r.key = i.key) IS NOT NULL
+    )
+    RETURNING d.key, d.version, d.value, d.died
+)
+SELECT key, version, value FROM removed
+UNION ALL
+(SELECT DISTINCT ON (key) key, version, value FROM dead
+WHERE (SELECT r.version FROM removed r WHERE r.key = dead.key) IS NULL
+ORDER BY key, died DESC, version DESC) LOOP
+            its_result := 'removed';
+            its_removed := its_row.value;
+        END LOOP;
+    END CASE;
+    IF its_result IS NULL THEN
+        FOR its_row IN
+SELECT i.key,
+    (SELECT w.version FROM @.tickwheel_timers w WHERE w.namespace = its_space::int AND w.key = i.key AND NOT w.in_flight) IS NOT NULL AS waits,
+    (SELECT max(f.version) FROM @.tickwheel_timers f WHERE f.namespace = its_space::int AND f.key = i.key AND f.in_flight) AS token
+FROM unnest(its_keys::bytea[]) AS i(key) LOOP
+            its_result := CASE
+                WHEN its_action = 'set_if_absent' AND (its_row.waits OR its_row.token IS NULL) THEN 'present'
+                WHEN its_row.token IS NULL THEN 'absent'
+                ELSE 'in_flight'
+            END;
+        END LOOP;
+    END IF;
+END $body$;
+CREATE OR REPLACE FUNCTION @.tickwheel_set(namespace text, key text, value jsonb, due timestamptz) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off
+AS $body$
+DECLARE
+    its record;
+BEGIN
+    its := @.tickwheel_write(namespace, convert_to(to_json(key)::text, 'UTF8'), convert_to(value::text, 'UTF8'), due, 'set'::text);
+    RETURN its.its_result;
+END $body$;
+REVOKE ALL ON FUNCTION @.tickwheel_set(text, text, jsonb, timestamptz) FROM PUBLIC;
+CREATE OR REPLACE FUNCTION @.tickwheel_set(namespace text, key jsonb, value jsonb, due timestamptz) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off
+AS $body$
+DECLARE
+    its record;
+BEGIN
+    its := @.tickwheel_write(namespace, convert_to(@.tickwheel_compact(key), 'UTF8'), convert_to(value::text, 'UTF8'), due, 'set'::text);
+    RETURN its.its_result;
+END $body$;
+REVOKE ALL ON FUNCTION @.tickwheel_set(text, jsonb, jsonb, timestamptz) FROM PUBLIC;
+CREATE OR REPLACE FUNCTION @.tickwheel_set_if_absent(namespace text, key text, value jsonb, due timestamptz) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off
+AS $body$
+DECLARE
+    its record;
+BEGIN
+    its := @.tickwheel_write(namespace, convert_to(to_json(key)::text, 'UTF8'), convert_to(value::text, 'UTF8'), due, 'set_if_absent'::text);
+    RETURN its.its_result;
+END $body$;
+REVOKE ALL ON FUNCTION @.tickwheel_set_if_absent(text, text, jsonb, timestamptz) FROM PUBLIC;
+CREATE OR REPLACE FUNCTION @.tickwheel_set_if_absent(namespace text, key jsonb, value jsonb, due timestamptz) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off
+AS $body$
+DECLARE
+    its record;
+BEGIN
+    its := @.tickwheel_write(namespace, convert_to(@.tickwheel_compact(key), 'UTF8'), convert_to(value::text, 'UTF8'), due, 'set_if_absent'::text);
+    RETURN its.its_result;
+END $body$;
+REVOKE ALL ON FUNCTION @.tickwheel_set_if_absent(text, jsonb, jsonb, timestamptz) FROM PUBLIC;
+CREATE OR REPLACE FUNCTION @.tickwheel_move(namespace text, key text, due timestamptz) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off
+AS $body$
+DECLARE
+    its record;
+BEGIN
+    its := @.tickwheel_write(namespace, convert_to(to_json(key)::text, 'UTF8'), NULL::bytea, due, 'move'::text);
+    RETURN its.its_result;
+END $body$;
+REVOKE ALL ON FUNCTION @.tickwheel_move(text, text, timestamptz) FROM PUBLIC;
+CREATE OR REPLACE FUNCTION @.tickwheel_move(namespace text, key jsonb, due timestamptz) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off
+AS $body$
+DECLARE
+    its record;
+BEGIN
+    its := @.tickwheel_write(namespace, convert_to(@.tickwheel_compact(key), 'UTF8'), NULL::bytea, due, 'move'::text);
+    RETURN its.its_result;
+END $body$;
+REVOKE ALL ON FUNCTION @.tickwheel_move(text, jsonb, timestamptz) FROM PUBLIC;
+CREATE OR REPLACE FUNCTION @.tickwheel_remove(namespace text, key text, OUT result text, OUT value json)
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off
+AS $body$
+DECLARE
+    its record;
+BEGIN
+    its := @.tickwheel_write(namespace, convert_to(to_json(key)::text, 'UTF8'), NULL::bytea, NULL::timestamptz, 'remove'::text);
+    result := its.its_result; value := convert_from(its.its_removed, 'UTF8')::json;
+END $body$;
+REVOKE ALL ON FUNCTION @.tickwheel_remove(text, text) FROM PUBLIC;
+CREATE OR REPLACE FUNCTION @.tickwheel_remove(namespace text, key jsonb, OUT result text, OUT value json)
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off
+AS $body$
+DECLARE
+    its record;
+BEGIN
+    its := @.tickwheel_write(namespace, convert_to(@.tickwheel_compact(key), 'UTF8'), NULL::bytea, NULL::timestamptz, 'remove'::text);
+    result := its.its_result; value := convert_from(its.its_removed, 'UTF8')::json;
+END $body$;
+REVOKE ALL ON FUNCTION @.tickwheel_remove(text, jsonb) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @.tickwheel_compact(jsonb), @.tickwheel_write(text, bytea, bytea, timestamptz, text) FROM PUBLIC;
+-- </functions>
     $sql$, '@.', place || '.');
 END $install$;
 COMMIT;

@@ -1,7 +1,7 @@
 //! The tables and functions, and how they come to be.
 //!
 //! The files in the folder `migrations/postgres` lead from each version of the schema to the next,
-//! the first from nothing. The first connection of a store runs those that a database lacks, and
+//! the first, and so far only one, from nothing. The first connection of a store runs those that a database lacks, and
 //! another role does where this one may not create anything. Functions have the version of the
 //! tables. The last file has them, and a test writes them there with
 //! `TICKWHEEL_WRITE_MIGRATIONS=1`, or else compares them: their text is that of the statements.
@@ -33,11 +33,7 @@ use crate::store::StoreError;
 pub(super) const SCHEMA: u32 = MIGRATIONS.len() as u32;
 
 /// The files below `migrations/postgres`, from version 1 on.
-pub(super) const MIGRATIONS: [&str; 3] = [
-    include_str!("../../migrations/postgres/1.sql"),
-    include_str!("../../migrations/postgres/2.sql"),
-    include_str!("../../migrations/postgres/3.sql"),
-];
+pub(super) const MIGRATIONS: [&str; 1] = [include_str!("../../migrations/postgres/1.sql")];
 
 /// Instances that make the tables at the same time take turns by this advisory lock, as the files
 /// do. Any number will do.
@@ -215,13 +211,7 @@ pub(super) async fn find(client: &Client) -> Result<Option<Tables>, Error> {
 
 /// The version of the tables, if there are any.
 async fn version(client: &Client) -> Result<Option<u32>, Error> {
-    let Some(place) = place(client).await? else {
-        return Ok(None);
-    };
-    let version = VERSION.replace("@.", &place);
-    let rows = client.query_typed(&version, &[]).await?;
-    let version = rows.first().map(|row| row.get::<_, i32>(0));
-    Ok(version.map(|version| u32::try_from(version).unwrap_or(u32::MAX)))
+    Ok(find(client).await?.map(|tables| tables.version))
 }
 
 /// The files that lead from this version to the latest.

@@ -12,32 +12,33 @@ use crate::store::{
 
 type Result<T> = rusqlite::Result<std::result::Result<T, StoreError>>;
 
-/// The columns that [`read`] reads. An instance has not written all of them yet where the file was
-/// upgraded.
+/// The columns that [`read`] reads.
 pub(super) const COLUMNS: &str = "codec, no_overlap, at_most_once, parts";
 
-/// A charter, from a column on. What no instance has written yet is as in the `default`.
-pub(super) fn read(row: &Row<'_>, first: usize, default: &Charter) -> rusqlite::Result<Charter> {
-    let mut charter = default.clone();
-    charter.codec = row.get(first)?;
-    if let Some(no_overlap) = row.get(first + 1)? {
-        charter.no_overlap = no_overlap;
-        charter.at_most_once = row.get(first + 2)?;
-        charter.parts = row.get(first + 3)?;
-    }
+/// A charter, from a column on.
+pub(super) fn read(row: &Row<'_>, first: usize) -> rusqlite::Result<Charter> {
+    let mut charter = Charter::new(row.get::<_, String>(first)?);
+    charter.no_overlap = row.get(first + 1)?;
+    charter.at_most_once = row.get(first + 2)?;
+    charter.parts = row.get(first + 3)?;
     Ok(charter)
 }
 
-/// The charter of a namespace.
-fn find(connection: &Connection, namespace: &Namespace, default: &Charter) -> Result<Charter> {
-    let sql = format!("SELECT {COLUMNS} FROM tickwheel_namespaces WHERE name = ?1");
+/// The charter of a namespace, and its edition.
+fn find(
+    connection: &Connection,
+    namespace: &Namespace,
+) -> rusqlite::Result<Option<(Charter, Edition)>> {
+    let sql = format!("SELECT {COLUMNS}, edition FROM tickwheel_namespaces WHERE name = ?1");
     let mut select = connection.prepare_cached(&sql)?;
-    let found = select.query_row([namespace.as_str()], |row| read(row, 0, default));
-    Ok(found.optional()?.ok_or_else(|| not_opened(namespace)))
+    let found = select.query_row([namespace.as_str()], |row| {
+        Ok((read(row, 0)?, Edition(row.get(4)?)))
+    });
+    found.optional()
 }
 
 /// Writes a charter, under another edition.
-fn write(batch: &Batch<'_>, namespace: &Namespace, charter: &Charter) -> rusqlite::Result<()> {
+fn write(batch: &Batch<'_>, namespace: &Namespace, charter: &Charter) -> rusqlite::Result<Edition> {
     let Charter {
         codec,
         no_overlap,
@@ -51,7 +52,7 @@ fn write(batch: &Batch<'_>, namespace: &Namespace, charter: &Charter) -> rusqlit
     let name = namespace.as_str();
     let mut write = batch.connection.prepare_cached(sql)?;
     write.execute((name, codec, no_overlap, at_most_once, parts, edition))?;
-    Ok(())
+    Ok(Edition(edition))
 }
 
 /// Opens a namespace. The first instance writes what it has as the charter.
@@ -59,29 +60,23 @@ pub(super) fn open(batch: &Batch<'_>, namespace: &Namespace, charter: &Charter) 
     if let Err(error) = super::schema::check(batch.connection)? {
         return Ok(Err(error));
     }
-    let edition = || -> rusqlite::Result<i64> {
-        let sql = "SELECT edition FROM tickwheel_namespaces WHERE name = ?1 AND edition > 0";
-        let mut select = batch.connection.prepare_cached(sql)?;
-        let edition = select.query_row([namespace.as_str()], |row| row.get(0));
-        Ok(edition.optional()?.unwrap_or(0))
+    let edition = match find(batch.connection, namespace)? {
+        Some((stored, edition)) => {
+            if let Err(error) = stored.check(namespace, charter) {
+                return Ok(Err(error));
+            }
+            edition
+        }
+        None => write(batch, namespace, charter)?,
     };
-    let found = find(batch.connection, namespace, charter)?;
-    if let Err(error) = found.map_or(Ok(()), |stored| stored.check(namespace, charter)) {
-        return Ok(Err(error));
-    }
-    if edition()? == 0 {
-        write(batch, namespace, charter)?;
-    }
     let Version(instance) = batch.versions(1)?;
-    let (instance, edition) = (InstanceId(instance), Edition(edition()?));
-    Ok(Ok(Opened::new(now(), instance, edition)))
+    Ok(Ok(Opened::new(now(), InstanceId(instance), edition)))
 }
 
 /// Amends the charter.
 pub(super) fn amend(call: &mut Call<'_>, namespace: &Namespace, next: &Charter) -> Result<()> {
-    let stored = match find(call.batch.connection, namespace, next)? {
-        Ok(stored) => stored,
-        Err(error) => return Ok(Err(error)),
+    let Some((stored, _)) = find(call.batch.connection, namespace)? else {
+        return Ok(Err(not_opened(namespace)));
     };
     let sql = "SELECT EXISTS (SELECT 1 FROM tickwheel_timers WHERE namespace = ?1)
         OR EXISTS (SELECT 1 FROM tickwheel_dead WHERE namespace = ?1)";
@@ -102,12 +97,14 @@ pub(super) fn check_codec(
     namespace: &Namespace,
     codec: &str,
 ) -> Result<()> {
-    let found = find(connection, namespace, &Charter::new(codec))?;
-    Ok(found.and_then(|stored| {
-        let mut asked = stored.clone();
-        codec.clone_into(&mut asked.codec);
-        stored.check(namespace, &asked)
-    }))
+    Ok(match find(connection, namespace)? {
+        Some((stored, _)) => {
+            let mut asked = stored.clone();
+            codec.clone_into(&mut asked.codec);
+            stored.check(namespace, &asked)
+        }
+        None => Err(not_opened(namespace)),
+    })
 }
 
 /// A namespace as a call finds it.

@@ -7,9 +7,8 @@ use super::reading::{
 };
 use super::{Sqlite, charter, dead};
 use crate::store::{
-    Answer, Charter, Inspect, InstanceId, KeyPlace, MAX_DUE_COUNT, MAX_KEY_ROWS, Namespace,
-    PrefixRows, RowPage, State, StoreTime, Stored, StoredInstance, StoredNamespace, key_page,
-    prefix_end,
+    Answer, Inspect, InstanceId, KeyPlace, MAX_DUE_COUNT, MAX_KEY_ROWS, Namespace, PrefixRows,
+    RowPage, State, StoreTime, Stored, StoredInstance, StoredNamespace, key_page, prefix_end,
 };
 
 type Result<T> = rusqlite::Result<T>;
@@ -22,7 +21,7 @@ impl Inspect for Sqlite {
             let mut select = connection.prepare_cached(&sql)?;
             let each = select.query_map((), |row| {
                 let name: String = row.get(0)?;
-                let charter = charter::read(row, 1, &Charter::new(""))?;
+                let charter = charter::read(row, 1)?;
                 Ok(StoredNamespace::read(&name, charter))
             })?;
             let namespaces: Result<Vec<_>> = each.collect();

@@ -10,9 +10,8 @@ use super::describe;
 use super::file::File;
 use crate::store::StoreError;
 
-/// The version of the schema below, after all [`UPGRADES`].
-#[allow(clippy::cast_possible_truncation, reason = "they are few")]
-pub(super) const SCHEMA: u32 = 1 + UPGRADES.len() as u32;
+/// The version of the schema below. A file of another one is refused.
+pub(super) const SCHEMA: u32 = 1;
 
 /// A call that finds the file locked tries again after this.
 pub(super) const LOCKED: Duration = Duration::from_micros(500);
@@ -26,83 +25,36 @@ const STATEMENTS: usize = 64;
 /// | column | |
 /// |---|---|
 /// | `state` | 0 waiting, 1 in flight |
-/// | `due`, `deadline` | microseconds since the epoch |
+/// | `due`, `deadline`, `died` | microseconds since the epoch |
 /// | `period` | microseconds, or null |
+/// | `schedule` | the text of a row that repeats by one, or null |
 /// | `loaded_by` | the id of an instance, or null |
+/// | `claimed_by` | the id of the instance that fired a row in flight, or null |
+/// | `error` | the last error of a row, or null |
 /// | `lacks` | how many due rows an instance wanted and was not given |
+/// | `codec` to `parts` | the [charter](crate::store::Charter) of a namespace, and `edition` its number |
 ///
-/// `waiting` and `in_flight` say how many rows a namespace has. Each call that changes that keeps
-/// them, since to count millions of rows takes seconds.
+/// `waiting`, `in_flight` and `dead` say how many rows a namespace has. Each call that changes that
+/// keeps them, since to count millions of rows takes seconds. The check of a row is that of
+/// [`damage`](super::reading::damage).
 ///
 /// Rows are found by the key that waits, the key in flight, and by who has loaded them and when
 /// they are due. Only living instances have rows loaded, and these are in `tickwheel_instances`.
 /// `tickwheel_meta` has the version of the schema and the last number of the sequence.
-pub(super) const TABLES: &str = "
+const TABLES: &str = "
     CREATE TABLE tickwheel_meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID, STRICT;
     INSERT INTO tickwheel_meta VALUES ('schema', 1), ('sequence', 0);
     CREATE TABLE tickwheel_namespaces (
         id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, codec TEXT NOT NULL,
-        waiting INTEGER NOT NULL DEFAULT 0, in_flight INTEGER NOT NULL DEFAULT 0
+        no_overlap INTEGER NOT NULL CHECK (no_overlap IN (0, 1)), at_most_once INTEGER NOT NULL CHECK (at_most_once IN (0, 1)),
+        parts INTEGER NOT NULL CHECK (parts > 0), edition INTEGER NOT NULL,
+        waiting INTEGER NOT NULL DEFAULT 0, in_flight INTEGER NOT NULL DEFAULT 0, dead INTEGER NOT NULL DEFAULT 0
     ) STRICT;
     CREATE TABLE tickwheel_instances (
-        id INTEGER PRIMARY KEY, namespace INTEGER NOT NULL, alive_until INTEGER NOT NULL, lacks INTEGER NOT NULL
+        id INTEGER PRIMARY KEY, namespace INTEGER NOT NULL, alive_until INTEGER NOT NULL, lacks INTEGER NOT NULL,
+        name TEXT
     ) STRICT;
     CREATE TABLE tickwheel_timers (
-        version INTEGER PRIMARY KEY,
-        namespace INTEGER NOT NULL,
-        state INTEGER NOT NULL,
-        key BLOB NOT NULL,
-        value BLOB NOT NULL,
-        due INTEGER NOT NULL,
-        deadline INTEGER NOT NULL,
-        attempt INTEGER NOT NULL,
-        period INTEGER,
-        loaded_by INTEGER
-    ) STRICT;
-    CREATE UNIQUE INDEX tickwheel_waiting ON tickwheel_timers (namespace, key) WHERE state = 0;
-    CREATE INDEX tickwheel_in_flight ON tickwheel_timers (namespace, key) WHERE state = 1;
-    CREATE INDEX tickwheel_due ON tickwheel_timers (namespace, state, loaded_by, due);
-";
-
-/// Whether a row holds what stores write: as [`damage`](super::reading::damage) has it.
-macro_rules! sound {
-    () => {
-        "state IN (0, 1) AND due BETWEEN 0 AND 9007199254740991 AND deadline BETWEEN 0 AND 9007199254740991
-            AND attempt BETWEEN 0 AND 2147483647 AND (period IS NULL OR period BETWEEN 1 AND 9007199254740991)
-            AND (period IS NULL OR schedule IS NULL)"
-    };
-}
-
-/// From each version of the schema to the next, the first from version 1. An older file is upgraded
-/// when it is opened.
-///
-/// 2. Dead rows: `died` says when, `error` why. `dead` is how many a namespace has. Rows of timers
-///    have the last error, too. The schedule of rows that repeat by one: its text, or null. And the
-///    id of the instance that fired a row in flight.
-/// 3. The table of timers with checks, which need another table. Rows that hold what no store
-///    writes are dead. And the [charter](crate::store::Charter) of a namespace, and its edition.
-///    Null until an instance opens the namespace. And the names of instances.
-const UPGRADES: [&str; 2] = [
-    "
-    ALTER TABLE tickwheel_timers ADD COLUMN error TEXT;
-    ALTER TABLE tickwheel_timers ADD COLUMN schedule TEXT;
-    ALTER TABLE tickwheel_timers ADD COLUMN claimed_by INTEGER;
-    ALTER TABLE tickwheel_namespaces ADD COLUMN dead INTEGER NOT NULL DEFAULT 0;
-    CREATE TABLE tickwheel_dead (
-        version INTEGER PRIMARY KEY,
-        namespace INTEGER NOT NULL,
-        key BLOB NOT NULL,
-        value BLOB NOT NULL,
-        died INTEGER NOT NULL,
-        deadline INTEGER NOT NULL,
-        attempt INTEGER NOT NULL,
-        error TEXT
-    ) STRICT;
-    CREATE INDEX tickwheel_dead_key ON tickwheel_dead (namespace, key, died);
-    CREATE INDEX tickwheel_dead_died ON tickwheel_dead (namespace, died);
-",
-    concat!("
-    CREATE TABLE tickwheel_sound (
         version INTEGER PRIMARY KEY,
         namespace INTEGER NOT NULL,
         state INTEGER NOT NULL,
@@ -116,30 +68,26 @@ const UPGRADES: [&str; 2] = [
         error TEXT,
         schedule TEXT,
         claimed_by INTEGER,
-        CHECK (", sound!(), ")
+        CHECK (state IN (0, 1) AND due BETWEEN 0 AND 9007199254740991 AND deadline BETWEEN 0 AND 9007199254740991
+            AND attempt BETWEEN 0 AND 2147483647 AND (period IS NULL OR period BETWEEN 1 AND 9007199254740991)
+            AND (period IS NULL OR schedule IS NULL))
     ) STRICT;
-    INSERT INTO tickwheel_sound SELECT version, namespace, state, key, value, due, deadline, attempt, period, loaded_by,
-        error, schedule, claimed_by FROM tickwheel_timers WHERE ", sound!(), ";
-    INSERT INTO tickwheel_dead (version, namespace, key, value, died, deadline, attempt, error)
-        SELECT version, namespace, key, value, CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER),
-            max(deadline, 0), max(attempt, 0), 'it holds what no store writes'
-        FROM tickwheel_timers WHERE NOT (", sound!(), ");
-    DROP TABLE tickwheel_timers;
-    ALTER TABLE tickwheel_sound RENAME TO tickwheel_timers;
     CREATE UNIQUE INDEX tickwheel_waiting ON tickwheel_timers (namespace, key) WHERE state = 0;
     CREATE INDEX tickwheel_in_flight ON tickwheel_timers (namespace, key) WHERE state = 1;
     CREATE INDEX tickwheel_due ON tickwheel_timers (namespace, state, loaded_by, due);
-    UPDATE tickwheel_namespaces SET
-        waiting = (SELECT count(*) FROM tickwheel_timers t WHERE t.namespace = tickwheel_namespaces.id AND state = 0),
-        in_flight = (SELECT count(*) FROM tickwheel_timers t WHERE t.namespace = tickwheel_namespaces.id AND state = 1),
-        dead = (SELECT count(*) FROM tickwheel_dead d WHERE d.namespace = tickwheel_namespaces.id);
-    ALTER TABLE tickwheel_namespaces ADD COLUMN no_overlap INTEGER CHECK (no_overlap IN (0, 1));
-    ALTER TABLE tickwheel_namespaces ADD COLUMN at_most_once INTEGER CHECK (at_most_once IN (0, 1));
-    ALTER TABLE tickwheel_namespaces ADD COLUMN parts INTEGER CHECK (parts > 0);
-    ALTER TABLE tickwheel_namespaces ADD COLUMN edition INTEGER NOT NULL DEFAULT 0;
-    ALTER TABLE tickwheel_instances ADD COLUMN name TEXT;
-"),
-];
+    CREATE TABLE tickwheel_dead (
+        version INTEGER PRIMARY KEY,
+        namespace INTEGER NOT NULL,
+        key BLOB NOT NULL,
+        value BLOB NOT NULL,
+        died INTEGER NOT NULL,
+        deadline INTEGER NOT NULL,
+        attempt INTEGER NOT NULL,
+        error TEXT
+    ) STRICT;
+    CREATE INDEX tickwheel_dead_key ON tickwheel_dead (namespace, key, died);
+    CREATE INDEX tickwheel_dead_died ON tickwheel_dead (namespace, died);
+";
 
 /// An open file.
 pub(super) struct Opened {
@@ -188,19 +136,11 @@ fn write_ahead(connection: &Connection) -> rusqlite::Result<String> {
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))
 }
 
-/// Makes the tables if they are not there, or upgrades them.
+/// Makes the tables if they are not there.
 fn prepare(connection: &Connection) -> rusqlite::Result<Result<(), StoreError>> {
     let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
     if version(&transaction)? == 0 {
         transaction.execute_batch(TABLES)?;
-    }
-    let found = version(&transaction)?;
-    for (_, upgrade) in (1..).zip(UPGRADES).filter(|(from, _)| *from >= found) {
-        transaction.execute_batch(upgrade)?;
-    }
-    if found < SCHEMA {
-        let sql = "UPDATE tickwheel_meta SET value = ?1 WHERE name = 'schema'";
-        transaction.execute(sql, [SCHEMA])?;
     }
     let checked = check(&transaction)?;
     transaction.commit()?;
@@ -220,17 +160,16 @@ fn version(connection: &Connection) -> rusqlite::Result<u32> {
 
 /// Whether there are tables that can be used.
 pub(super) fn check(connection: &Connection) -> rusqlite::Result<Result<(), StoreError>> {
-    let (found, supported) = (version(connection)?, SCHEMA);
-    if found < supported {
-        let path = connection.path().unwrap_or_default();
-        return Ok(Err(StoreError::refused(format_args!(
-            "SQLite file {path} has no timers of schema version {supported}: open it with `Sqlite::open` first"
-        ))));
-    }
-    if found > supported {
-        return Ok(Err(StoreError::Schema { found, supported }));
-    }
-    Ok(Ok(()))
+    Ok(match version(connection)? {
+        SCHEMA => Ok(()),
+        0 => {
+            let path = connection.path().unwrap_or_default();
+            Err(StoreError::refused(format_args!(
+                "SQLite file {path} has no timers: open it with `Sqlite::open` first"
+            )))
+        }
+        found => Err(StoreError::schema(found, SCHEMA)),
+    })
 }
 
 /// Waits a little for another process. The pause does not grow with the number of tries.

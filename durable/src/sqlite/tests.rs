@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use tokio::time::timeout;
 
 use super::*;
-use crate::store::{Action, Due, Settlement, StoreTime, Version};
+use crate::store::{Action, Due, Settlement, Version};
 
 mod commits;
 mod counts;
@@ -116,23 +116,13 @@ async fn writes_ahead_and_waits_for_the_disk() {
 }
 
 #[tokio::test]
-async fn file_of_the_first_schema_is_upgraded() {
+async fn two_that_open_a_new_file_at_once_make_it_once() {
     let folder = Folder::new();
-    let old = Connection::open(folder.file()).expect("it opens");
-    old.execute_batch(schema::TABLES).expect("it is made");
-    old.execute_batch(
-        "INSERT INTO tickwheel_namespaces (name, codec, waiting) VALUES ('orders', 'json', 1);
-        UPDATE tickwheel_meta SET value = 5 WHERE name = 'sequence';
-        INSERT INTO tickwheel_timers (version, namespace, state, key, value, due, deadline, attempt)
-        VALUES (5, 1, 0, x'61', x'62', 7, 7, 0)",
-    )
-    .expect("it is filled");
-    // A transaction of a user upgrades nothing.
-    let refused = schema::check(&old)
-        .expect("it reads")
-        .expect_err("it is old");
-    assert!(refused.to_string().contains("Sqlite::open"), "{refused}");
-    // Two that open it at once upgrade it once.
+    let empty = Connection::open(folder.file()).expect("it opens");
+    // A transaction of a user makes nothing.
+    let refused = schema::check(&empty).expect("it reads");
+    let refused = refused.expect_err("there are no tables").to_string();
+    assert!(refused.contains("Sqlite::open"), "{refused}");
     let stores = [(); 2].map(|()| {
         std::thread::spawn({
             let file = folder.file();
@@ -140,22 +130,12 @@ async fn file_of_the_first_schema_is_upgraded() {
         })
     });
     let [store, other] = stores.map(|store| store.join().expect("it does not panic"));
-    let space = Namespace::new("orders").expect("it is a name");
-    let row = Stored::new(
-        Version(5),
-        State::Waiting,
-        b"a".to_vec(),
-        b"b".to_vec(),
-        StoreTime::from_micros(7),
-    );
-    assert_eq!(store.get(&space, b"a".to_vec()).await, Ok(Some(row)));
-    let fire = Fire::new(vec![Version(5)], Some(Duration::ZERO), NEAR);
-    let fired = store.fire(&space, fire).await.expect("it fires").fired;
-    let dead = Settle::new(fired[0].token, Settlement::Dead).with_error("why");
-    let settled = other.settle(&space, vec![dead], NEAR).await;
-    assert_eq!(settled, Ok(vec![Settled::Done]));
-    let counts = store.count(&space).await.expect("it counts");
-    assert_eq!((counts.waiting, counts.in_flight, counts.dead), (0, 0, 1));
+    let opened = Store::open(&store, &space(), &"json".into()).await;
+    opened.expect("it opens");
+    let written = store.write(&space(), set("a", 3), NEAR).await;
+    written.expect("it writes");
+    let row = other.get(&space(), b"a".to_vec()).await.expect("it reads");
+    assert_eq!(row.expect("it is there").value, [7, 7, 7]);
 }
 
 /// As in a file that was restored: tokens were given twice.
@@ -181,7 +161,7 @@ async fn refuses_a_schema_of_a_later_version() {
     let error = Sqlite::open(folder.file()).expect_err("it is from the future");
     let expected = StoreError::Schema {
         found: 7,
-        supported: 3,
+        supported: 1,
     };
     assert_eq!(error, expected);
 }
@@ -199,8 +179,8 @@ async fn older_instance_stops_when_the_schema_is_raised() {
         let sql = "UPDATE tickwheel_meta SET value = ?1 WHERE name = 'schema'";
         other.execute(sql, [version]).expect("it writes");
     };
-    raise(4);
-    let later = StoreError::schema(4, 3);
+    raise(2);
+    let later = StoreError::schema(2, 1);
     let written = store.write(&space, set("a", 1), NEAR).await;
     assert_eq!(written, Err(later.clone()));
     let load = crate::store::Load::new(instance, Duration::ZERO, 1, Duration::ZERO);
@@ -214,7 +194,7 @@ async fn older_instance_stops_when_the_schema_is_raised() {
         Err(later.clone())
     );
     assert_eq!(store.count(&space).await, Err(later));
-    raise(3);
+    raise(1);
     let written = store.write(&space, set("a", 1), NEAR).await;
     assert!(written.is_ok(), "{written:?}");
 }

@@ -321,7 +321,7 @@ async fn refuses_a_schema_of_a_later_version() {
         .await
         .expect("it is changed");
     let error = refused(&url).await;
-    assert_eq!(error, StoreError::schema(7, 3));
+    assert_eq!(error, StoreError::schema(7, 1));
 }
 
 /// An older instance went on with its old statements forever.
@@ -347,7 +347,7 @@ async fn older_instance_stops_when_tables_are_raised() {
         .batch_execute(raise)
         .await
         .expect("it is changed");
-    let later = StoreError::schema(7, 3);
+    let later = StoreError::schema(7, 1);
     assert_eq!(
         store.write(&space, set("a"), near).await,
         Err(later.clone())

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use tickwheel_durable::Postgres;
 use tickwheel_durable::store::{
-    Action, Due, Fire, List, LoadWindow, Namespace, Settle, Settled, Settlement, State, Store,
-    StoreError, Write,
+    Action, Due, List, LoadWindow, Namespace, State, Store, StoreError, Write,
 };
 
-use super::server::{FIRST_SCHEMA, client, database, missing, shared_url, until};
+use super::server::{client, database, missing, shared_url, until};
 
 async fn set(store: &Postgres, space: &Namespace, key: &str) -> Result<(), StoreError> {
     let action = Action::set(
@@ -51,36 +50,6 @@ async fn refusal(store: &Postgres, space: &Namespace) -> String {
     })
     .await;
     text
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tables_of_the_first_schema_are_upgraded() {
-    let Some(url) = database("upgraded").await else {
-        return missing();
-    };
-    let old = Postgres::connect(&url).await.expect("it connects");
-    let space = space("upgraded");
-    old.open(&space, &"json".into()).await.expect("it opens");
-    set(&old, &space, "a").await.expect("it is set");
-    let admin = client(&url).await;
-    admin.batch_execute(FIRST_SCHEMA).await.expect("it is made");
-    // Two that connect at once upgrade them once.
-    let (store, other) = tokio::join!(Postgres::connect(&url), Postgres::connect(&url));
-    let (store, other) = (store.expect("it connects"), other.expect("it connects"));
-    let row = store.get(&space, b"a".to_vec()).await.expect("it reads");
-    assert_eq!(row.expect("it is there").error, None);
-    let near = LoadWindow::new(Duration::ZERO, None);
-    let now = Action::move_to(Due::In(Duration::ZERO));
-    let moved = other.write(&space, vec![Write::new(b"a".to_vec(), now)], near);
-    moved.await.expect("it moves");
-    let mut fire = Fire::new(Vec::new(), Some(Duration::ZERO), near);
-    fire.unloaded = 1;
-    let fired = store.fire(&space, fire).await.expect("it fires").fired;
-    let dead = Settle::new(fired[0].token, Settlement::Dead).with_error("why");
-    let settled = store.settle(&space, vec![dead], near).await;
-    assert_eq!(settled, Ok(vec![Settled::Done]));
-    let counts = other.count(&space).await.expect("it counts");
-    assert_eq!((counts.waiting, counts.in_flight, counts.dead), (0, 0, 1));
 }
 
 /// What a standby lacks, or a dump has left out: versions were given twice.

@@ -262,20 +262,6 @@ pub(crate) fn shared_url() -> Option<&'static str> {
     shared.as_ref().map(|(url, _)| url.as_str())
 }
 
-/// Takes tables back to what the first version of the crate had made.
-pub(crate) const FIRST_SCHEMA: &str = "
-    DO $$ DECLARE f regprocedure; BEGIN
-        FOR f IN SELECT oid FROM pg_proc WHERE proname LIKE 'tickwheel%' LOOP EXECUTE 'DROP FUNCTION ' || f; END LOOP;
-    END $$;
-    DROP TABLE tickwheel_dead;
-    ALTER TABLE tickwheel_timers DROP COLUMN error;
-    ALTER TABLE tickwheel_timers DROP COLUMN schedule;
-    ALTER TABLE tickwheel_timers DROP COLUMN claimed_by;
-    ALTER TABLE tickwheel_instances DROP COLUMN IF EXISTS load_window, DROP COLUMN name;
-    ALTER TABLE tickwheel_namespaces DROP COLUMN no_overlap, DROP COLUMN at_most_once, DROP COLUMN parts, DROP COLUMN edition;
-    ALTER TABLE tickwheel_schema DROP CONSTRAINT tickwheel_schema_pkey;
-    UPDATE tickwheel_schema SET version = 1";
-
 /// A client of the server, for what tests do behind the store's back.
 pub(crate) async fn client(url: &str) -> tokio_postgres::Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("connects");

@@ -107,7 +107,7 @@ pub(super) const NEVER: &str = never!();
 /// The version of the schema that these statements are for.
 macro_rules! schema_version {
     () => {
-        "3"
+        "1"
     };
 }
 

@@ -1,19 +1,15 @@
 //! Namespaces, their charters, and how they are opened.
 
-/// Makes a namespace with a charter, if it is new. One of an earlier version of the schema has a
-/// codec alone.
+/// Makes a namespace with a charter, if it is new.
 pub(in crate::postgres) const NAME: &str = "
-    INSERT INTO @.tickwheel_namespaces AS n (name, codec, no_overlap, at_most_once, parts, edition)
+    INSERT INTO @.tickwheel_namespaces (name, codec, no_overlap, at_most_once, parts, edition)
     VALUES ($1::text, $2::text, $3::bool, $4::bool, $5::int, nextval('@.tickwheel_versions'))
-    ON CONFLICT (name) DO UPDATE SET no_overlap = excluded.no_overlap, at_most_once = excluded.at_most_once,
-        parts = excluded.parts, edition = excluded.edition
-    WHERE n.edition = 0 AND n.codec = excluded.codec";
+    ON CONFLICT (name) DO NOTHING";
 
-/// The charter of a namespace, and its edition. What no instance has written yet is as in a new
-/// one.
+/// The charter of a namespace.
 macro_rules! charter {
     () => {
-        "n.codec, coalesce(n.no_overlap, false), coalesce(n.at_most_once, false), coalesce(n.parts, 1)"
+        "n.codec, n.no_overlap, n.at_most_once, n.parts"
     };
 }
 
@@ -37,8 +33,8 @@ pub(in crate::postgres) const AMEND: &str = concat!(
         UPDATE @.tickwheel_namespaces n SET codec = $2::text, no_overlap = $3::bool, at_most_once = $4::bool, parts = $5::int,
             edition = nextval('@.tickwheel_versions')
         FROM held, rows
-        WHERE n.id = held.id AND coalesce(held.parts, $5) = $5 AND (held.codec = $2 OR NOT rows.has_rows)
-            AND (held.codec, held.no_overlap, held.at_most_once, held.parts) IS DISTINCT FROM ($2, $3, $4, $5)
+        WHERE n.id = held.id AND held.parts = $5 AND (held.codec = $2 OR NOT rows.has_rows)
+            AND (held.codec, held.no_overlap, held.at_most_once, held.parts) <> ($2, $3, $4, $5)
     )
     SELECT ",
     charter!(),

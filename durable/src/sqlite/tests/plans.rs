@@ -102,6 +102,7 @@ async fn make_all_calls(store: &Sqlite, instance: InstanceId) -> InstanceId {
         alive: Duration::from_secs(60),
         schedules: Schedules::ALL,
         charter: None,
+        name: None,
     };
     store.load(&space, load).await.expect("it loads");
     let fire = Fire {

@@ -7,7 +7,7 @@ use tickwheel_durable::{Moved, Postgres, Removed, SetIfAbsent, builder};
 use tokio::time::{Instant, timeout};
 use tokio_postgres::error::SqlState;
 
-use super::super::server::{FIRST_SCHEMA, client, database, missing};
+use super::super::server::{client, database, missing};
 use super::{HOUR, SECOND, one, run, start, text};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -141,7 +141,7 @@ async fn functions_refuse_bad_arguments_by_name() {
     let user = client(&url).await;
     run(
         &user,
-        "INSERT INTO tickwheel_namespaces (name, codec) VALUES ('binary', 'postcard')",
+        "INSERT INTO tickwheel_namespaces (name, codec, no_overlap, at_most_once, parts, edition) VALUES ('binary', 'postcard', false, false, 1, 1)",
     )
     .await;
     for (call, code, says) in [
@@ -287,32 +287,4 @@ async fn hint_goes_out_at_the_commit() {
         of_function < 3 * of_control + Duration::from_millis(50),
         "{of_function:?}, and {of_control:?} for a set by a call"
     );
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tables_of_version_1_get_all_beside_them() {
-    let Some(url) = database("migrated").await else {
-        return missing();
-    };
-    let (timers, claims) = start(&url).await;
-    timers.set_timer("kept", &9, HOUR).await.expect("it is set");
-    drop((timers, claims));
-    let admin = client(&url).await;
-    run(&admin, FIRST_SCHEMA).await;
-    // Whatever path the role has that comes first.
-    run(&admin, "CREATE SCHEMA elsewhere").await;
-    let others = format!("{url}?options=-c%20search_path%3Delsewhere%2Cpublic");
-    let connect = (0..4).map(|_| Postgres::connect(&others));
-    for store in futures_util::future::join_all(connect).await {
-        store.expect("it connects");
-    }
-    let at = "SELECT pronamespace::regnamespace::text FROM pg_proc WHERE proname LIKE 'tickwheel%'
-        UNION SELECT relnamespace::regnamespace::text FROM pg_class WHERE relname LIKE 'tickwheel%'";
-    assert_eq!(text(&admin, at).await, "public");
-    let removed = "SELECT value::text FROM tickwheel_remove('orders', 'kept')";
-    assert_eq!(text(&admin, removed).await, "9");
-    let (timers, _claims) = start(&url).await;
-    let set = "SELECT tickwheel_set('orders', 'new', '1', now() + interval '1 h')";
-    assert_eq!(text(&admin, set).await, "set");
-    assert_eq!(timers.remove_timer("new").await, Ok(Removed::Done(1)));
 }
