@@ -1,14 +1,15 @@
 //! The cores of an instance, one for each part of its namespace.
 //!
 //! A store may [divide](crate::store::Store::parts) a namespace into parts, whose number never
-//! changes. A key belongs to one part, by a hash of the encoded key.
+//! changes. A key belongs to one part, by a hash of the encoded key. So what a store promises of one
+//! key, such as the order of its tokens, it keeps.
 
 use std::slice::Iter;
 use std::sync::Arc;
 
 use super::Core;
 use crate::metrics::{DurableMetrics, Failing};
-use crate::store::{Namespace, NamespaceError};
+use crate::store::Namespace;
 use crate::token::Token;
 
 /// The cores of an instance, one for each part, in their order. There is one at least.
@@ -65,19 +66,6 @@ impl Cores {
         // All count in the same.
         let metrics = &self.cores[0].metrics;
         metrics.read(on_wheel, due, unsettled, failing, differs)
-    }
-}
-
-/// The namespaces of the parts: the namespace itself, or `orders.0`, `orders.1` and so on.
-pub(super) fn namespaces(
-    whole: &Namespace,
-    parts: usize,
-) -> Result<Vec<Namespace>, NamespaceError> {
-    match parts {
-        0 | 1 => Ok(vec![whole.clone()]),
-        parts => (0..parts)
-            .map(|part| Namespace::new(&format!("{whole}.{part}")))
-            .collect(),
     }
 }
 

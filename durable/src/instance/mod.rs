@@ -69,8 +69,8 @@ use crate::metrics::Metrics;
 use crate::race::race;
 use crate::settings::Settings;
 use crate::store::{
-    Armed, Charter, DeadRows, InstanceId, LoadWindow, Namespace, Scheduled, Settled, Settlement,
-    Store, StoreError, StoreTime, Version, Write, WriteOutcome,
+    Armed, Charter, DeadRows, InstanceId, LoadWindow, Namespace, NamespaceError, Scheduled,
+    Settled, Settlement, Store, StoreError, StoreTime, Version, Write, WriteOutcome,
 };
 
 /// The state that the tasks, handles and claims of an instance share.
@@ -339,16 +339,22 @@ pub(crate) async fn start(
         at_most_once: settings.at_most_once,
         parts: u32::try_from(store.parts()).unwrap_or(u32::MAX),
     };
-    let calls = cores::namespaces(&namespace, store.parts())?.into_iter();
-    let calls = calls.map(|part| {
+    if namespace.is_part() {
+        let value = namespace.to_string();
+        return Err(NamespaceError { value }.into());
+    }
+    let parts = (0..store.parts().max(1)).map(|number| namespace.part(number));
+    let calls = parts.map(|part| {
         let (store, metrics) = (Arc::clone(&store), Arc::clone(&metrics));
         let charter = charter.clone();
         Calls::new(store, part, charter, settings.call_timeout, metrics)
     });
     let calls: Vec<_> = calls.collect();
-    let opening = calls.iter().map(|calls| open(calls, &settings));
+    // The first part decides: an instance that is refused there makes no other one.
+    let mut opened = vec![open(&calls[0], &settings).await?];
+    let others = calls[1..].iter().map(|calls| open(calls, &settings));
     // No task starts before it is clear that the instance does.
-    let opened = try_join_all(opening).await?;
+    opened.extend(try_join_all(others).await?);
     let deliveries = Arc::new(Deliveries::new(&settings, opened.len()));
     let (stop, stopped) = watch::channel(false);
     let (end, ended) = watch::channel(());

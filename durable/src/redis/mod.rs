@@ -181,8 +181,8 @@ use crate::store::{
 /// # Clusters
 ///
 /// The keys of a namespace lie in one slot, whose tag is the name of the namespace, so one node has
-/// the whole namespace. Each namespace has a connection of its own to the node that has its slot. A
-/// call that meets another node follows it. While a slot is moved to another node, calls on its
+/// the whole namespace, unless it is [spread](Self::spread). Each namespace has a connection of its
+/// own to the node that has its slot. A call that meets another node follows it. While a slot is moved to another node, calls on its
 /// namespaces wait until that is done, or fail after their time limit: the keys of a namespace are
 /// few and large, and each blocks the nodes while it is moved.
 ///
@@ -204,6 +204,7 @@ pub struct Redis {
     connection: Connection,
     hints: Hints,
     replicas: Option<usize>,
+    parts: usize,
 }
 
 impl Redis {
@@ -219,6 +220,7 @@ impl Redis {
             connection: Connection::new(url)?,
             hints: Hints::default(),
             replicas: None,
+            parts: 1,
         };
         let ping = ::redis::cmd("PING");
         let pong = timeout(CONNECT, redis.connection.send(&ping)).await;
@@ -277,6 +279,46 @@ impl Redis {
     #[must_use]
     pub fn wait_for_replicas(mut self, replicas: usize) -> Self {
         self.replicas = (replicas > 0).then_some(replicas);
+        self
+    }
+
+    /// Spreads each namespace over so many parts of a cluster, which places and moves them: their
+    /// tags are `orders`, `orders/1`, `orders/2` and so on. Without a cluster it gains nothing.
+    ///
+    /// The number is written into the [charter](Charter::parts) when an instance first opens the
+    /// namespace, and never changes. An instance with another one does not start. So choose some
+    /// four times as many parts as there will be nodes: slots are assigned by a hash, and a node
+    /// that has few parts has its share by luck only. `CLUSTER KEYSLOT 'tickwheel:{orders/1}'` tells
+    /// the slot of a part, which an operator can move.
+    ///
+    /// There is still one handle and one stream of claims:
+    ///
+    /// * A key lies in one part, by a hash of the encoded key. All that is promised of one key
+    ///   holds: its tokens grow, the last write wins.
+    /// * Each part delivers its timers by deadline. Across parts the order is that in which they
+    ///   fire: while none is behind, by deadline give or take a round trip.
+    /// * While the node of a part is away, calls on keys of that part fail, and its timers wait. The
+    ///   other parts go on. Counts, lists and starts need all parts.
+    /// * Each part has a connection for calls and one for hints, loads with each poll, and writes in
+    ///   batches of its own.
+    ///
+    /// 0 counts as 1.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use tickwheel_durable::{Redis, builder};
+    ///
+    /// let wheel = tickwheel::TimerWheel::new();
+    /// let store = Redis::connect("redis+cluster://one:6379,two:6379").await?.spread(12);
+    /// let (timers, claims) = builder::<String, u32>("orders").start(&wheel, store).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn spread(mut self, parts: usize) -> Self {
+        self.parts = parts.max(1);
         self
     }
 
@@ -422,6 +464,10 @@ impl Store for Redis {
 
     fn discard_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Purged> {
         Box::pin(dead::discard(self, namespace, which))
+    }
+
+    fn parts(&self) -> usize {
+        self.parts
     }
 
     fn inspect(&self) -> &dyn Inspect {

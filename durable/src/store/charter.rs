@@ -30,7 +30,8 @@ pub struct Charter {
     pub no_overlap: bool,
     /// Whether instances are built with [`at_most_once`](crate::Builder::at_most_once).
     pub at_most_once: bool,
-    /// Among how many parts the store divides the timers: 1 but for stores that say otherwise.
+    /// Among how many [parts](super::Store::parts) the store divides the timers: 1 but for stores
+    /// that say otherwise. It never changes.
     pub parts: u32,
 }
 

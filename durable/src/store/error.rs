@@ -130,6 +130,16 @@ impl fmt::Display for StoreError {
             StoreError::Refused { message, .. } => write!(f, "rejected by the store: {message}"),
             StoreError::Charter {
                 namespace,
+                field: "parts",
+                stored,
+                asked,
+            } => write!(
+                f,
+                "namespace {namespace:?} has its timers in {stored} parts, which never changes, and this instance asks for \
+                 {asked}: give all instances the same number, or use another namespace"
+            ),
+            StoreError::Charter {
+                namespace,
                 field,
                 stored,
                 asked,

@@ -5,6 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 
 /// The name that keeps the timers of one purpose apart from others in the same store.
+///
+/// Where a store divides a namespace into [parts](super::Store::parts), the first has its name, and
+/// the others are `orders/1`, `orders/2` and so on. A part is a namespace of its own to the store
+/// and to an operator. No instance starts on it alone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Namespace(Arc<str>);
 
@@ -12,19 +16,39 @@ impl Namespace {
     /// The greatest length of a name, in bytes.
     pub const MAX_LEN: usize = 64;
 
-    /// Checks a name: 1 to 64 ASCII letters, digits, `_`, `-` and `.`.
+    /// Checks a name: 1 to 64 ASCII letters, digits, `_`, `-` and `.`, and for a part `/` and its
+    /// number.
     ///
     /// # Errors
     ///
     /// [`NamespaceError`] with the name.
     pub fn new(name: &str) -> Result<Self, NamespaceError> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
-        if name.is_empty() || name.len() > Self::MAX_LEN || !name.bytes().all(allowed) {
+        let (whole, part) = name.split_once('/').unwrap_or((name, "1"));
+        let is_part = part.parse::<u32>().is_ok_and(|part| part > 0) && !part.starts_with('+');
+        if whole.is_empty()
+            || whole.len() > Self::MAX_LEN
+            || !whole.bytes().all(allowed)
+            || !is_part
+        {
             return Err(NamespaceError {
                 value: name.to_owned(),
             });
         }
         Ok(Namespace(name.into()))
+    }
+
+    /// The part of a namespace with this number, from 0 on.
+    pub(crate) fn part(&self, number: usize) -> Self {
+        match number {
+            0 => self.clone(),
+            number => Namespace(format!("{self}/{number}").into()),
+        }
+    }
+
+    /// Whether it is a part of a namespace, and not the first.
+    pub(crate) fn is_part(&self) -> bool {
+        self.0.contains('/')
     }
 
     /// The name.
@@ -89,7 +113,18 @@ mod tests {
 
     #[test]
     fn refuses_names_out_of_bounds() {
-        for name in ["", "with space", "umläut", &"x".repeat(65)] {
+        let long = "x".repeat(65);
+        for name in [
+            "",
+            "with space",
+            "umläut",
+            &long,
+            "a/",
+            "/1",
+            "a/0",
+            "a/+1",
+            "a/1/2",
+        ] {
             let error = Namespace::new(name).expect_err(name);
             assert!(error.to_string().contains(name), "{error}");
         }
@@ -97,5 +132,14 @@ mod tests {
             Namespace::new("orders_2.a-b").expect("fits").as_str(),
             "orders_2.a-b"
         );
+    }
+
+    #[test]
+    fn parts_have_names_of_their_own() {
+        let orders = Namespace::new("orders").expect("fits");
+        assert_eq!(orders.part(0), orders);
+        let part = Namespace::new("orders/12").expect("fits");
+        assert_eq!(orders.part(12), part);
+        assert!(part.is_part() && !orders.is_part());
     }
 }

@@ -398,8 +398,8 @@ pub trait Store: Send + Sync + 'static {
     fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Purged>;
 
     /// How many parts each namespace has. The number is the same for all stores that reach the
-    /// namespace, and never changes. An instance opens a namespace for each part, `orders.0`,
-    /// `orders.1` and so on, and knows which has a key.
+    /// namespace, and never changes: the [charter](Charter::parts) has it. An instance opens a
+    /// namespace for each part, `orders`, `orders/1` and so on, and knows which has a key.
     fn parts(&self) -> usize {
         1
     }

@@ -19,8 +19,8 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The namespace of these tests, as a key.
 const KEY: &str = "tickwheel:{faults}";
 
-/// The first so many nodes have slots.
-const PRIMARIES: usize = 3;
+/// So many nodes have slots, the first of them, unless a test asks for fewer.
+pub(crate) const PRIMARIES: usize = 3;
 const SLOTS: usize = 16_384;
 
 /// The cluster that checks of the suite share.
@@ -74,14 +74,34 @@ impl Cluster {
         from_redis_value(id).expect("it is a text")
     }
 
-    /// The slot of the namespace.
-    async fn slot(&self) -> usize {
-        let slot = self.nodes[0].command(&["CLUSTER", "KEYSLOT", KEY]).await;
+    /// The slot of a key.
+    pub(crate) async fn slot_of(&self, key: &str) -> usize {
+        let slot = self.nodes[0].command(&["CLUSTER", "KEYSLOT", key]).await;
         from_redis_value(slot).expect("it is a number")
     }
 
+    /// The node that has a slot, once all agree on it.
+    pub(crate) async fn owner_of(&self, slot: usize) -> usize {
+        let mut owner = None;
+        until("all agree on an owner", async || {
+            owner = self.agreed_owner(slot).await;
+            owner.is_some()
+        })
+        .await;
+        owner.expect("it is known")
+    }
+
+    pub(crate) fn nodes(&self) -> &[Server] {
+        &self.nodes
+    }
+
     /// Starts primaries, and so many replicas of the one that has the namespace.
-    async fn start_with(replicas: usize) -> Option<Cluster> {
+    pub(crate) async fn start_with(replicas: usize) -> Option<Cluster> {
+        Cluster::start_of(PRIMARIES, replicas).await
+    }
+
+    /// The same with so many primaries.
+    pub(crate) async fn start_of(primaries: usize, replicas: usize) -> Option<Cluster> {
         // Without replicas there is no failover to wait for, and a busy machine is to cause no
         // trouble.
         let node_timeout = if replicas == 0 { "15000" } else { "1000" };
@@ -91,19 +111,19 @@ impl Cluster {
             ["--cluster-require-full-coverage", "no"],
             ["--repl-diskless-sync-delay", "0"],
         ];
-        let nodes = (0..PRIMARIES + replicas).map(|_| Server::start(options.as_flattened()));
+        let nodes = (0..primaries + replicas).map(|_| Server::start(options.as_flattened()));
         let cluster = Cluster {
             nodes: nodes.collect::<Option<_>>()?,
         };
         let nodes = &cluster.nodes;
-        let part = SLOTS / PRIMARIES;
+        let part = SLOTS / primaries;
         for (number, node) in nodes.iter().enumerate() {
             let port = nodes[0].port().to_string();
             if number > 0 {
                 node.command(&["CLUSTER", "MEET", "127.0.0.1", &port]).await;
             }
-            if number < PRIMARIES {
-                let last = if number + 1 < PRIMARIES {
+            if number < primaries {
+                let last = if number + 1 < primaries {
                     part * (number + 1)
                 } else {
                     SLOTS
@@ -129,9 +149,9 @@ impl Cluster {
                 .await;
             }
         }
-        let owner = (cluster.slot().await / part).min(PRIMARIES - 1);
+        let owner = (cluster.slot_of(KEY).await / part).min(primaries - 1);
         let id = Self::id(&nodes[owner]).await;
-        for replica in &nodes[PRIMARIES..] {
+        for replica in &nodes[primaries..] {
             until("a node knows the primary", async || {
                 replica
                     .try_command(&["CLUSTER", "REPLICATE", &id])
@@ -171,7 +191,7 @@ impl Servers for Cluster {
 
     /// The nodes that have other slots are enough to find the others.
     fn url(&self) -> String {
-        let hosts = self.nodes[..PRIMARIES].iter();
+        let hosts = self.nodes.iter().take(PRIMARIES);
         let hosts = hosts.map(|node| format!("127.0.0.1:{}", node.port()));
         let hosts: Vec<_> = hosts.collect();
         format!("redis+cluster://{}", hosts.join(","))
@@ -179,6 +199,17 @@ impl Servers for Cluster {
 
     async fn primary(&self) -> Option<usize> {
         let slot = self.slot_of_any().await?;
+        self.agreed_owner(slot).await
+    }
+
+    fn servers(&mut self) -> &mut [Server] {
+        &mut self.nodes
+    }
+}
+
+impl Cluster {
+    /// The node that has a slot, if all that answer agree on it.
+    async fn agreed_owner(&self, slot: usize) -> Option<usize> {
         let mut named = BTreeSet::new();
         for node in &self.nodes {
             named.extend(Self::named_by(node, slot).await);
@@ -190,12 +221,6 @@ impl Servers for Cluster {
         (role.ok()?? == "master").then_some(primary)
     }
 
-    fn servers(&mut self) -> &mut [Server] {
-        &mut self.nodes
-    }
-}
-
-impl Cluster {
     /// The slot of the namespace, by the first node that answers.
     async fn slot_of_any(&self) -> Option<usize> {
         for node in &self.nodes {
@@ -207,14 +232,9 @@ impl Cluster {
         None
     }
 
-    /// Moves the slot of the namespace to another node, key by key, as
-    /// `redis-cli --cluster reshard` does.
-    async fn move_slot(&self, from: usize, to: usize) {
-        let (slot, from, to) = (
-            self.slot().await.to_string(),
-            &self.nodes[from],
-            &self.nodes[to],
-        );
+    /// Moves a slot to another node, key by key, as `redis-cli --cluster reshard` does.
+    pub(crate) async fn move_slot(&self, slot: usize, from: usize, to: usize) {
+        let (slot, from, to) = (slot.to_string(), &self.nodes[from], &self.nodes[to]);
         let (from_id, to_id) = (Self::id(from).await, Self::id(to).await);
         to.command(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id])
             .await;
@@ -270,7 +290,10 @@ async fn calls_wait_while_their_slot_moves() {
     });
     for _ in 0..4 {
         let owner = until_primary(&cluster, None).await;
-        cluster.move_slot(owner, (owner + 1) % PRIMARIES).await;
+        let slot = cluster.slot_of(KEY).await;
+        cluster
+            .move_slot(slot, owner, (owner + 1) % PRIMARIES)
+            .await;
         until_primary(&cluster, None).await;
         sleep(SECOND / 5).await;
     }

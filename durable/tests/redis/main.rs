@@ -14,10 +14,14 @@ mod leftovers;
 mod looks;
 #[path = "../support/outage.rs"]
 mod outage;
+#[macro_use]
+#[path = "../support/parts.rs"]
+mod parts;
 mod proxy;
 mod refusals;
 mod sentinel;
 mod server;
+mod spread;
 
 use tickwheel_durable::Redis;
 use tickwheel_durable_conformance::{Pace, Stores, conformance_tests};

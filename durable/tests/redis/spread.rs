@@ -1,0 +1,266 @@
+//! Namespaces that are spread over the nodes of a cluster.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use redis::from_redis_value;
+use tickwheel::TimerWheel;
+use tickwheel_durable::{Claims, DurableTimers, Redis, builder};
+use tickwheel_durable_conformance::{Pace, Stores};
+use tokio::sync::OnceCell;
+use tokio::time::{sleep, timeout};
+
+use crate::cluster::{Cluster, PRIMARIES};
+use crate::failover::{Servers, until_primary};
+use crate::faults::{delivered, set_at_last, start};
+use crate::server::connect;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// With six parts each of three nodes has some.
+const PARTS: usize = 6;
+
+/// The cluster that checks of the suite share.
+struct Shared(String);
+
+impl Stores for Shared {
+    type Store = Redis;
+
+    async fn connect(&self) -> Redis {
+        connect(&self.0).await.spread(3)
+    }
+}
+
+async fn shared() -> Option<Shared> {
+    static SHARED: OnceCell<Option<Cluster>> = OnceCell::const_new();
+    let cluster = SHARED.get_or_init(|| Cluster::start_with(0)).await;
+    Some(Shared(cluster.as_ref()?.url()))
+}
+
+checks_in_parts! {
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    (match shared().await {
+        Some(shared) => shared,
+        None => return,
+    }, Pace::default())
+}
+
+/// The key of a part of the namespace.
+fn key_of(part: usize) -> String {
+    match part {
+        0 => "tickwheel:{faults}".to_owned(),
+        part => format!("tickwheel:{{faults/{part}}}"),
+    }
+}
+
+/// The nodes of the parts, in their order.
+async fn nodes_of_parts(cluster: &Cluster) -> Vec<usize> {
+    let mut nodes = Vec::new();
+    for part in 0..PARTS {
+        let slot = cluster.slot_of(&key_of(part)).await;
+        nodes.push(cluster.owner_of(slot).await);
+    }
+    nodes
+}
+
+/// The timers of a node, by their values, which are their keys.
+async fn timers_on(cluster: &Cluster, node: usize, nodes: &[usize]) -> BTreeSet<u64> {
+    let mut timers = BTreeSet::new();
+    for part in (0..PARTS).filter(|&part| nodes[part] == node) {
+        let keys = format!("{}:keys", key_of(part));
+        let keys = cluster.nodes()[node].command(&["HKEYS", &keys]).await;
+        let keys: Vec<String> = from_redis_value(keys).expect("they are texts");
+        let numbers = keys.iter().map(|key| key.trim_matches('"').parse::<u64>());
+        timers.extend(numbers.map(|number| number.expect("it is a number")));
+    }
+    timers
+}
+
+async fn set_all(timers: &DurableTimers<String, u64>, values: &BTreeSet<u64>, delay: Duration) {
+    for value in values {
+        let set = timers.set_timer(&value.to_string(), value, delay).await;
+        set.expect("it is set");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_stream_has_the_timers_of_all_nodes() {
+    for count in 1..=PRIMARIES {
+        let Some(cluster) = Cluster::start_of(count, 0).await else {
+            return;
+        };
+        let nodes = nodes_of_parts(&cluster).await;
+        let (timers, mut claims) = start(connect(&cluster.url()).await.spread(PARTS)).await;
+        let (other, mut other_claims) = start(connect(&cluster.url()).await.spread(PARTS)).await;
+        let values: BTreeSet<u64> = (0..240).collect();
+        set_all(&timers, &values, 2 * SECOND).await;
+        let mut found = BTreeSet::new();
+        for node in 0..count {
+            let on_node = timers_on(&cluster, node, &nodes).await;
+            assert!(on_node.len() > 20, "{on_node:?} on node {node} of {count}");
+            found.extend(on_node);
+        }
+        assert_eq!(found, values);
+        let moved = other.move_timer("7", SECOND * 3_600).await;
+        assert!(moved.is_ok(), "{moved:?}");
+        let mut left = values;
+        left.remove(&7);
+        while !left.is_empty() {
+            let claim = tokio::select! {
+                claim = claims.recv() => claim,
+                claim = other_claims.recv() => claim,
+                () = sleep(20 * SECOND) => panic!("{left:?} are not delivered"),
+            };
+            let claim = claim.expect("the stream goes on");
+            assert!(left.remove(&claim.value), "{claim:?} is delivered twice");
+            claim.ack().await.expect("it is held");
+        }
+        let counts = other.counts().await.expect("they count");
+        assert_eq!((counts.waiting, counts.in_flight), (1, 0));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_number_of_parts_is_refused() {
+    let Some(shared) = shared().await else {
+        return;
+    };
+    let (timers, _claims) = start(connect(&shared.0).await.spread(PARTS)).await;
+    let wheel = TimerWheel::new();
+    for parts in [1, PARTS - 1, PARTS + 1] {
+        let store = connect(&shared.0).await.spread(parts);
+        let started = builder::<String, u64>("faults").start(&wheel, store);
+        let error = format!("{:#}", started.await.expect_err("the number differs"));
+        let says = format!("has its timers in {PARTS} parts, which never changes");
+        assert!(error.contains(&says), "{error}");
+    }
+    let mut charter = timers.admin().charter().await.expect("there is one");
+    charter.parts = 4;
+    let error = timers.admin().amend(&charter).await;
+    let error = error.expect_err("the number never changes");
+    assert!(error.to_string().contains("which is forever"), "{error}");
+    let part = connect(&shared.0).await.spread(PARTS);
+    let started = builder::<String, u64>("faults/1").start(&wheel, part);
+    let error = started.await.expect_err("it is a part of another one");
+    assert!(error.to_string().contains("faults/1"), "{error}");
+}
+
+/// Sets timers with growing numbers until told to stop. Returns how many it has set, and the calls
+/// that failed.
+fn keep_setting(
+    timers: &DurableTimers<String, u64>,
+) -> (
+    tokio::sync::oneshot::Sender<()>,
+    tokio::task::JoinHandle<(BTreeSet<u64>, Vec<String>)>,
+) {
+    let (stop, mut stopped) = tokio::sync::oneshot::channel();
+    let timers = timers.clone();
+    let setting = tokio::spawn(async move {
+        let (mut set, mut failed) = (BTreeSet::new(), Vec::new());
+        for number in 0.. {
+            if stopped.try_recv().is_ok() {
+                break;
+            }
+            match timers.set_timer(&number.to_string(), &number, SECOND).await {
+                Ok(()) => drop(set.insert(number)),
+                Err(error) => failed.push(format!("{error:#}")),
+            }
+        }
+        (set, failed)
+    });
+    (stop, setting)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parts_move_between_nodes_under_load() {
+    let Some(cluster) = Cluster::start_with(0).await else {
+        return;
+    };
+    let (timers, mut claims) = start(connect(&cluster.url()).await.spread(PARTS)).await;
+    let (stop, setting) = keep_setting(&timers);
+    for part in 0..PARTS {
+        let slot = cluster.slot_of(&key_of(part)).await;
+        let owner = cluster.owner_of(slot).await;
+        cluster
+            .move_slot(slot, owner, (owner + 1) % PRIMARIES)
+            .await;
+        cluster.owner_of(slot).await;
+    }
+    stop.send(()).expect("it runs");
+    let (set, failed) = setting.await.expect("it ends");
+    assert!(failed.is_empty(), "{:?}", failed.first());
+    assert!(set.len() > 20, "{} were set", set.len());
+    delivered(&mut claims, &set).await;
+    let counts = timers.counts().await.expect("they count");
+    assert_eq!((counts.waiting, counts.in_flight), (0, 0));
+}
+
+/// Sets timers of parts on other nodes, and sees them delivered within seconds.
+async fn others_go_on(
+    timers: &DurableTimers<String, u64>,
+    claims: &mut Claims<String, u64>,
+    others: &BTreeSet<u64>,
+) {
+    let began = Instant::now();
+    set_all(timers, others, SECOND / 2).await;
+    delivered(claims, others).await;
+    let took = began.elapsed();
+    assert!(took < 5 * SECOND, "{took:?} for {} timers", others.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_parts_go_on_while_a_node_hangs() {
+    let Some(cluster) = Cluster::start_with(0).await else {
+        return;
+    };
+    let nodes = nodes_of_parts(&cluster).await;
+    let (timers, mut claims) = start(connect(&cluster.url()).await.spread(PARTS)).await;
+    let all: BTreeSet<u64> = (0..60).collect();
+    set_all(&timers, &all, 3 * SECOND).await;
+    let hung = nodes[0];
+    let of_hung = timers_on(&cluster, hung, &nodes).await;
+    let others: BTreeSet<u64> = all.difference(&of_hung).copied().collect();
+    assert!(!others.is_empty() && !of_hung.is_empty());
+    cluster.nodes()[hung].signal("STOP");
+    let began = Instant::now();
+    delivered(&mut claims, &others).await;
+    assert!(began.elapsed() < 8 * SECOND, "{:?}", began.elapsed());
+    others_go_on(&timers, &mut claims, &others).await;
+    let one = *of_hung.first().expect("there are some");
+    let set = timers.set_timer(&one.to_string(), &one, SECOND).await;
+    assert!(set.is_err(), "its node hangs");
+    cluster.nodes()[hung].signal("CONT");
+    delivered(&mut claims, &of_hung).await;
+    let stray = timeout(SECOND, claims.recv()).await;
+    // One that fired while its node hung may come once more.
+    assert!(
+        stray.as_ref().is_err()
+            || stray.is_ok_and(|claim| claim.is_some_and(|claim| claim.attempt > 1)),
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_parts_go_on_while_a_primary_is_replaced() {
+    let Some(mut cluster) = Cluster::start().await else {
+        return;
+    };
+    let nodes = nodes_of_parts(&cluster).await;
+    let (timers, mut claims) = start(connect(&cluster.url()).await.spread(PARTS)).await;
+    let all: BTreeSet<u64> = (0..60).collect();
+    set_all(&timers, &all, SECOND * 3_600).await;
+    let old = until_primary(&cluster, None).await;
+    let of_old = timers_on(&cluster, old, &nodes).await;
+    let others: BTreeSet<u64> = all.difference(&of_old).copied().collect();
+    assert!(!others.is_empty() && !of_old.is_empty());
+    // The replicas of the first node have what it has.
+    sleep(SECOND).await;
+    cluster.servers()[old].kill();
+    others_go_on(&timers, &mut claims, &others).await;
+    until_primary(&cluster, Some(old)).await;
+    for value in &of_old {
+        set_at_last(&timers, &value.to_string(), *value).await;
+    }
+    delivered(&mut claims, &of_old).await;
+    let counts = timers.counts().await.expect("they count");
+    assert_eq!(counts.waiting, 0);
+}
