@@ -175,7 +175,7 @@ pub(crate) async fn start_with(stores: &impl Connect, count: u64) {
 }
 
 /// The resident memory of this process in KiB; zero where that is not known.
-fn resident() -> u64 {
+pub(crate) fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let word = line.and_then(|line| line.split_whitespace().next());
