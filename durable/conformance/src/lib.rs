@@ -188,10 +188,10 @@ macro_rules! conformance_tests {
             }
             races {
                 put_backs_never_hide_a_timer,
-                retries_of_dead_rows_meet_writes,
             }
             explorer {
                 replays_each_transition,
+                calls_that_meet_take_turns,
             }
             crashes {
                 survives_a_crash_in_every_call,

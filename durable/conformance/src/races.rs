@@ -10,14 +10,13 @@
 //! | remove | the same | it is removed, or in flight | absent |
 //! | set if absent | the same | present, or in flight | set |
 
-use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::{join, join_all};
 use tickwheel_durable::store::{
-    Action, DeadRows, Due, Fire, InstanceId, List, Load, LoadWindow, Namespace, Settle, Settled,
-    Settlement, State, Store, Version, Write, WriteOutcome,
+    Action, Due, Fire, InstanceId, List, Load, LoadWindow, Namespace, Settle, Settlement, State,
+    Store, Write, WriteOutcome,
 };
 use tokio::task::yield_now;
 
@@ -207,138 +206,6 @@ impl<S: Store> Writer<'_, S> {
             assert_eq!(timers.count(), 1, "timers of {key}");
         }
     }
-}
-
-/// How often calls about a dead row meet.
-const MEETINGS: usize = 24;
-
-/// A retry of a dead row meets a set, a set if absent, a remove and a discard of the same key, and
-/// so does the death of a claim. Each ends as if one had come after the other.
-pub async fn retries_of_dead_rows_meet_writes<T: Stores>(world: &World<T>) {
-    let space = world.namespace();
-    let (store, other) = (world.store().await, world.store().await);
-    store.open(&space, &"test".into()).await.expect("it opens");
-    let remove = || vec![write("a", Action::Remove)];
-    let put = |if_absent| vec![write("a", set(if_absent))];
-    for meeting in 0..MEETINGS {
-        let second_first = meeting % 2 == 1;
-        let (first, second) = (&store, &other);
-        let retry = async |token| {
-            let retried = first.retry_dead(&space, DeadRows::Token(token)).await;
-            retried.expect("it retries").rows
-        };
-        let writes = async |writes| {
-            let written = second.write(&space, writes, UNLOADED).await;
-            written.expect("it writes").remove(0)
-        };
-
-        let token = dies(&store, &space).await;
-        let (retried, written) = meet(second_first, retry(token), writes(put(false))).await;
-        let WriteOutcome::Armed { row, replaced, .. } = written else {
-            panic!("{written:?} instead of a set timer")
-        };
-        assert_eq!(
-            u64::from(replaced.is_some()),
-            retried,
-            "the set is the last"
-        );
-        assert_eq!(all(&store, &space).await, [(State::Waiting, row.version)]);
-        assert!(matches!(
-            writes(remove()).await,
-            WriteOutcome::Removed { .. }
-        ));
-
-        let token = dies(&store, &space).await;
-        let (retried, written) = meet(second_first, retry(token), writes(put(true))).await;
-        let expected = match written {
-            WriteOutcome::Present => 1,
-            WriteOutcome::Armed { replaced: None, .. } => 0,
-            other => panic!("{other:?} instead of a timer that was set or not"),
-        };
-        assert_eq!(retried, expected);
-        assert_eq!(all(&store, &space).await.len(), 1);
-        assert!(matches!(
-            writes(remove()).await,
-            WriteOutcome::Removed { .. }
-        ));
-
-        // Retried or dead, it is there at every instant.
-        let token = dies(&store, &space).await;
-        let (_, written) = meet(second_first, retry(token), writes(remove())).await;
-        assert!(
-            matches!(written, WriteOutcome::Removed { .. }),
-            "{written:?}"
-        );
-        assert_eq!(all(&store, &space).await, []);
-
-        let token = dies(&store, &space).await;
-        let discard = second.discard_dead(&space, DeadRows::Token(token));
-        let (retried, discarded) = meet(second_first, retry(token), discard).await;
-        let discarded = discarded.expect("it discards").rows;
-        assert_eq!(retried + discarded, 1, "one of them finds it");
-        assert_eq!(all(&store, &space).await.len() as u64, retried);
-        writes(remove()).await;
-
-        // In flight or dead, it is there at every instant.
-        let token = fires(&store, &space).await;
-        let dead = vec![Settle::new(token, Settlement::Dead)];
-        let dead = first.settle(&space, dead, UNLOADED);
-        let (dead, written) = meet(second_first, dead, writes(remove())).await;
-        assert_eq!(dead.expect("it settles"), [Settled::Done]);
-        match written {
-            WriteOutcome::InFlight(flying) => {
-                assert_eq!(flying, token);
-                assert_eq!(all(&store, &space).await, [(State::Dead, token)]);
-                writes(remove()).await;
-            }
-            WriteOutcome::Removed { version, .. } => assert_eq!(version, token),
-            other => panic!("{other:?}, though it was there at every instant"),
-        }
-        assert_eq!(all(&store, &space).await, []);
-    }
-}
-
-/// Makes two calls at once, of which one or the other is sent first.
-async fn meet<A, B>(
-    second_first: bool,
-    first: impl Future<Output = A>,
-    second: impl Future<Output = B>,
-) -> (A, B) {
-    if second_first {
-        let (second, first) = join(second, first).await;
-        return (first, second);
-    }
-    join(first, second).await
-}
-
-/// Sets a key and fires it. Returns the token.
-async fn fires<S: Store>(store: &S, space: &Namespace) -> Version {
-    let written = store.write(space, vec![write("a", set(false))], UNLOADED);
-    written.await.expect("it writes");
-    let mut fire = Fire::new(Vec::new(), Some(HOUR), UNLOADED);
-    fire.unloaded = 1;
-    let fired = store.fire(space, fire).await.expect("it fires").fired;
-    fired[0].token
-}
-
-/// Sets a key that dies. Returns the token.
-async fn dies<S: Store>(store: &S, space: &Namespace) -> Version {
-    let token = fires(store, space).await;
-    let dead = vec![Settle::new(token, Settlement::Dead)];
-    let dead = store.settle(space, dead, UNLOADED).await;
-    assert_eq!(dead.expect("it settles"), [Settled::Done]);
-    token
-}
-
-/// All rows.
-async fn all<S: Store>(store: &S, space: &Namespace) -> Vec<(State, Version)> {
-    let mut all = Vec::new();
-    for state in [State::Waiting, State::InFlight, State::Dead] {
-        let rows = store.list(space, List::new(state, None, 100)).await;
-        let rows = rows.expect("it lists").into_iter();
-        all.extend(rows.map(|row| (row.state, row.version)));
-    }
-    all
 }
 
 /// Due at once.

@@ -14,7 +14,7 @@ const AT_ONCE: usize = 512;
 type Place = (StoreTime, Version);
 
 /// The dead rows of a namespace.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Dead {
     rows: BTreeMap<Place, Stored>,
     places: HashMap<Version, Place>,

@@ -50,6 +50,7 @@ struct Database {
 }
 
 /// One namespace.
+#[derive(Clone)]
 struct Space {
     charter: Charter,
     edition: Edition,
@@ -111,6 +112,26 @@ impl Memory {
     /// Moves the clock of the store, and of all its clones, to another time. It goes on from there.
     pub fn set_clock(&self, time: SystemTime) {
         self.lock().clock = (Instant::now(), time.into());
+    }
+
+    /// A store of its own with the timers that this one has now, and the same time. What happens to
+    /// one of them, the other does not see. For tests that go on from one state in several ways.
+    #[must_use]
+    pub fn fork(&self) -> Memory {
+        let database = self.lock();
+        let mut spaces = database.spaces.clone();
+        for space in spaces.values_mut() {
+            space.hint = Arc::default();
+        }
+        let (clock, sequence) = (database.clock, database.sequence);
+        let forked = Database {
+            clock,
+            sequence,
+            spaces,
+        };
+        Memory {
+            state: Arc::new(Mutex::new(forked)),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Database> {

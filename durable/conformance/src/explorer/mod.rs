@@ -3,35 +3,38 @@
 //!
 //! The store is real, and is used through its trait. The instances are abstract: they know what
 //! those of `tickwheel-durable` know, a wheel, claims and an id, and make the same calls in every
-//! order. Each call may lose its answer, an instance may die at any moment, and time passes in
-//! units. So what races, retries and crashes can do to one another is not tried at random but
-//! enumerated, within the bounds.
+//! order. Each call may lose its answer or never arrive, an instance may die at any moment, an
+//! operator may amend the charter and retry dead timers, and time passes in units. So what races,
+//! retries and crashes can do to one another is not tried at random but enumerated, within the
+//! bounds.
 //!
 //! # How
 //!
-//! Breadth first, so the trace of a violation is a shortest one. A trace is played from the start
-//! on a new store each time, since a store cannot be copied. The state that it ends in is made
-//! canonical; one that was seen before is not followed again. From each new state two *fair ends*
-//! are played: all instances go on without faults, or only the first one does. Either way every
-//! timer has to be delivered.
+//! Breadth first, so the trace of a violation is a shortest one. The state that a step leads to is
+//! made canonical; one that was seen before is not followed again. From each new state two *fair
+//! ends* are played: all instances go on without faults, or only the first one does. Either way
+//! every timer has to be delivered.
 //!
 //! # What is checked
 //!
 //! After each step: D1 and D2 (no value goes but by a removal, a replacement, an acknowledgement or
-//! a death), D3, D4 (the answer to a write says what the key had), D5 (no two claims of a timer
-//! while a lease lasts), D7 (versions grow; a lost claim changes nothing), D15 (attempts are
-//! firings) and the loader's invariant (a row that a living instance has marked is on its wheel).
-//! At each fair end: D2, D8, D9.
+//! a death, and no row changes but those that the step is about), D3, D4 (the answer to a write
+//! says what the key had), D5 (no two claims of a timer while a lease lasts), D6, D7 (versions
+//! grow; a lost claim changes nothing), D9 (the next occurrence is there in time), D15 (attempts
+//! are firings), D16 (an instance that differs from the charter changes nothing), hints, and the
+//! loader's invariant (a row that a living instance has marked is on its wheel). At each fair end:
+//! D2, D8, D9.
 //!
 //! # Traces
 //!
-//! A violation prints its trace, such as `0 set 0 near; 0 fire lost; tick`. The environment
-//! variable `EXPLORE_TRACE` plays one, with the rows after each step, and `EXPLORE_DEPTH` explores
-//! deeper.
+//! A violation prints its trace, such as `0 Set(0, Near); 0 Fire Lost; Tick`. The environment
+//! variable `EXPLORE_TRACE` plays one within the bounds of each test, with the rows after each
+//! step, and `EXPLORE_DEEPER=1` takes one more step.
 //!
 //! [`replays_each_transition`] plays one shortest trace for each kind of transition on any store.
 //! Its answers and rows have to be those of the store in memory. On the real clock a unit is that
-//! of the [pace](crate::Pace), ten times.
+//! of the [pace](crate::Pace), ten times. [`replay_on_clock`] does so on a store with a clock that
+//! the test sets. [`calls_that_meet_take_turns`] makes two calls at once after each short trace.
 
 mod check;
 mod replay;
@@ -39,20 +42,23 @@ mod run;
 mod state;
 mod step;
 
+use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, HashSet};
+use std::hash::{Hash, Hasher};
+
 use tickwheel_durable::store::State;
 
-use check::{History, View};
-pub use replay::replays_each_transition;
+use check::{History, Taken, View};
+pub use replay::{calls_that_meet_take_turns, replay_on_clock, replays_each_transition};
 use run::{Outcome, Run};
 use state::state;
-pub use step::{Call, Delay, How, Key, Step, StepError, Trace};
+pub use step::{Call, Delay, Fault, How, Key, Step, Trace};
 
 /// The environment variable that plays a trace.
 const TRACE: &str = "EXPLORE_TRACE";
 
-/// The environment variable that sets the greatest number of steps.
-const DEPTH: &str = "EXPLORE_DEPTH";
+/// The environment variable that adds to the number of steps.
+const DEEPER: &str = "EXPLORE_DEEPER";
 
 /// After so many units without a fault everything that was set has been delivered.
 const FAIR_UNITS: usize = 8;
@@ -62,105 +68,186 @@ const FAIR_UNITS: usize = 8;
 pub struct Bounds {
     /// How many instances there are.
     pub instances: u8,
+    /// Whether the last instance can decode no timer.
+    pub last_is_blind: bool,
+    /// Whether occurrences of a repeating timer do not overlap.
+    pub no_overlap: bool,
     /// The calls that each of them makes.
     pub calls: Vec<Call>,
+    /// What else happens, besides ticks and crashes.
+    pub others: Vec<Step>,
     /// The most steps of a trace.
     pub depth: usize,
-    /// The most answers that are lost and instances that die in a trace.
+    /// The most faults of a trace: calls that fail, instances that die, and steps of the clock.
     pub faults: usize,
     /// The most timers that are set in a trace.
     pub sets: usize,
 }
 
+const LOADS_AND_FIRES: [Call; 3] = [Call::Load, Call::Fire, Call::FireUnloaded];
+
 impl Bounds {
-    /// One key: set, moved, removed and delivered by two instances.
-    pub fn one_key() -> Self {
-        let calls = [
-            Call::Set(0, Delay::Zero),
-            Call::Set(0, Delay::Near),
-            Call::Set(0, Delay::Far),
-            Call::SetIfAbsent(0, Delay::Near),
-            Call::Move(0, Delay::Near),
-            Call::Remove(0),
-            Call::Load,
-            Call::Fire,
-            Call::FireUnloaded,
-            Call::Unmark,
-            Call::Settle(How::Ack),
-            Call::Settle(How::Release),
-            Call::Settle(How::Retry),
-            Call::Settle(How::Unfire),
-            Call::Settle(How::Extend),
-            Call::Settle(How::Leave),
-            Call::Settle(How::Dead),
-        ];
+    fn new(instances: u8, calls: &[Call]) -> Self {
         Bounds {
-            instances: 2,
-            calls: calls.into(),
+            instances,
+            last_is_blind: false,
+            no_overlap: false,
+            calls: [&LOADS_AND_FIRES, calls].concat(),
+            others: Vec::new(),
             depth: 5,
             faults: 1,
             sets: 2,
         }
     }
 
-    /// A repeating timer beside others of its key.
-    pub fn repeating() -> Self {
-        let calls = [
-            Call::SetInterval(0),
-            Call::Set(0, Delay::Near),
-            Call::Remove(0),
-            Call::Load,
-            Call::Fire,
-            Call::FireUnloaded,
-            Call::Settle(How::Ack),
-            Call::Settle(How::Release),
-            Call::Settle(How::Leave),
-            Call::Settle(How::Dead),
-        ];
+    /// One key: set, moved, removed and delivered by two instances.
+    pub fn one_key() -> Self {
+        Bounds::new(
+            2,
+            &[
+                Call::Set(0, Delay::Zero),
+                Call::Set(0, Delay::Near),
+                Call::Set(0, Delay::Far),
+                Call::SetIfAbsent(0, Delay::Near),
+                Call::Move(0, Delay::Near),
+                Call::Move(0, Delay::Far),
+                Call::Remove(0),
+                Call::FireEarly,
+                Call::Unmark,
+                Call::Settle(How::Ack),
+                Call::Settle(How::Release),
+                Call::Settle(How::Retry),
+                Call::Settle(How::Unfire),
+                Call::Settle(How::Extend),
+            ],
+        )
+    }
+
+    /// Timers that die, and that are retried or discarded while others of their key live.
+    pub fn dead() -> Self {
         Bounds {
-            calls: calls.into(),
-            depth: 6,
-            ..Bounds::one_key()
+            others: vec![Step::RetryDead(0), Step::DiscardDead(0)],
+            ..Bounds::new(
+                2,
+                &[
+                    Call::Set(0, Delay::Zero),
+                    Call::Set(0, Delay::Near),
+                    Call::SetIfAbsent(0, Delay::Zero),
+                    Call::Move(0, Delay::Near),
+                    Call::Remove(0),
+                    Call::Settle(How::Ack),
+                    Call::Settle(How::Retry),
+                    Call::Settle(How::Dead),
+                ],
+            )
+        }
+    }
+
+    /// A repeating timer beside others of its key, while the clock steps back.
+    pub fn repeating() -> Self {
+        Bounds {
+            others: vec![Step::StepBack],
+            ..Bounds::new(
+                2,
+                &[
+                    Call::SetInterval(0),
+                    Call::Set(0, Delay::Near),
+                    Call::Remove(0),
+                    Call::Settle(How::Ack),
+                    Call::Settle(How::Release),
+                    Call::Settle(How::Dead),
+                ],
+            )
+        }
+    }
+
+    /// The same where occurrences do not overlap.
+    pub fn one_at_a_time() -> Self {
+        Bounds {
+            no_overlap: true,
+            ..Bounds::repeating()
+        }
+    }
+
+    /// A charter that is amended, so that instances and namespace differ for a while.
+    pub fn charters() -> Self {
+        Bounds {
+            others: vec![Step::Amend],
+            ..Bounds::new(
+                2,
+                &[
+                    Call::Set(0, Delay::Zero),
+                    Call::Set(0, Delay::Near),
+                    Call::Remove(0),
+                    Call::Settle(How::Ack),
+                    Call::Settle(How::Release),
+                    Call::Settle(How::Extend),
+                ],
+            )
+        }
+    }
+
+    /// An instance that can decode no timer beside one that can.
+    pub fn blind() -> Self {
+        Bounds {
+            last_is_blind: true,
+            ..Bounds::new(
+                2,
+                &[
+                    Call::Set(0, Delay::Zero),
+                    Call::SetInterval(0),
+                    Call::Move(0, Delay::Near),
+                    Call::Remove(0),
+                    Call::Settle(How::Ack),
+                    Call::Settle(How::Leave),
+                ],
+            )
         }
     }
 
     /// Two keys and three instances: what one of them does to the timers of another.
     pub fn two_keys() -> Self {
-        let calls = [
-            Call::Set(0, Delay::Near),
-            Call::Set(1, Delay::Far),
-            Call::Move(1, Delay::Near),
-            Call::Load,
-            Call::Fire,
-            Call::FireUnloaded,
-            Call::Unmark,
-            Call::Settle(How::Ack),
-        ];
-        Bounds {
-            instances: 3,
-            calls: calls.into(),
-            depth: 5,
-            ..Bounds::one_key()
-        }
+        Bounds::new(
+            3,
+            &[
+                Call::Set(0, Delay::Near),
+                Call::Set(1, Delay::Far),
+                Call::Move(1, Delay::Near),
+                Call::Unmark,
+                Call::Settle(How::Ack),
+            ],
+        )
     }
 
-    /// These bounds with other depths, if the environment asks for one.
+    /// These bounds with so many steps, and more if the environment asks for them.
     #[must_use]
-    fn with_environment(mut self) -> Self {
-        let depth = std::env::var(DEPTH).ok();
-        if let Some(depth) = depth.and_then(|depth| depth.parse().ok()) {
-            self.depth = depth;
-        }
+    pub fn steps(mut self, depth: usize) -> Self {
+        let deeper = std::env::var(DEEPER).ok();
+        let deeper = deeper.and_then(|deeper| deeper.parse().ok());
+        self.depth = depth + deeper.unwrap_or(0);
         self
     }
 
-    fn steps(&self) -> Vec<Step> {
-        let mut steps = vec![Step::Tick];
+    /// Whether the instance with this number can decode no timer.
+    fn is_blind(&self, by: u8) -> bool {
+        self.last_is_blind && by + 1 == self.instances
+    }
+
+    /// So many instances, from the first, are alike.
+    fn alike(&self) -> usize {
+        usize::from(self.instances) - usize::from(self.last_is_blind)
+    }
+
+    fn all_steps(&self) -> Vec<Step> {
+        let mut steps = [&[Step::Tick], &*self.others].concat();
         for by in 0..self.instances {
             for &call in &self.calls {
-                for lost in [false, true] {
-                    steps.push(Step::Call { by, call, lost });
+                let leaves = call == Call::Settle(How::Leave);
+                if matches!(call, Call::Settle(_)) && leaves != self.is_blind(by) {
+                    continue;
                 }
+                let faults = [Fault::None, Fault::Lost, Fault::Late];
+                steps.extend(faults.map(|fault| Step::Call { by, call, fault }));
             }
             steps.push(Step::Crash { by });
         }
@@ -177,8 +264,6 @@ pub struct Explored {
     pub transitions: usize,
     /// One shortest trace for each kind of transition.
     pub traces: Vec<Trace>,
-    /// How many instances take part in them.
-    pub instances: u8,
 }
 
 /// A trace that has led to a new state, and what was learned on the way.
@@ -190,43 +275,74 @@ struct Node {
     sets: usize,
 }
 
+/// The hash of a state, so long that no two states share one.
+type Name = (u64, u64);
+
+fn name(state: &impl Hash) -> Name {
+    let hash = |salt: u8| {
+        let mut hasher = DefaultHasher::new();
+        (salt, state).hash(&mut hasher);
+        hasher.finish()
+    };
+    (hash(0), hash(1))
+}
+
 /// Explores the store in memory within these bounds, under any clock.
 ///
 /// # Panics
 ///
 /// When a promise is broken: with the promise and the trace.
-pub async fn explore(bounds: Bounds) -> Explored {
-    let bounds = bounds.with_environment();
+pub async fn explore(bounds: &Bounds) -> Explored {
     if let Ok(trace) = std::env::var(TRACE) {
-        let trace: Trace = trace
-            .parse()
-            .unwrap_or_else(|error| panic!("{TRACE}: {error}"));
-        show(&bounds, &trace).await;
+        let trace = trace.parse();
+        let trace: Trace = trace.unwrap_or_else(|step| panic!("{TRACE}: {step:?} is no step"));
+        show(bounds, &trace).await;
     }
-    explored(&bounds).await
-}
-
-async fn explored(bounds: &Bounds) -> Explored {
-    let steps = bounds.steps();
+    let mut fair = FairEnds::default();
+    let steps = bounds.all_steps();
     let mut seen = HashSet::new();
-    let mut kinds: HashMap<String, Trace> = HashMap::new();
+    let mut kinds: HashMap<Name, Trace> = HashMap::new();
     let mut transitions = 0;
     let mut level = vec![Node::default()];
     for _ in 0..bounds.depth {
         let mut next = Vec::new();
         for node in &level {
+            let mut run = Run::in_memory(bounds).await;
+            for &step in &node.trace.0 {
+                run.step(step).await;
+            }
+            let before = View::of(&run).await;
             for &step in &steps {
-                let Some(grown) = node.grown(step, bounds) else {
+                let Some(mut grown) = node.grown(step, bounds) else {
                     continue;
                 };
-                let Some((grown, kind, state)) = taken(grown, step, bounds).await else {
+                let mut run = run.fork();
+                let Some(outcome) = run.step(step).await else {
                     continue;
                 };
+                let after = View::of(&run).await;
+                let taken = Taken {
+                    step,
+                    outcome: &outcome,
+                    before: &before,
+                    after: &after,
+                    run: &run,
+                };
+                let checked = grown.history.check(&taken);
+                checked.unwrap_or_else(|broken| grown.fails(&broken));
                 transitions += 1;
-                kinds.entry(kind).or_insert_with(|| grown.trace.clone());
+                if let Some(kind) = kind(&taken) {
+                    kinds
+                        .entry(name(&kind))
+                        .or_insert_with(|| grown.trace.clone());
+                }
+                let state = state(&run, &after, bounds.alike());
+                let state = name(&(state, grown.history.handled(&after)));
                 if seen.insert((state, grown.faults, grown.sets)) {
-                    fair_end(bounds, &grown.trace, bounds.instances).await;
-                    fair_end(bounds, &grown.trace, 1).await;
+                    for survivors in [bounds.instances, 1] {
+                        let end = fair.end(run.fork(), survivors, bounds).await;
+                        end.unwrap_or_else(|broken| grown.fails(&broken));
+                    }
                     next.push(grown);
                 }
             }
@@ -239,154 +355,150 @@ async fn explored(bounds: &Bounds) -> Explored {
         states: seen.len(),
         transitions,
         traces,
-        instances: bounds.instances,
     }
 }
 
 impl Node {
     /// This trace and one more step, if the bounds allow it.
     fn grown(&self, step: Step, bounds: &Bounds) -> Option<Node> {
+        let faults = self.faults + usize::from(step.is_fault());
+        let sets = self.sets + usize::from(step.sets());
+        if faults > bounds.faults || sets > bounds.sets {
+            return None;
+        }
         let mut node = self.clone();
         node.trace.0.push(step);
-        match step {
-            Step::Crash { .. } | Step::Call { lost: true, .. } => node.faults += 1,
-            _ => {}
-        }
-        if let Step::Call { call, .. } = step {
-            node.sets += usize::from(check::is_set(call));
-        }
-        (node.faults <= bounds.faults && node.sets <= bounds.sets).then_some(node)
+        (node.faults, node.sets) = (faults, sets);
+        Some(node)
+    }
+
+    fn fails(&self, broken: &str) -> ! {
+        let Node { trace, .. } = self;
+        panic!("{broken}\n{} steps: {TRACE}='{trace}'", trace.0.len());
     }
 }
 
-/// Plays a trace on a new store, without checks.
-async fn played(bounds: &Bounds, steps: &[Step]) -> Run {
-    let mut run = Run::in_memory(bounds.instances).await;
-    for &step in steps {
-        run.step(step).await;
-    }
-    run
-}
-
-/// Plays the trace of a node and checks its last step. `None` if the step makes no sense there.
-async fn taken(mut node: Node, step: Step, bounds: &Bounds) -> Option<(Node, String, String)> {
-    let before = &node.trace.0[..node.trace.0.len() - 1];
-    let mut run = played(bounds, before).await;
-    let before = View::of(&run).await;
-    let outcome = run.step(step).await?;
-    let after = View::of(&run).await;
-    let checked = (node.history).check(step, &outcome, &before, &after, &run);
-    checked.unwrap_or_else(|broken| panic!("{broken}\n{TRACE}='{}'", node.trace));
-    let kind = kind(step, &outcome, &before, &after);
-    let state = state(&run, &after).await;
-    Some((node, kind, state))
-}
-
-/// The kind of a transition: the step, and how it changes the states of rows.
-fn kind(step: Step, outcome: &Outcome, before: &View, after: &View) -> String {
+/// The kind of a transition: what reaches the store, and how it changes the states of rows.
+fn kind(taken: &Taken<'_>) -> Option<String> {
     let states = |view: &View| -> Vec<_> {
-        let rows = view.rows.values();
+        let rows = view.in_order().into_iter();
         let rows = rows.map(|row| {
-            let loaded = row.loaded_by.is_some();
+            let loaded = row.loaded_by.map(|by| view.is_alive(by));
             (row.state, row.due <= view.now, loaded, row.repeats())
         });
         rows.collect()
     };
-    let settled = match outcome {
-        Outcome::Settled(_, _, settled) => format!("{:?}", std::mem::discriminant(settled)),
-        _ => String::new(),
+    let step = match (taken.step, taken.outcome) {
+        (_, Outcome::Unsent) => return None,
+        (Step::Call { call, .. }, Outcome::Settled(settled)) => {
+            let answers = settled.iter();
+            let answers = answers.map(|(.., answer)| std::mem::discriminant(answer));
+            format!("{call:?} {:?}", answers.collect::<Vec<_>>())
+        }
+        (Step::Call { call, .. }, outcome) => {
+            format!("{call:?} {:?}", std::mem::discriminant(outcome))
+        }
+        (Step::Crash { .. }, _) => "crash".to_owned(),
+        (step, _) => step.to_string(),
     };
-    let step = match step {
-        Step::Call { call, lost, .. } => format!("{call:?} {lost}"),
-        Step::Crash { .. } => "crash".to_owned(),
-        Step::Tick => "tick".to_owned(),
-    };
-    format!("{step} {settled} {:?} {:?}", states(before), states(after))
+    let (before, after) = (states(taken.before), states(taken.after));
+    Some(format!("{step} {before:?} {after:?}"))
 }
 
-/// From the end of a trace the first `survivors` instances go on without faults, and the others are
-/// gone.
-async fn fair_end(bounds: &Bounds, trace: &Trace, survivors: u8) {
-    let broken = |what: String| -> ! {
-        panic!(
-            "{what}, {survivors} of {} instances go on\n{TRACE}='{trace}'",
-            bounds.instances
-        )
-    };
-    let mut run = played(bounds, &trace.0).await;
-    run.instances.truncate(usize::from(survivors));
-    let repeating = |view: &View| view.rows.values().filter(|row| row.repeats()).count();
-    let at_first = View::of(&run).await;
-    for _ in 0..FAIR_UNITS {
-        for by in 0..survivors {
-            run.serve(by).await;
+/// The states from which everything is known to be delivered in the end.
+#[derive(Default)]
+struct FairEnds(HashSet<Name>);
+
+impl FairEnds {
+    /// From here the first `survivors` instances go on without faults, under their charter, and the
+    /// others are gone. Says what is wrong.
+    async fn end(&mut self, mut run: Run, survivors: u8, bounds: &Bounds) -> Result<(), String> {
+        run.instances.truncate(usize::from(survivors));
+        if run.is_amended {
+            run.step(Step::Amend).await;
         }
-        if run
-            .rows()
-            .await
-            .0
-            .values()
-            .all(|row| row.state == State::Dead)
-        {
-            break;
+        let mut passed = Vec::new();
+        let (mut repeating, mut until) = (None, None);
+        for _ in 0..FAIR_UNITS {
+            let view = View::of(&run).await;
+            let alike = bounds.alike().min(usize::from(survivors));
+            let state = name(&state(&run, &view, alike));
+            let living = view.rows.values().filter(|row| row.state != State::Dead);
+            let (repeat, mut once): (Vec<_>, Vec<_>) = living.partition(|row| row.repeats());
+            if *repeating.get_or_insert(repeat.len()) != repeat.len() {
+                let left = repeat.len();
+                return Err(format!("D9: a repeating timer has ended, {left} are left"));
+            }
+            // All that was set, but not what has repeated meanwhile.
+            let until = *until.get_or_insert(view.now.after(run.unit * 2));
+            once.retain(|row| row.deadline <= until);
+            if once.is_empty() || self.0.contains(&state) {
+                self.0.extend(passed);
+                return Ok(());
+            }
+            passed.push(state);
+            for by in 0..survivors {
+                run.serve(by, bounds).await;
+            }
+            run.step(Step::Tick).await;
         }
-        run.step(Step::Tick).await;
-    }
-    let at_last = View::of(&run).await;
-    let mut rows = at_last.rows.values();
-    let left =
-        rows.find(|row| row.state != State::Dead && !row.repeats() && row.due <= at_first.now);
-    if let Some(left) = left {
-        broken(format!("D2: {left:?} is delivered to no instance"));
-    }
-    if repeating(&at_first) != repeating(&at_last) {
-        broken("D9: a repeating timer has ended".to_owned());
+        let left: Vec<_> = run.rows().await.into_values().collect();
+        let of = bounds.instances;
+        Err(format!(
+            "D2: {left:?} are not delivered, though {survivors} of {of} instances go on"
+        ))
     }
 }
 
 impl Run {
-    /// Does everything that an instance would do now, without faults: loads, fires and
-    /// acknowledges.
-    async fn serve(&mut self, by: u8) {
-        let lost = false;
-        // The first load may be an unload.
-        for call in [Call::Load, Call::Load, Call::Fire, Call::FireUnloaded] {
-            self.step(Step::Call { by, call, lost }).await;
+    /// Does everything that an instance would do now, without faults: loads, fires and settles.
+    async fn serve(&mut self, by: u8, bounds: &Bounds) {
+        let fault = Fault::None;
+        // The first load may be an unload, and the first fire a look for lost ones.
+        for call in [Call::Load, Call::Load, Call::Fire, Call::Fire] {
+            self.step(Step::Call { by, call, fault }).await;
         }
-        while let Some(how) = self.next_settle(by) {
+        while let Some(claim) = self.instances[usize::from(by)].claims.first() {
+            let how = if bounds.is_blind(by) {
+                How::Leave
+            } else {
+                claim.unanswered.unwrap_or(How::Ack)
+            };
             let call = Call::Settle(how);
-            self.step(Step::Call { by, call, lost }).await;
+            self.step(Step::Call { by, call, fault }).await;
         }
-    }
-
-    /// How the oldest claim of an instance is settled next: as was tried before, else it is
-    /// acknowledged.
-    fn next_settle(&self, by: u8) -> Option<How> {
-        let claim = self.instances[usize::from(by)].claims.first()?;
-        Some(claim.unanswered.unwrap_or(How::Ack))
     }
 }
 
 /// Plays a trace, and prints the rows after each step.
 async fn show(bounds: &Bounds, trace: &Trace) {
-    let mut run = Run::in_memory(bounds.instances).await;
+    let mut run = Run::in_memory(bounds).await;
     let mut node = Node::default();
     for &step in &trace.0 {
         let before = View::of(&run).await;
         let Some(outcome) = run.step(step).await else {
-            panic!("{step} makes no sense here");
+            return println!("{step} makes no sense here");
         };
         let after = View::of(&run).await;
         println!("{step}: {outcome:?}");
         for row in after.rows.values() {
             println!("    {row:?}");
         }
-        for instance in &run.instances {
-            println!("    {instance:?}");
-        }
-        let checked = (node.history).check(step, &outcome, &before, &after, &run);
-        checked.unwrap_or_else(|broken| panic!("{broken}"));
+        println!("    {run:?}");
+        let taken = Taken {
+            step,
+            outcome: &outcome,
+            before: &before,
+            after: &after,
+            run: &run,
+        };
+        node.trace.0.push(step);
+        let checked = node.history.check(&taken);
+        checked.unwrap_or_else(|broken| node.fails(&broken));
     }
-    fair_end(bounds, trace, bounds.instances).await;
-    fair_end(bounds, trace, 1).await;
+    for survivors in [bounds.instances, 1] {
+        let mut fair = FairEnds::default();
+        let end = fair.end(run.fork(), survivors, bounds).await;
+        end.unwrap_or_else(|broken| node.fails(&broken));
+    }
 }

@@ -1,23 +1,26 @@
 //! Plays traces on any store, and compares with the store in memory.
 
+use std::collections::HashSet;
+use std::future::Future;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use futures_util::stream::{self, StreamExt};
 use tickwheel_durable::store::{Fired, Settled, Store, Version, WriteOutcome};
 use tokio::time::Instant;
 
 use super::check::View;
-use super::run::{Outcome, Run};
+use super::run::{Meeting, Outcome, Run, SetClock, UNIT};
 use super::state::state;
-use super::step::{Step, Trace};
-use super::{Bounds, Explored, explored};
+use super::step::{Call, Fault, How, Step, Trace};
+use super::{Bounds, explore};
 use crate::world::{Stores, World};
 
 /// A unit has room for a trace that is played beside others.
 const PACE_UNITS: u32 = 10;
 
 /// So many traces are played at once.
-const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 32;
 
 /// The most steps of a trace.
 const DEPTH: usize = 4;
@@ -28,45 +31,203 @@ const TRIES: u32 = 5;
 /// What a trace leaves: the canonical state after each step, and the answer to it.
 type Record = Vec<(String, String)>;
 
-/// Plays one shortest trace for each kind of transition, each in its own namespace. Answers
+/// What is replayed, and a name for it.
+fn all_bounds() -> [(&'static str, Bounds); 5] {
+    [
+        ("one", Bounds::one_key()),
+        ("dead", Bounds::dead()),
+        ("repeating", Bounds::repeating()),
+        ("charters", Bounds::charters()),
+        ("blind", Bounds::blind()),
+    ]
+    .map(|(name, bounds)| (name, bounds.steps(DEPTH)))
+}
+
+/// Plays one shortest trace for each kind of transition, each in a namespace of its own. Answers
 /// and rows have to be those of the store in memory.
+///
+/// Traces in which the clock steps back are left out: see [`replay_on_clock`].
 pub async fn replays_each_transition<T: Stores>(world: &World<T>) {
-    for (name, bounds) in [("one", Bounds::one_key()), ("repeat", Bounds::repeating())] {
-        let explored = explored(&Bounds {
-            depth: DEPTH,
-            ..bounds
-        })
-        .await;
-        replay(&world.part(name), &explored).await;
+    let store: Arc<dyn Store> = Arc::new(world.store().await);
+    for (name, bounds) in all_bounds() {
+        let mut explored = explore(&bounds).await;
+        explored
+            .traces
+            .retain(|trace| !trace.0.contains(&Step::StepBack));
+        let played = explored
+            .traces
+            .iter()
+            .enumerate()
+            .map(async |(number, trace)| {
+                let expected = record(Run::in_memory(&bounds).await, trace).await;
+                let ticks = trace.0.iter().filter(|step| **step == Step::Tick).count();
+                for time in 1..=TRIES {
+                    let space = world.part(&format!("{name}-{number}-{time}")).namespace();
+                    // Without ticks it does not matter how long a call takes.
+                    let unit = match ticks {
+                        0 => UNIT,
+                        _ => world.units(PACE_UNITS * time),
+                    };
+                    let run = Run::new(Arc::clone(&store), space, unit, &bounds).await;
+                    let began = Instant::now();
+                    let record = record(run, trace).await;
+                    let slept = unit * u32::try_from(ticks).unwrap_or(u32::MAX);
+                    // Deadlines lie half a unit from the ticks.
+                    if began.elapsed().saturating_sub(slept) < unit / 4 {
+                        return agree(trace, &record, &expected);
+                    }
+                }
+                panic!("no try was fast enough for '{trace}'");
+            });
+        let played = stream::iter(played).buffer_unordered(AT_ONCE);
+        played.collect::<()>().await;
     }
 }
 
-async fn replay<T: Stores>(world: &World<T>, explored: &Explored) {
+/// Plays the same traces, and those in which the clock steps back, one after the other on a store
+/// whose clock `set_clock` sets. Returns how many there were.
+pub async fn replay_on_clock<T, F>(
+    world: &World<T>,
+    set_clock: impl Fn(SystemTime) -> F + Clone + Send + Sync + 'static,
+) -> usize
+where
+    T: Stores,
+    F: Future<Output = ()> + Send + 'static,
+{
     let store: Arc<dyn Store> = Arc::new(world.store().await);
-    let traces = explored.traces.iter().enumerate();
-    let played = traces.map(async |(number, trace)| {
-        let memory = Run::in_memory(explored.instances).await;
-        let expected = record(memory, trace).await;
-        for time in 1..=TRIES {
-            let space = world.part(&format!("{number}-{time}")).namespace();
-            let unit = world.units(PACE_UNITS * time);
-            let run = Run::new(Arc::clone(&store), space, unit, explored.instances).await;
-            let began = Instant::now();
-            let record = record(run, trace).await;
-            let ticks = trace.0.iter().filter(|step| **step == Step::Tick).count();
-            let slept = unit * u32::try_from(ticks).unwrap_or(u32::MAX);
-            // Deadlines lie half a unit from the ticks.
-            if began.elapsed().saturating_sub(slept) < unit / 4 {
-                for (step, (got, expected)) in record.iter().zip(&expected).enumerate() {
-                    assert_eq!(got, expected, "after step {step} of '{trace}'");
+    let clock: SetClock = Arc::new(move |time| Box::pin(set_clock(time)));
+    let mut count = 0;
+    for (name, bounds) in all_bounds() {
+        for (number, trace) in explore(&bounds).await.traces.iter().enumerate() {
+            let expected = record(Run::in_memory(&bounds).await, trace).await;
+            let space = world.part(&format!("{name}-{number}")).namespace();
+            let (store, clock) = (Arc::clone(&store), Arc::clone(&clock));
+            let run = Run::on_clock(store, space, clock, &bounds).await;
+            agree(trace, &record(run, trace).await, &expected);
+            count += 1;
+        }
+    }
+    count
+}
+
+/// Two calls, what was done before them, and what may come of them.
+struct Pair {
+    before: Vec<Step>,
+    steps: [Step; 2],
+    expected: [String; 2],
+}
+
+/// Makes two calls at once, after each trace of at most three calls of one instance. The answers and
+/// the rows have to be as if one call had come after the other.
+pub async fn calls_that_meet_take_turns<T: Stores>(world: &World<T>) {
+    let bounds = Bounds {
+        depth: 3,
+        faults: 0,
+        ..Bounds::dead()
+    };
+    let (store, other): (Arc<dyn Store>, Arc<dyn Store>) =
+        (Arc::new(world.store().await), Arc::new(world.store().await));
+    let pairs = pairs(&bounds).await;
+    let bounds = &bounds;
+    let met = pairs.iter().enumerate().map(async |(number, pair)| {
+        let space = world.part(&format!("meet-{number}")).namespace();
+        let mut run = Run::new(Arc::clone(&store), space, UNIT, bounds).await;
+        for &step in &pair.before {
+            run.step(step).await;
+        }
+        let met = meet(&mut run, pair.steps, Meeting::Through(Arc::clone(&other))).await;
+        let (met, [first, second]) = (met.expect("it made sense in memory"), &pair.steps);
+        let trace = Trace(pair.before.clone());
+        assert!(
+            pair.expected.contains(&met),
+            "{first} and {second} after '{trace}': {met}, and not one of {:#?}",
+            pair.expected
+        );
+    });
+    stream::iter(met)
+        .buffer_unordered(AT_ONCE)
+        .collect::<()>()
+        .await;
+}
+
+/// The pairs of a call of the first instance and one of the second, or of an operator, whose order
+/// matters.
+async fn pairs(bounds: &Bounds) -> Vec<Pair> {
+    let steps = bounds.all_steps();
+    let of = |by: u8| {
+        let steps = steps.iter().copied();
+        steps.filter(move |step| match *step {
+            // Where writers lock rows, a fire and a put-back pass by what is locked, and come again.
+            Step::Call {
+                by: own,
+                call,
+                fault,
+            } => {
+                use Call::{Fire, FireUnloaded, Load, Settle};
+                let passes_by = matches!(call, Load | Fire | FireUnloaded | Settle(How::Retry));
+                own == by && fault == Fault::None && !passes_by
+            }
+            Step::RetryDead(_) | Step::DiscardDead(_) => by == 1,
+            _ => false,
+        })
+    };
+    let is_of_first = |step: &Step| {
+        matches!(
+            step,
+            Step::Call {
+                by: 0,
+                fault: Fault::None,
+                ..
+            }
+        )
+    };
+    let mut traces = explore(bounds).await.traces;
+    traces.retain(|trace| trace.0.iter().all(is_of_first));
+    let (mut pairs, mut seen) = (Vec::new(), HashSet::new());
+    for Trace(before) in traces {
+        let mut run = Run::in_memory(bounds).await;
+        for &step in &before {
+            run.step(step).await;
+        }
+        let at_first = state(&run, &View::of(&run).await, 1);
+        for first in of(0) {
+            for second in of(1) {
+                let steps = [first, second];
+                let in_order = meet(&mut run.fork(), steps, Meeting::InOrder).await;
+                let reversed = meet(&mut run.fork(), steps, Meeting::Reversed).await;
+                let (Some(in_order), Some(reversed)) = (in_order, reversed) else {
+                    continue;
+                };
+                if in_order != reversed && seen.insert((at_first.clone(), steps)) {
+                    let expected = [in_order, reversed];
+                    let before = before.clone();
+                    pairs.push(Pair {
+                        before,
+                        steps,
+                        expected,
+                    });
                 }
-                return;
             }
         }
-        panic!("no try was fast enough for '{trace}'");
-    });
-    let played = stream::iter(played).buffer_unordered(AT_ONCE);
-    played.collect::<()>().await;
+    }
+    pairs
+}
+
+/// What two calls answer and leave.
+async fn meet(run: &mut Run, steps: [Step; 2], order: Meeting) -> Option<String> {
+    let before = View::of(run).await;
+    let outcomes = run.meet(steps, order).await?;
+    let after = View::of(run).await;
+    let [first, second] = outcomes
+        .each_ref()
+        .map(|outcome| answer(outcome, &before, &after));
+    Some(format!("{first}; {second}; {}", state(run, &after, 1)))
+}
+
+fn agree(trace: &Trace, got: &Record, expected: &Record) {
+    for (step, (got, expected)) in trace.0.iter().zip(got.iter().zip(expected)) {
+        assert_eq!(got, expected, "after {step} of '{trace}'");
+    }
 }
 
 /// Plays a trace.
@@ -76,7 +237,11 @@ async fn record(mut run: Run, trace: &Trace) -> Record {
         let before = View::of(&run).await;
         let outcome = run.step(step).await.expect("it made sense in memory");
         let after = View::of(&run).await;
-        record.push((answer(&outcome, &before, &after), state(&run, &after).await));
+        let alike = run.instances.len();
+        record.push((
+            answer(&outcome, &before, &after),
+            state(&run, &after, alike),
+        ));
     }
     record
 }
@@ -91,28 +256,27 @@ fn answer(outcome: &Outcome, before: &View, after: &View) -> String {
     let row = |version: &Version| (place(before, version), place(after, version));
     let rows = |versions: &[Version]| versions.iter().map(row).collect::<Vec<_>>();
     match outcome {
-        Outcome::Tick | Outcome::Crash | Outcome::Unloaded => String::new(),
         Outcome::Written(WriteOutcome::Armed {
             row: armed,
             replaced,
             ..
         }) => {
-            format!(
-                "armed {:?} {:?}, replaced {:?}",
-                row(&armed.version),
-                armed.loaded,
-                replaced.as_ref().map(row)
-            )
+            let replaced = replaced.as_ref().map(row);
+            let (version, loaded) = (row(&armed.version), armed.loaded);
+            format!("armed {version:?} {loaded:?}, replaced {replaced:?}")
         }
         Outcome::Written(WriteOutcome::Removed { version, value, .. }) => {
             format!("removed {:?} {value:?}", row(version))
         }
         Outcome::Written(WriteOutcome::InFlight(token)) => format!("in flight {:?}", row(token)),
-        Outcome::Written(other) => format!("{other:?}"),
-        Outcome::Loaded(versions) => format!("loaded {:?}", rows(versions)),
+        Outcome::Loaded(loaded) => {
+            let versions: Vec<_> = loaded.rows.iter().map(|(version, _)| *version).collect();
+            format!("loaded {:?} {}", rows(&versions), loaded.more)
+        }
         Outcome::Unmarked(versions) => format!("unmarked {:?}", rows(versions)),
-        Outcome::Fired(fired) => {
-            let fired = fired.iter().map(|fired| {
+        Outcome::Unloaded(_) => "unloaded".to_owned(),
+        Outcome::Fired(report) => {
+            let fired = report.fired.iter().map(|fired| {
                 let Fired {
                     key,
                     value,
@@ -123,16 +287,23 @@ fn answer(outcome: &Outcome, before: &View, after: &View) -> String {
                 } = fired;
                 (row(&fired.token), key, value, attempt, missed, repeats)
             });
-            format!("fired {:?}", fired.collect::<Vec<_>>())
+            let fired: Vec<_> = fired.collect();
+            let armed = report.later.iter().chain(&report.next);
+            let armed: Vec<_> = armed
+                .map(|armed| (row(&armed.version), armed.loaded))
+                .collect();
+            format!("fired {fired:?}, armed {armed:?}")
         }
-        Outcome::Settled(token, _, Settled::Armed(armed)) => {
-            format!(
-                "settled {:?}, armed {:?} {:?}",
-                row(token),
-                row(&armed.version),
-                armed.loaded
-            )
+        Outcome::Settled(settled) => {
+            let settled = settled.iter().map(|(token, _, settled)| match settled {
+                Settled::Armed(armed) => {
+                    let (version, loaded) = (row(&armed.version), armed.loaded);
+                    format!("{:?}: armed {version:?} {loaded:?}", row(token))
+                }
+                settled => format!("{:?}: {settled:?}", row(token)),
+            });
+            settled.collect::<Vec<_>>().join(", ")
         }
-        Outcome::Settled(token, _, settled) => format!("settled {:?}: {settled:?}", row(token)),
+        other => format!("{other:?}"),
     }
 }

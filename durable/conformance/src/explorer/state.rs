@@ -17,16 +17,12 @@ use super::run::Run;
 /// A time that passed longer ago than so many half units is as one that passed then.
 const LONG_AGO: i64 = 6;
 
-/// A canonical state.
-pub(super) type State = String;
-
-/// The canonical state of a run.
-pub(super) async fn state(run: &Run, view: &View) -> State {
-    let alive = run.alive().await.into_iter().collect();
-    let names = Names::new(run, view, &alive);
+/// A canonical state. The first `alike` instances may change their numbers.
+pub(super) fn state(run: &Run, view: &View, alike: usize) -> String {
+    let names = Names::new(run, view);
     let mut numbers: Vec<usize> = (0..run.instances.len()).collect();
     let mut least = None;
-    each_order(&mut numbers, 0, &mut |numbers| {
+    each_order(&mut numbers, 0, alike, &mut |numbers| {
         let state = names.state(run, view, numbers);
         if least.as_ref().is_none_or(|least| state < *least) {
             least = Some(state);
@@ -35,68 +31,68 @@ pub(super) async fn state(run: &Run, view: &View) -> State {
     least.unwrap_or_default()
 }
 
-/// Calls with every order of the numbers.
-fn each_order(numbers: &mut [usize], from: usize, call: &mut impl FnMut(&[usize])) {
-    if from + 1 >= numbers.len() {
+/// Calls with every order of the first `to` numbers.
+fn each_order(numbers: &mut [usize], from: usize, to: usize, call: &mut impl FnMut(&[usize])) {
+    if from + 1 >= to {
         return call(numbers);
     }
-    for other in from..numbers.len() {
+    for other in from..to {
         numbers.swap(from, other);
-        each_order(numbers, from + 1, call);
+        each_order(numbers, from + 1, to, call);
         numbers.swap(from, other);
     }
 }
 
 struct Names<'a> {
-    alive: &'a BTreeMap<InstanceId, StoreTime>,
+    view: &'a View,
     versions: BTreeMap<Version, usize>,
     values: BTreeMap<&'a [u8], usize>,
-    now: StoreTime,
     half: Duration,
 }
 
 impl<'a> Names<'a> {
-    fn new(run: &'a Run, view: &'a View, alive: &'a BTreeMap<InstanceId, StoreTime>) -> Self {
+    fn new(run: &'a Run, view: &'a View) -> Self {
         let claims = run.instances.iter().flat_map(|instance| &instance.claims);
         let claimed = claims.map(|claim| &*claim.value);
         let stored = view.rows.values().map(|row| &*row.value);
+        let mut values: Vec<_> = stored.chain(claimed).collect();
+        values.sort_unstable();
+        values.dedup();
+        let in_order = view.in_order().into_iter();
         Names {
-            alive,
-            versions: view
-                .in_order()
-                .iter()
-                .zip(0..)
-                .map(|(row, rank)| (row.version, rank))
-                .collect(),
-            values: ranks(stored.chain(claimed)),
-            now: view.now,
+            view,
+            versions: in_order.map(|row| row.version).zip(0..).collect(),
+            values: values.into_iter().zip(0..).collect(),
             half: run.halves(1),
         }
     }
 
     /// The state, with the instances in this order.
-    fn state(&self, run: &Run, view: &View, numbers: &[usize]) -> State {
-        let id = |id: Option<InstanceId>| {
-            let id = id?;
-            let place = |&number: &usize| run.instances[number].id == id;
-            let number = numbers.iter().position(place);
-            Some((number, self.lives(id)))
+    fn state(&self, run: &Run, view: &View, numbers: &[usize]) -> String {
+        let place = |is: &dyn Fn(usize) -> bool| numbers.iter().position(|&number| is(number));
+        let loader = |id: InstanceId| {
+            let own = place(&|number| run.instances[number].id == id);
+            let left = place(&|number| run.instances[number].id.left() == id);
+            (own, left, self.lives(id))
         };
-        let mut text = String::new();
+        let claimer = |id: InstanceId| {
+            let of_lost = place(&|number| run.instances[number].lost_fires.contains(&id));
+            (of_lost, place(&|number| run.instances[number].id == id))
+        };
+        let mut text = String::from(if run.is_amended { "amended;" } else { "" });
         for row in view.in_order() {
             let _ = write!(
                 text,
-                "{:?} {:?} {} {} {} {} {:?} {:?} {:?};",
+                "{:?} {:?} {} {} {} {} {} {:?} {:?};",
                 row.state,
                 row.key,
                 self.values[&*row.value],
                 self.at(row.due),
                 self.at(row.deadline),
                 row.attempt,
-                row.period
-                    .map(|period| period.as_micros() / self.half.as_micros()),
-                id(row.loaded_by),
-                id(row.claimed_by),
+                row.repeats(),
+                row.loaded_by.map(loader),
+                row.claimed_by.map(claimer),
             );
         }
         for &number in numbers {
@@ -111,9 +107,11 @@ impl<'a> Names<'a> {
             });
             let _ = write!(
                 text,
-                "|{:?} {} {:?} {:?}",
+                "|{:?} {:?} {} {} {:?} {:?}",
                 self.lives(instance.id),
+                instance.edition.map(|edition| edition == run.edition),
                 instance.must_unload,
+                instance.lost_fires.is_empty(),
                 wheel.collect::<Vec<_>>(),
                 claims.collect::<Vec<_>>(),
             );
@@ -127,7 +125,11 @@ impl<'a> Names<'a> {
 
     /// How long the id counts as living.
     fn lives(&self, id: InstanceId) -> Option<i64> {
-        let until = self.alive.get(&id).filter(|&&until| until >= self.now);
+        let until = self
+            .view
+            .alive
+            .get(&id)
+            .filter(|&&until| until >= self.view.now);
         until.map(|&until| self.at(until))
     }
 
@@ -135,17 +137,7 @@ impl<'a> Names<'a> {
     fn at(&self, time: StoreTime) -> i64 {
         let half = i64::try_from(self.half.as_micros()).unwrap_or(i64::MAX);
         // On the real clock calls take some time, less than half of this.
-        let halves = (time.as_micros() - self.now.as_micros() + half / 2).div_euclid(half);
+        let halves = (time.as_micros() - self.view.now.as_micros() + half / 2).div_euclid(half);
         halves.max(-LONG_AGO)
     }
-}
-
-fn ranks<T: Ord>(of: impl Iterator<Item = T>) -> BTreeMap<T, usize> {
-    let mut of: Vec<T> = of.collect();
-    of.sort();
-    of.dedup();
-    of.into_iter()
-        .enumerate()
-        .map(|(rank, of)| (of, rank))
-        .collect()
 }

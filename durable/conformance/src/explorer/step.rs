@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// One step of a trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Step {
     /// An instance makes a call.
     Call {
@@ -12,20 +12,28 @@ pub enum Step {
         by: u8,
         /// The call.
         call: Call,
-        /// Whether the call takes effect and its answer is lost.
-        lost: bool,
+        /// What goes wrong.
+        fault: Fault,
     },
     /// An instance dies with all that it knows, and starts again.
     Crash {
         /// The number of the instance.
         by: u8,
     },
+    /// An operator retries the dead timers of a key.
+    RetryDead(Key),
+    /// An operator discards the dead timers of a key.
+    DiscardDead(Key),
+    /// An operator amends the charter, so that the instances differ from it, or agree again.
+    Amend,
     /// A unit of time passes.
     Tick,
+    /// The store's clock steps back by a unit.
+    StepBack,
 }
 
 /// A call of an instance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Call {
     /// Sets a timer.
     Set(Key, Delay),
@@ -37,10 +45,13 @@ pub enum Call {
     Move(Key, Delay),
     /// Removes a timer.
     Remove(Key),
-    /// Loads what is due within a unit; unloads everything first if an answer was lost.
+    /// Loads what is due within a unit. Unloads everything instead if an answer was lost.
     Load,
-    /// Fires what is due on the wheel.
+    /// Fires what is due on the wheel. This call, and the next two, unfire the claims of a lost
+    /// fire instead, if there was one.
     Fire,
+    /// Fires the earliest row on the wheel before it is due, as by a clock that is fast.
+    FireEarly,
     /// Fires one row that is due and that no instance has loaded.
     FireUnloaded,
     /// Leaves the earliest row on the wheel to others.
@@ -49,11 +60,22 @@ pub enum Call {
     Settle(How),
 }
 
+/// What goes wrong with a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// Nothing.
+    None,
+    /// The call takes effect, and its answer is lost.
+    Lost,
+    /// A write reaches the store when its caller has given up, and any other call never does.
+    Late,
+}
+
 /// The number of a key.
 pub type Key = u8;
 
 /// How long until a timer is due.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Delay {
     /// It is due at once.
     Zero,
@@ -64,7 +86,7 @@ pub enum Delay {
 }
 
 /// How a claim is settled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum How {
     /// It is done.
     Ack,
@@ -82,127 +104,120 @@ pub enum How {
     Dead,
 }
 
-const DELAYS: [(&str, Delay); 3] = [
-    ("now", Delay::Zero),
-    ("near", Delay::Near),
-    ("far", Delay::Far),
-];
+/// The numbers that instances and keys can have in a trace that is read.
+const NUMBERS: std::ops::Range<u8> = 0..3;
 
-const SETTLES: [(&str, How); 7] = [
-    ("ack", How::Ack),
-    ("release", How::Release),
-    ("retry", How::Retry),
-    ("unfire", How::Unfire),
-    ("extend", How::Extend),
-    ("leave", How::Leave),
-    ("dead", How::Dead),
-];
+impl Step {
+    /// Every step there is.
+    fn all() -> Vec<Step> {
+        let mut calls = vec![Call::Load, Call::Fire, Call::FireEarly];
+        calls.extend([Call::FireUnloaded, Call::Unmark]);
+        let ends = [How::Ack, How::Release, How::Retry, How::Unfire, How::Dead];
+        calls.extend(ends.map(Call::Settle));
+        calls.extend([How::Extend, How::Leave].map(Call::Settle));
+        let mut steps = vec![Step::Amend, Step::Tick, Step::StepBack];
+        for key in NUMBERS {
+            steps.extend([Step::RetryDead(key), Step::DiscardDead(key)]);
+            calls.extend([Call::SetInterval(key), Call::Remove(key)]);
+            for delay in [Delay::Zero, Delay::Near, Delay::Far] {
+                calls.extend([Call::Set(key, delay), Call::SetIfAbsent(key, delay)]);
+                calls.push(Call::Move(key, delay));
+            }
+        }
+        for by in NUMBERS {
+            steps.push(Step::Crash { by });
+            for &call in &calls {
+                let faults = [Fault::None, Fault::Lost, Fault::Late];
+                steps.extend(faults.map(|fault| Step::Call { by, call, fault }));
+            }
+        }
+        steps
+    }
 
-fn name_of<T: PartialEq>(names: &[(&'static str, T)], value: &T) -> &'static str {
-    let named = names.iter().find(|(_, named)| named == value);
-    named.map_or("?", |(name, _)| name)
+    /// Whether it sets a timer.
+    pub(super) fn sets(self) -> bool {
+        matches!(self, Step::Call { call, .. } if call.sets())
+    }
+
+    /// Whether it is one of those that a trace has few of.
+    pub(super) fn is_fault(self) -> bool {
+        match self {
+            Step::Crash { .. } | Step::StepBack => true,
+            Step::Call { fault, .. } => fault != Fault::None,
+            _ => false,
+        }
+    }
+
+    /// The key that it writes.
+    pub(super) fn key(self) -> Option<Vec<u8>> {
+        use Call::{Move, Remove, Set, SetIfAbsent, SetInterval};
+        let (Step::RetryDead(key)
+        | Step::DiscardDead(key)
+        | Step::Call {
+            call: Set(key, _) | SetIfAbsent(key, _) | SetInterval(key) | Move(key, _) | Remove(key),
+            ..
+        }) = self
+        else {
+            return None;
+        };
+        Some(key_bytes(key))
+    }
 }
 
-fn named<T: Copy>(names: &[(&str, T)], name: &str) -> Option<T> {
-    let named = names.iter().find(|(known, _)| *known == name);
-    named.map(|&(_, value)| value)
+impl Call {
+    /// Whether it sets a timer.
+    pub(super) fn sets(self) -> bool {
+        matches!(
+            self,
+            Call::Set(..) | Call::SetIfAbsent(..) | Call::SetInterval(..)
+        )
+    }
+}
+
+/// A key as it is stored.
+pub(super) fn key_bytes(key: Key) -> Vec<u8> {
+    vec![b'a' + key]
 }
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (by, call, lost) = match *self {
-            Step::Tick => return f.write_str("tick"),
-            Step::Crash { by } => return write!(f, "{by} crash"),
-            Step::Call { by, call, lost } => (by, call, lost),
-        };
-        write!(f, "{by} ")?;
-        match call {
-            Call::Set(key, delay) => write!(f, "set {key} {}", name_of(&DELAYS, &delay))?,
-            Call::SetIfAbsent(key, delay) => {
-                write!(f, "set_if_absent {key} {}", name_of(&DELAYS, &delay))?;
+        match *self {
+            Step::Crash { by } => write!(f, "{by} Crash"),
+            Step::Call { by, call, fault } => {
+                write!(f, "{by} {call:?}")?;
+                match fault {
+                    Fault::None => Ok(()),
+                    fault => write!(f, " {fault:?}"),
+                }
             }
-            Call::SetInterval(key) => write!(f, "set_interval {key}")?,
-            Call::Move(key, delay) => write!(f, "move {key} {}", name_of(&DELAYS, &delay))?,
-            Call::Remove(key) => write!(f, "remove {key}")?,
-            Call::Load => f.write_str("load")?,
-            Call::Fire => f.write_str("fire")?,
-            Call::FireUnloaded => f.write_str("fire_unloaded")?,
-            Call::Unmark => f.write_str("unmark")?,
-            Call::Settle(how) => f.write_str(name_of(&SETTLES, &how))?,
+            step => write!(f, "{step:?}"),
         }
-        f.write_str(if lost { " lost" } else { "" })
     }
 }
 
-/// A text is no step.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StepError(String);
-
-impl fmt::Display for StepError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is no step of a trace", self.0)
-    }
-}
-
-impl std::error::Error for StepError {}
-
-impl FromStr for Step {
-    type Err = StepError;
-
-    fn from_str(text: &str) -> Result<Self, StepError> {
-        let words: Vec<&str> = text.split_whitespace().collect();
-        parse(&words).ok_or_else(|| StepError(text.to_owned()))
-    }
-}
-
-fn parse(words: &[&str]) -> Option<Step> {
-    if words == ["tick"] {
-        return Some(Step::Tick);
-    }
-    let (by, words) = words.split_first()?;
-    let by = by.parse().ok()?;
-    if words == ["crash"] {
-        return Some(Step::Crash { by });
-    }
-    let (words, lost) = match words {
-        [words @ .., "lost"] => (words, true),
-        words => (words, false),
-    };
-    let key = |key: &str| key.parse().ok();
-    let call = match *words {
-        ["set", k, delay] => Call::Set(key(k)?, named(&DELAYS, delay)?),
-        ["set_if_absent", k, delay] => Call::SetIfAbsent(key(k)?, named(&DELAYS, delay)?),
-        ["set_interval", k] => Call::SetInterval(key(k)?),
-        ["move", k, delay] => Call::Move(key(k)?, named(&DELAYS, delay)?),
-        ["remove", k] => Call::Remove(key(k)?),
-        ["load"] => Call::Load,
-        ["fire"] => Call::Fire,
-        ["fire_unloaded"] => Call::FireUnloaded,
-        ["unmark"] => Call::Unmark,
-        [how] => Call::Settle(named(&SETTLES, how)?),
-        _ => return None,
-    };
-    Some(Step::Call { by, call, lost })
-}
-
-/// Steps, in their order; it prints as `0 set 0 near; tick; 0 fire`, which [`FromStr`] reads.
+/// Steps, in their order. It prints as `0 Set(0, Near); Tick; 0 Fire Lost`, which [`FromStr`]
+/// reads.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Trace(pub Vec<Step>);
 
 impl fmt::Display for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (number, step) in self.0.iter().enumerate() {
-            write!(f, "{}{step}", if number == 0 { "" } else { "; " })?;
-        }
-        Ok(())
+        let steps: Vec<_> = self.0.iter().map(Step::to_string).collect();
+        f.write_str(&steps.join("; "))
     }
 }
 
 impl FromStr for Trace {
-    type Err = StepError;
+    /// The text that is no step.
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, StepError> {
-        let steps = text.split(';').filter(|step| !step.trim().is_empty());
-        steps.map(str::parse).collect::<Result<_, _>>().map(Trace)
+    fn from_str(text: &str) -> Result<Self, String> {
+        let all = Step::all();
+        let steps = text.split(';').map(str::trim);
+        let steps = steps.filter(|text| !text.is_empty()).map(|text| {
+            let step = all.iter().find(|step| step.to_string() == text);
+            step.copied().ok_or_else(|| text.to_owned())
+        });
+        steps.collect::<Result<_, _>>().map(Trace)
     }
 }
