@@ -136,7 +136,8 @@ async fn deliver(claims: &mut Claims<u64, String>, count: u64) -> Vec<Duration> 
     let mut late = Vec::new();
     let mut claimed = Vec::new();
     while (late.len() as u64) < count {
-        claims.recv_many(&mut claimed, 1_024).await;
+        let left = usize::try_from(count).expect("it is small") - late.len();
+        claims.recv_many(&mut claimed, left.min(1_024)).await;
         late.extend(
             claimed
                 .iter()
