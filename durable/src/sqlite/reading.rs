@@ -15,8 +15,8 @@ pub(super) const WAITING: i64 = 0;
 pub(super) const IN_FLIGHT: i64 = 1;
 const DEAD: i64 = 2;
 
-/// The greatest count of attempts.
-const MAX_ATTEMPT: i64 = i32::MAX as i64;
+/// The greatest count of attempts that has room for one more.
+const MAX_ATTEMPT: i64 = i32::MAX as i64 - 1;
 
 /// The columns of [`read`].
 pub(super) const COLUMNS: &str = "version, state, key, value, due, deadline, attempt, period, loaded_by, error, schedule, claimed_by FROM tickwheel_timers";

@@ -69,7 +69,7 @@ const TABLES: &str = "
         schedule TEXT,
         claimed_by INTEGER,
         CHECK (state IN (0, 1) AND due BETWEEN 0 AND 9007199254740991 AND deadline BETWEEN 0 AND 9007199254740991
-            AND attempt BETWEEN 0 AND 2147483647 AND (period IS NULL OR period BETWEEN 1 AND 9007199254740991)
+            AND attempt BETWEEN 0 AND 2147483646 AND (period IS NULL OR period BETWEEN 1 AND 9007199254740991)
             AND (period IS NULL OR schedule IS NULL))
     ) STRICT;
     CREATE UNIQUE INDEX tickwheel_waiting ON tickwheel_timers (namespace, key) WHERE state = 0;

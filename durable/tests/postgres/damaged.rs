@@ -31,6 +31,7 @@ async fn damaged_rows_are_set_aside() {
         insert("long", "3", ("attempt, period", "0, 9223372036854775807")),
         insert("due", "'-9223372036854775808'", ("attempt", "0")),
         insert("both", "4", ("attempt, period, schedule", "0, 1000, 'x'")),
+        insert("deadline", "5", ("attempt", "0")).replace("5, 5,", "5, -9,"),
     ];
     for row in &rows {
         let refused = other.batch_execute(row).await.expect_err(row);
@@ -53,6 +54,7 @@ async fn damaged_rows_are_set_aside() {
             ("long", "period is 9223372036854775807"),
             ("due", "due is -9223372036854775808"),
             ("both", "a period and a schedule"),
+            ("deadline", "deadline is -9"),
         ])
         .await;
 }

@@ -31,6 +31,10 @@ async fn damaged_rows_are_set_aside() {
     let rows = [
         ("attempt", packed(b'w', [5.0, -1.0, 0.0], "attempt", b"1")),
         (
+            "many",
+            packed(b'w', [5.0, 2_147_483_647.0, 0.0], "many", b"1"),
+        ),
+        (
             "deadline",
             packed(b'w', [f64::NAN, 0.0, 0.0], "deadline", b"1"),
         ),
@@ -69,6 +73,7 @@ async fn damaged_rows_are_set_aside() {
     started
         .check(&[
             ("attempt", "attempt is -1"),
+            ("many", "attempt is 2147483647"),
             ("deadline", "deadline is"),
             ("period", "period is 0.5"),
             ("schedule", "its schedule is gone"),

@@ -24,7 +24,7 @@ async fn damaged_rows_are_set_aside() {
     let other = Connection::open(file.folder.join("timers.db")).expect("it opens");
     let rows = [
         insert(1_001, "attempt", "1", ("attempt", "-1")),
-        insert(1_002, "many", "1", ("attempt", "9223372036854775807")),
+        insert(1_002, "many", "1", ("attempt", "2147483647")),
         insert(1_003, "period", "2", ("attempt, period", "0, 0")),
         insert(1_004, "due", "-7", ("attempt", "0")),
         insert(
@@ -39,6 +39,7 @@ async fn damaged_rows_are_set_aside() {
             "4",
             ("attempt, period, schedule", "0, 1000, 'x'"),
         ),
+        insert(1_007, "deadline", "5", ("attempt", "0")).replace("5, 5,", "5, -9,"),
     ];
     // The checks of the table hold all off but a text that is none.
     for row in rows.iter().filter(|row| !row.contains("AS TEXT")) {
@@ -52,16 +53,17 @@ async fn damaged_rows_are_set_aside() {
         other.execute_batch(row).expect("it is written");
     }
     // The calls count the rows.
-    let counted = "UPDATE tickwheel_namespaces SET waiting = waiting + 6 WHERE name = 'damaged'";
+    let counted = "UPDATE tickwheel_namespaces SET waiting = waiting + 7 WHERE name = 'damaged'";
     other.execute_batch(counted).expect("it is written");
     started
         .check(&[
             ("attempt", "attempt is -1"),
-            ("many", "attempt is 9223372036854775807"),
+            ("many", "attempt is 2147483647"),
             ("period", "period is 0"),
             ("due", "due is -7"),
             ("text", "schedule is no text"),
             ("both", "a period and a schedule"),
+            ("deadline", "deadline is -9"),
         ])
         .await;
 }

@@ -42,7 +42,7 @@ end
 
 -- State, deadline, attempt, period, key, where the value begins, the error, if there is one, and who fired it. Of a row that
 -- is damaged, because it holds what no script writes: nil, what is wrong, and the key, as far as it can be read.
-local MAX_ATTEMPT, HEAD_BYTES = 2147483647, 27
+local MAX_ATTEMPT, HEAD_BYTES = 2147483646, 27
 local function unpack_row(row)
     local length = #row
     if length < HEAD_BYTES or length < HEAD_BYTES + row:byte(26) + 256 * row:byte(27) then
