@@ -44,6 +44,35 @@ async fn renews_the_lease_while_a_handler_runs() {
     assert_eq!(timers.counts().await.expect("it counts").in_flight, 0);
 }
 
+/// A put-back waited for the transaction that had locked its key, and its lease ran out: the timer
+/// came again at once, and its error was lost.
+#[tokio::test(start_paused = true)]
+async fn lease_is_renewed_while_a_put_back_waits_for_a_transaction() {
+    let store = Faulty::new(Memory::new());
+    let (timers, mut claims) = start(store.clone(), |b| b.lease(SECOND * 2)).await;
+    set(&timers, "a", SECOND).await;
+    let handled = AtomicU32::new(0);
+    let handle = |_| {
+        handled.fetch_add(1, Ordering::Relaxed);
+        store.set_locked(true);
+        async { Err(Retry::after(HOUR).because("why")) }
+    };
+    let course = async {
+        sleep(SECOND * 20).await;
+        store.set_locked(false);
+        sleep(SECOND).await;
+    };
+    tokio::select! {
+        () = claims.dispatch(4, handle) => panic!("the stream goes on"),
+        () = course => {}
+    }
+    assert_eq!(handled.load(Ordering::Relaxed), 1);
+    let entry = timers.admin().get("a").await.expect("it reads");
+    let entry = entry.expect("it waits");
+    assert_eq!((entry.error.as_deref(), entry.attempt), (Some("why"), 1));
+    assert_eq!(timers.metrics().lost, 0);
+}
+
 /// A renewal under way when its claim is acknowledged finds no claim: that is no loss.
 #[tokio::test(start_paused = true)]
 async fn an_acknowledged_claim_is_not_lost_by_its_renewal() {

@@ -299,7 +299,8 @@ impl Work<'_> {
                 Ok(())
             }
             (Some(State::Waiting), Selection::Prefix(prefix)) => {
-                let changes = PrefixChange::new(prefix, change);
+                let limit = self.operator.desk.limit;
+                let changes = PrefixChange::new(prefix, change).within(limit);
                 self.bulk(Bulk::Waiting(changes)).await
             }
             // All are found before the first is changed: it may come back.

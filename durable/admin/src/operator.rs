@@ -212,8 +212,12 @@ impl Operator {
         key: Vec<u8>,
         change: Change,
     ) -> Result<KeyChange, Failure> {
+        // Nothing changes after the caller has given up.
+        let until = self.counts().await?.now.after(self.desk.limit);
         let writes = vec![Write::new(key, change.action())];
-        let call = self.store().write(&self.namespace, writes, NEAR);
+        let call = self
+            .store()
+            .write(&self.namespace, writes, NEAR.until(until));
         Ok(match self.desk.call(call).await?[..] {
             [WriteOutcome::Armed { .. } | WriteOutcome::Removed { .. }] => KeyChange::Done,
             [WriteOutcome::InFlight(token)] => KeyChange::InFlight(token),

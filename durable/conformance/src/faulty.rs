@@ -124,8 +124,8 @@ impl<S> Faulty<S> {
         self.lock().losing = call;
     }
 
-    /// Makes every row look locked by another transaction: `unmark` leaves the marks, and `fire`
-    /// finds nothing due yet.
+    /// Makes every row look locked by another transaction: `unmark` leaves the marks, `fire` finds
+    /// nothing due yet, and `settle` puts nothing back.
     pub fn set_locked(&self, locked: bool) {
         self.lock().locked = locked;
     }
@@ -254,6 +254,32 @@ impl<S: Store> Faulty<S> {
     }
 }
 
+impl<S: Store> Faulty<S> {
+    /// Settles, but leaves out what needs the lock of a key, if the rows are locked.
+    async fn settle_unlocked(
+        &self,
+        namespace: &Namespace,
+        mut settles: Vec<Settle>,
+        near: LoadWindow,
+    ) -> Result<Vec<Settled>, StoreError> {
+        let is_locked = self.lock().locked;
+        let needs_key =
+            |settle: &Settle| !matches!(settle.settlement, Settlement::Ack | Settlement::Extend(_));
+        let locked: Vec<_> = settles
+            .iter()
+            .map(|settle| is_locked && needs_key(settle))
+            .collect();
+        settles.retain(|settle| !(is_locked && needs_key(settle)));
+        let settled = self.store.settle(namespace, settles, near).await?;
+        let mut settled = settled.into_iter();
+        let outcomes = locked.into_iter().filter_map(|is_locked| match is_locked {
+            true => Some(Settled::Locked),
+            false => settled.next(),
+        });
+        Ok(outcomes.collect())
+    }
+}
+
 impl<S> Clone for Faulty<S> {
     fn clone(&self) -> Self {
         Faulty {
@@ -344,7 +370,7 @@ impl<S: Store> Store for Faulty<S> {
     ) -> Answer<'a, Vec<Settled>> {
         Box::pin(async move {
             let settlements: Vec<_> = settles.iter().map(|settle| settle.settlement).collect();
-            let settling = self.call("settle", || self.store.settle(namespace, settles, near));
+            let settling = self.call("settle", || self.settle_unlocked(namespace, settles, near));
             let settled = settling.await?;
             let mut state = self.lock();
             for (settled, settlement) in settled.iter().zip(settlements) {

@@ -37,11 +37,8 @@ impl<K, V> Admin<K, V> {
         let key = self.coder.encode_key(&key)?;
         let part = self.cores.part_of(&key);
         let core = self.cores.of_part(part);
-        // Any instance may load it.
-        let mut near = core.near();
-        near.loader = None;
-        let writes = vec![Write::new(key, change.action())];
-        match core.calls.write(writes, near).await?[..] {
+        let write = Write::new(key, change.action());
+        match core.write_for_operator(write).await?[..] {
             [WriteOutcome::Armed { .. } | WriteOutcome::Removed { .. }] => Ok(Changed::Yes),
             [WriteOutcome::InFlight(version)] => Ok(Changed::InFlight(Token { version, part })),
             [WriteOutcome::Locked(_)] => Err(locked("the key")),
@@ -67,7 +64,7 @@ impl<K, V> Admin<K, V> {
         let changes = PrefixChange::new(prefix, change);
         let mut sum = ChangedRows::default();
         for core in self.cores.iter() {
-            let mut changes = changes.clone();
+            let mut changes = changes.clone().within(core.settings.call_timeout);
             loop {
                 let began = Instant::now();
                 let step = core.calls.change(&mut changes).await?;

@@ -8,7 +8,8 @@
 //! 2. A call of the program, such as [`Claim::ack`](crate::Claim::ack), is one try. What
 //!    [`dispatch`](crate::Claims::dispatch) decides, and what is decided by dropping, is *kept*:
 //!    the task of settles sends it again, with growing pauses, until the store has taken it or says
-//!    that the claim is lost. From the first failure on the lease is renewed meanwhile.
+//!    that the claim is lost. From the first failure on, or from when a transaction is found to have
+//!    locked its key, the lease is renewed meanwhile.
 //! 3. A put-back is due when its first try would have made it due, and keeps its error.
 //! 4. While a lease lasts by the instance's clock, no other instance ends the claim. So a claim
 //!    that is `Lost` then, after a try without response, was ended by that try.
@@ -72,7 +73,7 @@ pub(super) struct Ending {
     pub(super) end: End,
     /// Whether it is sent until the store has taken it.
     pub(super) kept: bool,
-    /// From the first failure on.
+    /// From the first try that has not ended it.
     pub(super) renewing: Option<RenewGuard>,
     pub(super) settling: Option<Settling>,
 }
@@ -118,10 +119,16 @@ impl Ending {
             self.warn(error);
             return false;
         }
-        if self.renewing.is_none() && self.end.is_result() {
+        self.renew();
+        true
+    }
+
+    /// Has the lease renewed from now on, if it is kept. It may wait for longer than the lease
+    /// lasts: for the store, or for a transaction that has locked its key.
+    pub(super) fn renew(&mut self) {
+        if self.kept && self.renewing.is_none() && self.end.is_result() {
             self.renewing = Some(self.hold.keep(false));
         }
-        true
     }
 
     /// Whether it is not sent again (rule 5).

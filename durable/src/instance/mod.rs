@@ -124,13 +124,33 @@ impl Core {
         writes: Vec<Write>,
         until: Option<Instant>,
     ) -> Result<Vec<WriteOutcome>, Error> {
+        self.write_near(self.near(), writes, until).await
+    }
+
+    /// A write of an operator. Any instance may load what it makes due, since this one does not put
+    /// it on its wheel.
+    pub(crate) async fn write_for_operator(
+        &self,
+        write: Write,
+    ) -> Result<Vec<WriteOutcome>, Error> {
+        let near = LoadWindow::new(self.settings.window, None);
+        let until = Instant::now() + self.settings.call_timeout;
+        self.write_near(near, vec![write], Some(until)).await
+    }
+
+    async fn write_near(
+        &self,
+        near: LoadWindow,
+        writes: Vec<Write>,
+        until: Option<Instant>,
+    ) -> Result<Vec<WriteOutcome>, Error> {
         // An instance that only writes hears the store's time from no load.
         if self.clock.is_old() {
             let opened = self.calls.open_for_write().await?;
             self.observe(opened.sent, opened.received, opened.answer.now);
         }
         let until = until.map_or(StoreTime::NEVER, |until| self.clock.latest_at(until));
-        let near = self.near().until(until);
+        let near = near.until(until);
         let sent = Instant::now();
         let written = self.calls.write(writes, near).await;
         if let Err(Error::Store(StoreError::Late { now, .. })) = written {
@@ -493,7 +513,7 @@ async fn run_settles(core: Arc<Core>, batches: Batches<Ending, ()>) {
         let mut outcomes = Vec::with_capacity(endings.len());
         match settled {
             Ok(settled) => {
-                for (ending, settled) in endings.into_iter().zip(settled) {
+                for (mut ending, settled) in endings.into_iter().zip(settled) {
                     if let Settled::Armed(row) = settled {
                         core.arm_if_loaded(row);
                     }
@@ -501,7 +521,10 @@ async fn run_settles(core: Arc<Core>, batches: Batches<Ending, ()>) {
                         Settled::Locked if ending.is_given_up(claims_ended) => {
                             Outcome::Done(Err(locked()))
                         }
-                        Settled::Locked => Outcome::Locked(ending),
+                        Settled::Locked => {
+                            ending.renew();
+                            Outcome::Locked(ending)
+                        }
                         settled => Outcome::Done(ending.conclude(&settled)),
                     });
                 }

@@ -12,6 +12,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::inspect::PrefixRows;
 use super::{
     Action, Due, LoadWindow, Namespace, State, Store, StoreError, StoreTime, Stored, Write,
@@ -24,6 +26,9 @@ const CHANGED_AT_ONCE: usize = 128;
 /// Rows that become due within this long are hinted to the instances. How far ahead does not
 /// matter.
 const NEAR: LoadWindow = LoadWindow::new(Duration::from_secs(1), None);
+
+/// How long a step may take, unless it is said.
+const LIMIT: Duration = Duration::from_secs(5);
 
 /// What an operator does to waiting timers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +59,9 @@ impl Change {
 pub struct PrefixChange {
     change: Change,
     request: PrefixRows,
+    limit: Duration,
+    /// The store's time, and when it was read.
+    clock: Option<(StoreTime, Instant)>,
     /// When moved rows are due.
     to: Option<StoreTime>,
     last_key: Option<Vec<u8>>,
@@ -93,9 +101,19 @@ impl PrefixChange {
         PrefixChange {
             change,
             request: PrefixRows::new(State::Waiting, prefix.into(), CHANGED_AT_ONCE),
+            limit: LIMIT,
+            clock: None,
             to: None,
             last_key: None,
         }
+    }
+
+    /// How long the caller waits for a step: 5 s unless it is said. What a step has not changed
+    /// until then, it never changes.
+    #[must_use]
+    pub fn within(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
     }
 
     /// Makes one step, which takes the store some milliseconds. The caller goes on until there are
@@ -104,6 +122,8 @@ impl PrefixChange {
     /// # Errors
     ///
     /// Those of the store, and [`StoreError::Refused`] if it has no [`Inspect`](super::Inspect).
+    /// [`StoreError::Late`] if the step took longer than [`within`](Self::within) says, or the
+    /// store's clock has stepped: it can be made again.
     ///
     /// # Cancel safety
     ///
@@ -115,10 +135,17 @@ impl PrefixChange {
         namespace: &Namespace,
     ) -> Result<ChangedRows, StoreError> {
         let inspect = store.inspect();
+        let began = Instant::now();
+        let (now, read_at) = match self.clock {
+            Some(clock) => clock,
+            None => (store.count(namespace).await?.now, began),
+        };
+        self.clock = Some((now, read_at));
+        let until = now.after(began - read_at).after(self.limit);
         let action = match self.change {
             Change::Remove => Action::Remove,
-            Change::MoveIn(delay) => self.move_after(delay, store, namespace).await?,
-            Change::Run => self.move_after(Duration::ZERO, store, namespace).await?,
+            Change::MoveIn(delay) => self.move_to(now.after(delay)),
+            Change::Run => self.move_to(now),
         };
         let page = inspect.rows_with_prefix(namespace, self.request.clone());
         let page = page.await?;
@@ -132,7 +159,11 @@ impl PrefixChange {
             ..ChangedRows::default()
         };
         if !writes.is_empty() {
-            for outcome in store.write(namespace, writes, NEAR).await? {
+            let written = store.write(namespace, writes, NEAR.until(until)).await;
+            if let Err(StoreError::Late { .. }) = written {
+                self.clock = None;
+            }
+            for outcome in written? {
                 match outcome {
                     WriteOutcome::Armed { .. } | WriteOutcome::Removed { .. } => changed.rows += 1,
                     WriteOutcome::InFlight(_) => changed.in_flight += 1,
@@ -146,19 +177,10 @@ impl PrefixChange {
         Ok(changed)
     }
 
-    /// A move to the instant that long after the first step.
-    async fn move_after(
-        &mut self,
-        delay: Duration,
-        store: &dyn Store,
-        namespace: &Namespace,
-    ) -> Result<Action, StoreError> {
-        let to = match self.to {
-            Some(to) => to,
-            None => store.count(namespace).await?.now.after(delay),
-        };
-        self.to = Some(to);
-        Ok(Action::move_to(Due::At(to)))
+    /// A move to the instant that the first step has chosen.
+    fn move_to(&mut self, first: StoreTime) -> Action {
+        let to = *self.to.get_or_insert(first);
+        Action::move_to(Due::At(to))
     }
 
     fn is_chosen(&self, row: &Stored) -> bool {

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-use tickwheel_durable::store::StoreError;
-use tickwheel_durable::{Error, Memory};
+use tickwheel_durable::store::{Namespace, PrefixChange, StoreError};
+use tickwheel_durable::{Change, Changed, Error, Memory};
+use tickwheel_durable_conformance::Faulty;
 use tokio::time::{Instant, timeout};
 
 use super::{HOUR, SECOND, set, start};
@@ -69,6 +70,38 @@ async fn writer_learns_of_a_step_by_one_write_that_is_refused() {
     set(&timers, "after", HOUR).await.expect("it is set");
     let due = timers.deadline("after").await.expect("it reads");
     assert!(due.expect("it waits") >= now + HOUR * 2);
+}
+
+/// An operator's change that the store gets to when its caller has given up changes nothing.
+#[tokio::test(start_paused = true)]
+async fn change_of_an_operator_is_refused_when_it_is_late() {
+    let memory = Memory::new();
+    let store = Faulty::new(memory.clone());
+    let (timers, _claims) = start(store.clone()).await;
+    for key in ["a 1", "a 2"] {
+        set(&timers, key, HOUR).await.expect("it is set");
+    }
+    let space = Namespace::new("orders").expect("it is a name");
+    for change in [Change::Remove, Change::Run, Change::MoveIn(HOUR * 2)] {
+        let mut changes = PrefixChange::new("\"a", change).within(SECOND * 5);
+        store.set_delay(SECOND * 3);
+        let late = changes.step(&store, &space).await;
+        assert!(matches!(late, Err(StoreError::Late { .. })), "{late:?}");
+        assert_eq!(timers.counts().await.map(|counts| counts.waiting), Ok(2));
+        store.set_delay(Duration::ZERO);
+        let changed = changes.step(&store, &space).await;
+        assert_eq!(changed.map(|changed| changed.rows), Ok(2), "{change:?}");
+        for key in ["a 1", "a 2"] {
+            set(&timers, key, HOUR).await.expect("it is set");
+        }
+    }
+    // One that goes by a clock which has stepped is late once.
+    memory.set_clock(SystemTime::now() + HOUR * 24);
+    let admin = timers.admin();
+    for is_late in [true, false] {
+        let changed = admin.change_key("a 1", Change::Remove).await;
+        assert_eq!(changed == Ok(Changed::Yes), !is_late, "{changed:?}");
+    }
 }
 
 /// How often a timer is handled whose handler takes half an hour, while the store's clock steps
