@@ -7,6 +7,8 @@ mod cron;
 mod damaged;
 #[path = "support/outage.rs"]
 mod outage;
+#[path = "support/raised.rs"]
+mod raised;
 #[path = "sqlite/transactions.rs"]
 mod transactions;
 
@@ -53,6 +55,21 @@ impl Stores for File {
 async fn cron_timer_repeats_each_second() {
     let file = File::new();
     cron::repeats_each_second([file.connect().await, file.connect().await]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d16_instance_stops_while_the_schema_is_raised() {
+    let file = File::new();
+    let store = file.connect().await;
+    let other = rusqlite::Connection::open(file.folder.join("timers.db")).expect("it opens");
+    other
+        .busy_timeout(std::time::Duration::from_secs(30))
+        .expect("it waits");
+    raised::stops_the_instance("raised", store, async |by| {
+        let raise = "UPDATE tickwheel_meta SET value = value + ?1 WHERE name = 'schema'";
+        other.execute(raise, [by]).expect("it is changed");
+    })
+    .await;
 }
 
 /// Another process holds the lock of the file for two seconds.

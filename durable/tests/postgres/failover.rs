@@ -11,6 +11,7 @@ use tickwheel_durable::store::StoreError;
 use tickwheel_durable::{Claims, DurableTimers, Postgres, builder};
 use tokio::time::{sleep, timeout};
 
+use super::outage::is_survived;
 use super::server::{Server, client, missing, until};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -191,6 +192,20 @@ async fn survive(fail: impl FnOnce(&mut Server), standby_first: bool) {
         "{:?} came again after an acknowledgement",
         totals.again
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d5_handlers_that_end_during_a_failover_run_once() {
+    let Some(mut pair) = Pair::start().await else {
+        return missing();
+    };
+    let store = Postgres::connect(&pair.url(false)).await;
+    is_survived("handlers", store.expect("it connects"), async || {
+        pair.primary.kill();
+        sleep(SECOND).await;
+        pair.promote().await;
+    })
+    .await;
 }
 
 /// Sets that return are on the standby too. It is named first, and passed over while it only reads.

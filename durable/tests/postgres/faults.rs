@@ -367,6 +367,20 @@ async fn older_instance_stops_when_tables_are_raised() {
     assert_eq!(opened, Err(later));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d16_instance_stops_while_the_schema_is_raised() {
+    let Some(url) = database("raised_meanwhile").await else {
+        return missing();
+    };
+    let store = Postgres::connect(&url).await.expect("it connects");
+    let other = client(&url).await;
+    crate::raised::stops_the_instance("raised", store, async |by| {
+        let raise = format!("UPDATE tickwheel_schema SET version = version + {by}");
+        other.batch_execute(&raise).await.expect("it is changed");
+    })
+    .await;
+}
+
 /// A set that waits for a row which another session has locked has taken effect when that one
 /// ended, however late.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

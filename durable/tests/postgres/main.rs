@@ -19,6 +19,8 @@ mod options;
 mod outage;
 mod plans;
 mod pooler;
+#[path = "../support/raised.rs"]
+mod raised;
 mod restore;
 mod schemas;
 mod server;

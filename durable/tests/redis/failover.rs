@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::cluster::Cluster;
 use crate::faults::{delivered, set_at_last, start};
+use crate::outage::is_survived;
 use crate::sentinel::Watched;
 use crate::server::{Server, connect, not_run, until};
 
@@ -107,6 +108,33 @@ async fn survives_a_kill<S: Servers>() {
     // Hints are heard again: a poll would take a fifth of a second, too.
     set_at_last(&other, "of the other", 7).await;
     delivered(&mut claims, &BTreeSet::from([7])).await;
+}
+
+/// Handlers end while there is no primary. Whichever replica takes over has what calls have
+/// returned. They work again when the old primary is back, as a replica.
+async fn handlers_run_once_through_a_kill<S: Servers>() {
+    let Some(mut servers) = S::start().await else {
+        return;
+    };
+    let store = connect(&servers.url()).await;
+    let store = store.wait_for_replicas(REPLICAS);
+    let old = until_primary(&servers, None).await;
+    is_survived("handlers", store, async || {
+        servers.servers()[old].kill();
+        until_primary(&servers, Some(old)).await;
+        servers.servers()[old].run();
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d5_handlers_that_end_during_a_failover_run_once() {
+    handlers_run_once_through_a_kill::<Watched>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d5_handlers_that_end_during_a_failover_in_a_cluster_run_once() {
+    handlers_run_once_through_a_kill::<Cluster>().await;
 }
 
 /// The replicas that are left have this time to follow a new primary: without one, no call is

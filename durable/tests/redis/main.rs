@@ -18,6 +18,8 @@ mod outage;
 #[path = "../support/parts.rs"]
 mod parts;
 mod proxy;
+#[path = "../support/raised.rs"]
+mod raised;
 mod refusals;
 mod sentinel;
 mod server;

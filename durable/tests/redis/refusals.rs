@@ -128,6 +128,20 @@ async fn refuses_a_later_schema() {
     assert_eq!(store.load(&space(), load).await, Err(later));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d16_instance_stops_while_the_schema_is_raised() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let store = server.connect().await;
+    crate::raised::stops_the_instance("refusals", store, async |by| {
+        let by = by.to_string();
+        let raise = ["HINCRBY", "tickwheel:{refusals}", "schema", &by];
+        server.command(&raise).await;
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn namespace_of_the_first_schema_is_upgraded() {
     let Some(server) = Server::start(&[]) else {
