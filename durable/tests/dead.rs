@@ -53,6 +53,23 @@ async fn handlers_wait_for_the_backoff_and_die() {
     assert_eq!(timers.metrics().dead, 1);
 }
 
+/// Not those alone that died before the instance started.
+#[tokio::test(start_paused = true)]
+async fn dead_timers_are_discarded_again_and_again() {
+    let keep = HOUR * 4;
+    let (timers, mut claims) = start(Memory::new(), |b| b.keep_dead(keep)).await;
+    for number in 0..3 {
+        set(&timers, &number.to_string(), Duration::ZERO).await;
+        let claim = next(&mut claims).await;
+        let failed = claim.fail(Retry::never("why")).await;
+        failed.expect("it is held");
+        sleep(keep - HOUR).await;
+        assert_eq!(counts(&timers).await, (0, 0, 1), "it is kept");
+        sleep(HOUR * 2).await;
+        assert_eq!(counts(&timers).await, (0, 0, 0), "it is old");
+    }
+}
+
 /// A handler's own delay counts between attempts, and not after the last one.
 #[tokio::test(start_paused = true)]
 async fn delay_of_the_handler_comes_before_the_backoff() {

@@ -162,6 +162,28 @@ async fn claim_is_renewed_after_an_acknowledgement_that_failed() {
     assert_eq!(timers.metrics().lost, 0);
 }
 
+/// Once the lease is over, a claim that is gone was not ended by a try whose response was lost:
+/// another instance may have had it since.
+#[tokio::test(start_paused = true)]
+async fn claim_that_another_instance_has_ended_is_lost() {
+    let memory = Memory::new();
+    let store = Faulty::new(memory.clone());
+    let (timers, mut claims) = start(store.clone(), |b| b.lease(SECOND * 2)).await;
+    set(&timers, "a", SECOND).await;
+    let claim = next(&mut claims).await;
+    store.set_failing(Some("settle"));
+    assert!(matches!(claim.ack().await, Err(Error::Store(_))));
+    claims.shutdown().await;
+    let (_other, mut others) = start(memory, |b| b).await;
+    let again = next(&mut others).await;
+    assert_eq!(again.attempt, 2);
+    again.ack().await.expect("it is held");
+    store.set_failing(None);
+    let token = claim.token();
+    assert_eq!(claim.ack().await, Err(Error::Lost { token }));
+    assert_eq!(timers.metrics().lost, 1);
+}
+
 /// A renewal may fail some times before the lease ends.
 #[tokio::test(start_paused = true)]
 async fn lease_outlives_renewals_that_fail_for_a_third_of_it() {

@@ -9,6 +9,8 @@ mod damaged;
 mod outage;
 #[path = "support/raised.rs"]
 mod raised;
+#[path = "support/started.rs"]
+mod started;
 #[path = "sqlite/transactions.rs"]
 mod transactions;
 

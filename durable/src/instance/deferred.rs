@@ -105,3 +105,28 @@ impl<K: Clone + Eq + Hash, T> Deferred<K, T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn pause_grows_with_failures_and_ends_with_a_success() {
+        let mut deferred = Deferred::new();
+        deferred.add("a", 1);
+        for _ in 0..10 {
+            deferred.note(true);
+        }
+        let wait = |deferred: &Deferred<_, _>| {
+            let retry_at = deferred.retry_at().expect("an item waits");
+            retry_at.saturating_duration_since(Instant::now())
+        };
+        let long = wait(&deferred);
+        assert!((MAX_PAUSE / 2..=2 * MAX_PAUSE).contains(&long), "{long:?}");
+        assert_eq!(deferred.take(10), [0; 0], "it is not time");
+        deferred.note(false);
+        assert!(wait(&deferred) <= RETRY);
+        tokio::time::advance(RETRY).await;
+        assert_eq!(deferred.take(10), [1]);
+    }
+}

@@ -236,6 +236,24 @@ impl fmt::Debug for Cause {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Charter;
+
+    #[test]
+    fn errors_of_the_moment_may_pass() {
+        let namespace = Namespace::new("orders").expect("it is a name");
+        let (now, json) = (StoreTime::default(), Charter::new("json"));
+        let differs = json.check(&namespace, &Charter::new("other"));
+        for (error, may_pass) in [
+            (StoreError::unavailable("it is away"), true),
+            (StoreError::amended(&namespace), true),
+            (StoreError::late(now), true),
+            (StoreError::refused("it is full"), false),
+            (StoreError::schema(4, 3), false),
+            (differs.expect_err("they differ"), false),
+        ] {
+            assert_eq!(error.may_pass(), may_pass, "{error}");
+        }
+    }
 
     #[test]
     fn prints_each_cause_once() {

@@ -83,7 +83,7 @@ async fn change_of_an_operator_is_refused_when_it_is_late() {
     }
     let space = Namespace::new("orders").expect("it is a name");
     for change in [Change::Remove, Change::Run, Change::MoveIn(HOUR * 2)] {
-        let mut changes = PrefixChange::new("\"a", change).within(SECOND * 5);
+        let mut changes = PrefixChange::new("\"a", change).within(SECOND * 2);
         store.set_delay(SECOND * 3);
         let late = changes.step(&store, &space).await;
         assert!(matches!(late, Err(StoreError::Late { .. })), "{late:?}");

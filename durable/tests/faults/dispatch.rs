@@ -1,7 +1,8 @@
 //! `dispatch`: what becomes of claims when their handlers return, fail or panic.
 
 use tickwheel_durable::{Claim, Memory, Retry};
-use tokio::time::timeout;
+use tickwheel_durable_conformance::Faulty;
+use tokio::time::{sleep, timeout};
 
 use super::{SECOND, set, start};
 
@@ -65,6 +66,27 @@ async fn dispatches_in_a_task_of_its_own() {
     tokio::time::sleep(SECOND * 3).await;
     timers.shutdown().await;
     handling.await.expect("it ends with the stream");
+    let counts = timers.counts().await.expect("it counts");
+    assert_eq!((counts.waiting, counts.in_flight), (0, 0));
+}
+
+/// A program that ended when `dispatch` did would leave claims whose handlers have finished, and
+/// they would run again.
+#[tokio::test(start_paused = true)]
+async fn dispatch_ends_when_its_claims_are_settled() {
+    let store = Faulty::new(Memory::new());
+    let (timers, mut claims) = start(store.clone()).await;
+    set(&timers, "a", SECOND).await.expect("it is set");
+    let handling = tokio::spawn(async move {
+        claims.dispatch(4, async |_| Ok(())).await;
+    });
+    store.set_failing(Some("settle"));
+    sleep(SECOND * 3).await;
+    timers.shutdown().await;
+    sleep(SECOND * 10).await;
+    assert!(!handling.is_finished(), "the claim is not settled");
+    store.set_failing(None);
+    handling.await.expect("it ends");
     let counts = timers.counts().await.expect("it counts");
     assert_eq!((counts.waiting, counts.in_flight), (0, 0));
 }

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use tickwheel::TimerWheel;
 use tickwheel_durable::store::StoreError;
 use tickwheel_durable::{Claims, DurableTimers, Postgres, builder};
 use tokio::time::{sleep, timeout};
 
 use super::outage::is_survived;
 use super::server::{Server, client, missing, until};
+use super::started::started;
 
 const SECOND: Duration = Duration::from_secs(1);
 const CALL_TIMEOUT: Duration = SECOND;
@@ -75,13 +75,13 @@ impl Pair {
 
 async fn start(url: &str) -> (Timers, Claims<String, u64>) {
     let store = Postgres::connect(url).await.expect("it connects");
-    let started = builder("failover")
-        .poll(Duration::from_millis(200))
-        .lease(5 * SECOND)
-        .call_timeout(CALL_TIMEOUT)
-        .start(&TimerWheel::new(), store)
-        .await;
-    started.expect("it starts")
+    let build = || {
+        builder("failover")
+            .poll(Duration::from_millis(200))
+            .lease(5 * SECOND)
+            .call_timeout(CALL_TIMEOUT)
+    };
+    started(build, store).await
 }
 
 /// The fate of the timers.

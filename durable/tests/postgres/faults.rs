@@ -7,7 +7,6 @@ use std::time::Duration;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
-use tickwheel::TimerWheel;
 use tickwheel_durable::store::{
     Action, Due, Fire, Load, LoadWindow, Namespace, Settle, Settled, Settlement, Store, StoreError,
     Version, Write, WriteOutcome,
@@ -17,6 +16,7 @@ use tokio_postgres::Transaction;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::server::{Server, client, database, missing, shared_url, until};
+use super::started::started;
 
 const SECOND: Duration = Duration::from_secs(1);
 const FAR: Duration = Duration::from_secs(3_600);
@@ -25,12 +25,12 @@ type Timers = DurableTimers<String, u64>;
 
 async fn start(url: &str, space: &str) -> (Timers, Claims<String, u64>) {
     let store = Postgres::connect(url).await.expect("it connects");
-    let started = builder(space)
-        .poll(Duration::from_millis(200))
-        .call_timeout(SECOND)
-        .start(&TimerWheel::new(), store)
-        .await;
-    started.expect("it starts")
+    let build = || {
+        builder(space)
+            .poll(Duration::from_millis(200))
+            .call_timeout(SECOND)
+    };
+    started(build, store).await
 }
 
 fn set(key: &str, delay: Duration) -> Write {
@@ -462,7 +462,8 @@ async fn names_what_is_refused_and_no_password() {
     let grant = "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO guarded;
         GRANT USAGE, UPDATE ON SEQUENCE tickwheel_versions TO guarded";
     admin.batch_execute(grant).await.expect("it is granted");
-    let (timers, mut claims) = start(&right, "guarded").await;
+    let store = Postgres::connect(&right).await.expect("it connects");
+    let (timers, mut claims) = started(|| builder("guarded"), store).await;
     timers
         .set_timer("a", &1, Duration::ZERO)
         .await

@@ -24,6 +24,8 @@ mod raised;
 mod restore;
 mod schemas;
 mod server;
+#[path = "../support/started.rs"]
+mod started;
 mod stopped;
 mod thief;
 mod transactions;

@@ -129,6 +129,33 @@ async fn process_stopped_in_a_batch_of_writes_delays_no_other() {
     others_go_on(&url).await;
 }
 
+/// A batch that the network does not hold as a whole: the server ends its transaction after a
+/// second.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn process_stopped_in_a_large_batch_delays_others_for_a_second() {
+    let stopped = stop_in("stopped_large", async |store, space, stops| {
+        let large = || {
+            let value = vec![b'1'; 500_000];
+            let absent = Action::set(value, Due::In(HOUR), None, true);
+            let moves = ["a", "b"].map(|key| write(key, Action::move_to(Due::In(HOUR))));
+            let absent = ["c", "d"].map(|key| write(key, absent.clone()));
+            [moves, absent].concat()
+        };
+        // All statements are prepared.
+        store.write(space, large(), FAR).await.expect("it writes");
+        stops.store(true, Ordering::Release);
+        let (store, space) = (store.clone(), space.clone());
+        drop(tokio::spawn(async move {
+            let _ = store.write(&space, large(), FAR).await;
+        }));
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    });
+    let Some(url) = stopped.await else {
+        return missing();
+    };
+    others_go_on(&url).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn process_stopped_in_a_batch_of_settles_delays_no_other() {
     let stopped = stop_in("stopped_settles", async |store, space, stops| {

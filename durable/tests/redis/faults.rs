@@ -4,25 +4,26 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tickwheel::TimerWheel;
 use tickwheel_durable::store::{Action, Due, LoadWindow, Namespace, Store, Write, WriteOutcome};
 use tickwheel_durable::{Claims, DurableTimers, Error, Redis, builder};
 use tokio::time::{sleep, timeout};
 
 use crate::server::Server;
+use crate::started::started;
 
 const SECOND: Duration = Duration::from_secs(1);
 const FAR: Duration = Duration::from_secs(3_600);
 
 pub(crate) async fn start(store: Redis) -> (DurableTimers<String, u64>, Claims<String, u64>) {
-    let builder = builder("faults")
-        .poll(SECOND / 5)
-        .window(2 * SECOND)
-        .call_timeout(2 * SECOND)
-        // After a lost answer a fire is delivered after its lease, before these tests give up.
-        .lease(10 * SECOND);
-    let started = builder.start(&TimerWheel::new(), store).await;
-    started.expect("the instance starts")
+    let build = || {
+        builder("faults")
+            .poll(SECOND / 5)
+            .window(2 * SECOND)
+            .call_timeout(2 * SECOND)
+            // After a lost answer a fire is delivered after its lease, before these tests give up.
+            .lease(10 * SECOND)
+    };
+    started(build, store).await
 }
 
 pub(crate) fn set(key: &str, value: u64, delay: Duration) -> Write {

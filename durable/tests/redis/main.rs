@@ -24,6 +24,8 @@ mod refusals;
 mod sentinel;
 mod server;
 mod spread;
+#[path = "../support/started.rs"]
+mod started;
 
 use tickwheel_durable::Redis;
 use tickwheel_durable_conformance::{Pace, Stores, conformance_tests};

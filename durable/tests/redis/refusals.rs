@@ -128,6 +128,34 @@ async fn refuses_a_later_schema() {
     assert_eq!(store.load(&space(), load).await, Err(later));
 }
 
+/// The first instance of this version writes the rest of the charter, and the former ones, which
+/// know another schema, stop.
+#[tokio::test]
+async fn namespace_of_the_second_schema_gets_a_charter() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let store = server.connect().await;
+    let opened = store.open(&space(), &"json".into()).await;
+    opened.expect("it opens");
+    let hash = "tickwheel:{refusals}";
+    let fields = ["no_overlap", "at_most_once", "parts", "edition"];
+    server
+        .command(&[&["HDEL", hash][..], &fields[..]].concat())
+        .await;
+    server.command(&["HSET", hash, "schema", "2"]).await;
+    let mut charter = tickwheel_durable::Charter::new("json");
+    charter.at_most_once = true;
+    let opened = store.open(&space(), &charter).await;
+    opened.expect("it is upgraded");
+    let other = store.open(&space(), &"json".into()).await;
+    let error = other.expect_err("it differs").to_string();
+    assert!(error.contains("at_most_once = true"), "{error}");
+    let schema = server.command(&["HGET", hash, "schema"]).await;
+    let schema: String = redis::from_redis_value(schema).expect("it is a text");
+    assert_eq!(schema, "3");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn d16_instance_stops_while_the_schema_is_raised() {
     let Some(server) = Server::start(&[]) else {

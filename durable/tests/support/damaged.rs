@@ -68,6 +68,8 @@ impl Started {
             assert_eq!((&*claim.key, claim.value), (*key, 99));
             claim.ack().await.expect("it is held");
         }
+        let metrics = self.timers.metrics();
+        assert!(metrics.dead > 0 || metrics.store_errors > 0, "{metrics:?}");
         let counts = self.timers.counts().await.expect("it counts");
         let left = (damaged.len() - revived.len()) as u64;
         assert_eq!(

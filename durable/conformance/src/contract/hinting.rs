@@ -4,8 +4,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, DeadRows, Due, Fire, InstanceId, Load, LoadWindow, Settle, Settled, Settlement, Store,
-    Version,
+    Action, DeadRows, Due, Fire, InstanceId, LeftRow, Load, LoadWindow, Settle, Settled,
+    Settlement, Store, Version,
 };
 use tokio::time::timeout;
 
@@ -116,6 +116,17 @@ pub async fn hints_near_rows_that_no_instance_has_loaded<T: Stores>(world: &Worl
         let what = format!("{settlement:?} beside a newer row");
         let settled = listening.sees_a_hint(&what, settled).await;
         assert_eq!(settled, Settled::Done);
+    }
+
+    let left = Settlement::Leave(LeftRow::new(instance, Duration::ZERO, HOUR));
+    for (key, is_beside) in [("left alone", false), ("left beside", true)] {
+        let token = case.fired(key).await;
+        if is_beside {
+            case.set(key, FAR).await;
+        }
+        let settled = listening.settle(token, left);
+        let settled = listening.sees_a_hint("a row left to others", settled);
+        assert_ne!(settled.await, Settled::Lost);
     }
 
     let repeats = case.write(vec![repeating("repeats", NOW, minute)]).await;

@@ -36,11 +36,25 @@ pub async fn d16_refuses_to_start_with_another_setting<T: Stores>(world: &World<
 pub async fn d16_stops_an_instance_that_differs<T: Stores>(world: &World<T>) {
     let mut instance = world.instance().await;
     instance.set("soon", 1, 4).await;
+    let writer = world.instance().await;
+    writer.claims.shutdown().await;
+    writer.set("far", 4, 100_000).await;
     let admin = instance.timers.admin();
     let charter = admin.charter().await.expect("it is read");
     let mut other = charter.clone();
     other.no_overlap = true;
     admin.amend(&other).await.expect("it is amended");
+    // One that only writes finds out by its next write.
+    let moved = writer.timers.move_timer("far", FAR).await;
+    assert!(
+        matches!(
+            moved,
+            Err(Error::Store(
+                StoreError::Amended { .. } | StoreError::Charter { .. }
+            ))
+        ),
+        "{moved:?}"
+    );
     world.wait(3).await;
     assert!(instance.timers.metrics().differs);
     let calls = instance.faults.calls();
@@ -68,7 +82,7 @@ pub async fn d16_stops_an_instance_that_differs<T: Stores>(world: &World<T>) {
         .expect("it is amended");
     world.wait(3).await;
     assert!(agrees.timers.metrics().differs && !instance.timers.metrics().differs);
-    instance.set("again", 3, 1).await;
+    writer.set("again", 3, 1).await;
     let claim = instance.next().await;
     assert_eq!(claim.value, 3);
     claim.ack().await.expect("it is settled");

@@ -1,0 +1,27 @@
+//! Starts instances whose calls have short time limits. On a busy machine one try to open a
+//! namespace may take longer.
+
+use std::time::{Duration, Instant};
+
+use tickwheel::TimerWheel;
+use tickwheel_durable::store::Store;
+use tickwheel_durable::{BuildError, Builder, Claims, DurableTimers};
+use tickwheel_durable_conformance::Faulty;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+pub(crate) async fn started(
+    build: impl Fn() -> Builder<String, u64>,
+    store: impl Store,
+) -> (DurableTimers<String, u64>, Claims<String, u64>) {
+    // Its clones share the store.
+    let store = Faulty::new(store);
+    let began = Instant::now();
+    loop {
+        match build().start(&TimerWheel::new(), store.clone()).await {
+            Ok(started) => return started,
+            Err(BuildError::Open(error)) if error.may_pass() && began.elapsed() < LIMIT => {}
+            Err(error) => panic!("it starts: {error:#}"),
+        }
+    }
+}
