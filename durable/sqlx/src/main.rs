@@ -1,106 +1,46 @@
-//! A shop that uses `sqlx`: an order and its reminder in one transaction.
+//! A shop on axum and sqlx: an order and its reminder are written in one transaction, and a worker
+//! beside the service sends what is due.
 //!
 //! ```sh
-//! cargo run --manifest-path durable/sqlx/Cargo.toml -- postgres://me@localhost/shop
+//! DATABASE_URL=postgres://me@localhost/shop cargo run --manifest-path durable/sqlx/Cargo.toml
+//! curl -X POST localhost:3000/orders/17      # reminded of in three days
+//! curl -X POST localhost:3000/orders/17/pay  # unless it is paid before
 //! cargo test --manifest-path durable/sqlx/Cargo.toml
 //! ```
 
+mod shop;
+#[cfg(test)]
+mod tests;
+mod worker;
+
 use std::error::Error;
-use std::time::Duration;
 
 use sqlx::postgres::PgPoolOptions;
-use sqlx::{Postgres, Transaction};
 use tickwheel::TimerWheel;
-use tickwheel_durable::builder;
-use tokio::time::timeout;
-
-type Outcome<T> = Result<T, Box<dyn Error>>;
-
-const REMIND_AFTER_SECONDS: f64 = 0.3;
+use tickwheel_durable::{Postgres, builder};
+use tokio::net::TcpListener;
 
 #[tokio::main]
-async fn main() -> Outcome<()> {
-    let url = std::env::args()
-        .nth(1)
-        .ok_or("usage: <URL of a PostgreSQL server>")?;
-    for order in reminded(&url).await? {
-        println!("reminder of order {order}");
-    }
-    Ok(())
-}
-
-/// Writes an order and sets its reminder. Returns what `tickwheel_set` says.
-async fn order(shop: &mut Transaction<'_, Postgres>, id: i64) -> sqlx::Result<String> {
-    let insert = sqlx::query("INSERT INTO orders (id) VALUES ($1)").bind(id);
-    insert.execute(&mut **shop).await?;
-    let set =
-        "SELECT tickwheel_set('orders', $1, to_jsonb($2), clock_timestamp() + $3 * interval '1 s')";
-    let set = sqlx::query_scalar(set).bind(format!("order {id}"));
-    let set = set.bind(id).bind(REMIND_AFTER_SECONDS);
-    set.fetch_one(&mut **shop).await
-}
-
-/// Writes ten orders, and rolls every other one back. Returns those that it is reminded of.
-async fn reminded(url: &str) -> Outcome<Vec<i64>> {
-    let store = tickwheel_durable::Postgres::connect(url).await?;
-    let wheel = TimerWheel::new();
-    let (_timers, mut claims) = builder::<String, i64>("orders")
-        .start(&wheel, store)
+async fn main() -> Result<(), Box<dyn Error>> {
+    let url = std::env::var("DATABASE_URL").map_err(|_| "DATABASE_URL is not set")?;
+    // The worker may run in this process or in any other, and so may several.
+    let store = Postgres::connect(&url).await?;
+    let (timers, mut claims) = builder(shop::REMINDERS)
+        .start(&TimerWheel::new(), store)
         .await?;
+    let sent = |order| async move { println!("order {order} is not paid: a reminder") };
+    let worker = tokio::spawn(async move { worker::remind(&mut claims, sent).await });
 
-    let pool = PgPoolOptions::new().max_connections(2).connect(url).await?;
-    let table = "CREATE TABLE IF NOT EXISTS orders (id bigint PRIMARY KEY)";
-    sqlx::query(table).execute(&pool).await?;
-    sqlx::query("DELETE FROM orders").execute(&pool).await?;
-    for id in 0..10 {
-        let mut shop = pool.begin().await?;
-        assert_eq!(order(&mut shop, id).await?, "set");
-        if id % 2 == 0 {
-            shop.commit().await?;
-        } else {
-            shop.rollback().await?;
-        }
-    }
-
-    let mut reminded = Vec::new();
-    // A while longer than it takes, in case there are more.
-    while let Ok(Some(claim)) = timeout(Duration::from_secs(3), claims.recv()).await {
-        reminded.push(claim.value);
-        claim.ack().await?;
-    }
-    reminded.sort_unstable();
-    Ok(reminded)
-}
-
-#[cfg(test)]
-#[allow(
-    dead_code,
-    unreachable_pub,
-    reason = "it is shared with the tests of the store"
-)]
-#[path = "../../tests/postgres/server.rs"]
-mod server;
-
-#[cfg(test)]
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn orders_of_sqlx_and_their_reminders_are_one() {
-    let Some(url) = server::database("sqlx").await else {
-        return server::missing();
-    };
-    let reminded = reminded(&url).await.expect("it works");
-    assert_eq!(reminded, [0, 2, 4, 6, 8]);
-}
-
-/// This package enables no feature for TLS.
-#[cfg(test)]
-#[tokio::test]
-async fn missing_feature_for_tls_is_named() {
-    let url = "postgres://me:s3cret@127.0.0.1:1/shop?sslmode=require";
-    let refused = tickwheel_durable::Postgres::connect(url).await;
-    let text = format!("{:#}", refused.expect_err("it cannot encrypt"));
-    assert!(
-        text.contains("`tls-ring`") && text.contains("`tls-aws-lc-rs`"),
-        "{text}"
-    );
-    assert!(!text.contains("s3cret"), "{text}");
+    let pool = PgPoolOptions::new().connect(&url).await?;
+    shop::create_tables(&pool).await?;
+    let listener = TcpListener::bind("127.0.0.1:3000").await?;
+    println!("listening on http://{}", listener.local_addr()?);
+    let stop = async { drop(tokio::signal::ctrl_c().await) };
+    axum::serve(listener, shop::router(pool))
+        .with_graceful_shutdown(stop)
+        .await?;
+    // Handlers that run are waited for. What is loaded is left to other processes.
+    timers.shutdown().await;
+    worker.await?;
+    Ok(())
 }
