@@ -15,8 +15,7 @@ use std::time::Duration;
 
 use tickwheel::TimerWheel;
 use tickwheel_durable::rusqlite::{Connection, TransactionBehavior::Immediate};
-use tickwheel_durable::store::Store;
-use tickwheel_durable::{Claims, Sqlite, SqliteTransaction, builder};
+use tickwheel_durable::{Claims, Sqlite, SqliteTransaction, Store, builder};
 use tokio::time::timeout;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;

@@ -66,7 +66,7 @@
 //! | [`Postgres`] | `postgres` | what the server's commits survive, [by its settings](Postgres#durability) | yes |
 //! | [`Redis`], or Valkey | `redis` | what the server's data survives, [by its settings](Redis#what-survives-what) | yes |
 //! | [`Memory`], for tests | | nothing | - |
-//! | [your own](store::Store) | `tickwheel-durable-conformance` is the suite that it must pass | its own choice | its own choice |
+//! | your own: [`store`](crate::store) | `unstable-store`; `tickwheel-durable-conformance` is the suite that it must pass | its own choice | its own choice |
 //!
 //! With PostgreSQL or Redis alone, `default-features = false` leaves SQLite and the C compiler out.
 //! Encrypted connections take a feature more: `tls-ring`, or `tls-aws-lc-rs`.
@@ -108,7 +108,13 @@ mod retry;
 mod settings;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(feature = "unstable-store")]
+#[cfg_attr(docsrs, doc(cfg(feature = "unstable-store")))]
 pub mod store;
+// Some of it is for stores of other crates alone.
+#[cfg(not(feature = "unstable-store"))]
+#[allow(dead_code, unreachable_pub, unused_imports)]
+mod store;
 mod timers;
 mod token;
 
@@ -139,7 +145,10 @@ pub use rusqlite;
 #[cfg(feature = "sqlite")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
 pub use sqlite::{Sqlite, SqliteTransaction};
-pub use store::{BoxError, Change, ChangedRows, Charter, Counts, Missed, Purged};
+pub use store::{
+    BoxError, Change, ChangedRows, Charter, Counts, InstanceId, Missed, NamespaceError, Purged,
+    State, Store, StoreError, StoreTime, StoredInstance,
+};
 pub use timers::{DurableTimers, Moved, Removed, SetIfAbsent};
 pub use token::Token;
 /// The version of `tokio-postgres` whose [`Config`](tokio_postgres::Config), TLS connectors and

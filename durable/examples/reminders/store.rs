@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::time::{Duration, Instant};
 
 use tickwheel::TimerWheel;
-use tickwheel_durable::store::StoreError;
+use tickwheel_durable::StoreError;
 use tickwheel_durable::{Builder, Claims, DurableTimers, Error, Sqlite, builder};
 
 use super::Outcome;

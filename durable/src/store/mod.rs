@@ -1,4 +1,5 @@
-//! The contract of stores: the trait [`Store`], and the rows that travel through it.
+//! The contract of stores: the trait [`Store`], and the rows that travel through it. With the
+//! feature `unstable-store`: it may change in any version.
 //!
 //! A store keeps the timers of any number of *namespaces*. An *instance* is one running copy of the
 //! program that has opened a namespace. It loads under an id, and under a fresh one after each

@@ -2,8 +2,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use tickwheel::TimerWheel;
-use tickwheel_durable::store::Store;
-use tickwheel_durable::{DurableTimers, builder};
+use tickwheel_durable::{DurableTimers, Store, builder};
 use tokio::sync::mpsc;
 type Ran = mpsc::UnboundedSender<&'static str>;
 

@@ -8,8 +8,7 @@ use metrics_exporter_prometheus::{
 };
 use tickwheel::TimerWheel;
 use tickwheel_adapters::metrics::Reporter as WheelReporter;
-use tickwheel_durable::store::Store;
-use tickwheel_durable::{Claims, DurableTimers, Reporter, Retry, builder};
+use tickwheel_durable::{Claims, DurableTimers, Reporter, Retry, Store, builder};
 pub(crate) use tickwheel_durable_conformance::Faulty;
 use tokio::sync::watch;
 use tokio::time::{advance, sleep};
