@@ -33,9 +33,12 @@ pub(crate) fn due_name(state: State) -> &'static str {
 
 /// Everything about a timer but its key: what has more than a line comes last.
 pub(crate) fn details(row: &Stored, now: StoreTime) -> Vec<(&'static str, String)> {
-    let at = |time: StoreTime| match time.is_never() {
-        true => "never".to_owned(),
-        false => format!("{} ({time})", from_now(time, now)),
+    let at = |time: StoreTime| {
+        if time.is_never() {
+            "never".to_owned()
+        } else {
+            format!("{} ({time})", from_now(time, now))
+        }
     };
     let mut details = vec![
         ("deadline", at(row.deadline)),

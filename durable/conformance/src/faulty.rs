@@ -272,9 +272,12 @@ impl<S: Store> Faulty<S> {
         settles.retain(|settle| !(is_locked && needs_key(settle)));
         let settled = self.store.settle(namespace, settles, near).await?;
         let mut settled = settled.into_iter();
-        let outcomes = locked.into_iter().filter_map(|is_locked| match is_locked {
-            true => Some(Settled::Locked),
-            false => settled.next(),
+        let outcomes = locked.into_iter().filter_map(|is_locked| {
+            if is_locked {
+                Some(Settled::Locked)
+            } else {
+                settled.next()
+            }
         });
         Ok(outcomes.collect())
     }

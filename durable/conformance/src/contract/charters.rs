@@ -44,7 +44,7 @@ pub async fn refuses_another_charter<T: Stores>(world: &World<T>) {
             "at_most_once = false",
             "at_most_once = true",
         ),
-        (changed(|c| c.parts = 3), "parts = 1", "parts = 3"),
+        (changed(|c| c.parts = 3), "in 1 parts", "asks for 3"),
     ];
     for (other, stored, asked) in others {
         let error = case.edition(&other).await.expect_err("it differs");

@@ -180,7 +180,7 @@ pub(super) fn secret() -> Result<String, Failure> {
     let mut bytes = [0; 24];
     let filled = getrandom::fill(&mut bytes);
     filled.map_err(|error| Failure::Failed(format!("no random numbers: {error}")))?;
-    Ok(hex(&bytes))
+    Ok(hex(bytes))
 }
 
 #[cfg(test)]

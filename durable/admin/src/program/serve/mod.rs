@@ -126,12 +126,12 @@ async fn guarded(State(site): Shared, request: Request, next: Next) -> Response 
 
 /// The request, with its whole body and its sender, or why it is refused.
 async fn admit(site: &Site, mut request: Request) -> Result<Request, Response> {
-    let refused = |status, text: &str| Err(refusal("", status, text));
+    let refused = |status, text: &str| refusal("", status, text);
     let headers = request.headers();
     let path = request.uri().path();
     let is_open = path == "/login" || path.starts_with("/static/");
     if let Err((status, text)) = site.guard.check_way(headers) {
-        return refused(status, &text);
+        return Err(refused(status, &text));
     }
     if !is_open && !site.guard.lets_in(headers) {
         if headers.contains_key("authorization") {
@@ -139,10 +139,13 @@ async fn admit(site: &Site, mut request: Request) -> Result<Request, Response> {
         } else if request.method().is_safe() {
             return Err(Redirect::to("/login").into_response());
         }
-        return refused(StatusCode::UNAUTHORIZED, "the token is missing or wrong");
+        return Err(refused(
+            StatusCode::UNAUTHORIZED,
+            "the token is missing or wrong",
+        ));
     }
     if let Err(text) = check_origin(request.method(), headers) {
-        return refused(StatusCode::FORBIDDEN, &text);
+        return Err(refused(StatusCode::FORBIDDEN, &text));
     }
     if let Some(Extension(Peer(peer))) = request.extensions().get().map(|peer| Extension(*peer)) {
         let user = User(guard::who(peer, headers));
@@ -155,14 +158,14 @@ async fn admit(site: &Site, mut request: Request) -> Result<Request, Response> {
     let read = axum::body::to_bytes(body, FORM);
     match site.wheel.timeout(BODY, read).await {
         Ok(Ok(body)) => Ok(Request::from_parts(head, body.into())),
-        Ok(Err(_)) => refused(
+        Ok(Err(_)) => Err(refused(
             StatusCode::PAYLOAD_TOO_LARGE,
             &format!("a form has at most {} bytes", separated(FORM as u64)),
-        ),
-        Err(_) => refused(
+        )),
+        Err(_) => Err(refused(
             StatusCode::REQUEST_TIMEOUT,
             &format!("the form has not arrived within {BODY:?}"),
-        ),
+        )),
     }
 }
 
