@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn hex_reads_what_it_writes() {
-        assert_eq!(from_hex(&hex(&[0, 17, 255])), Some(vec![0, 17, 255]));
+        assert_eq!(from_hex(&hex([0, 17, 255])), Some(vec![0, 17, 255]));
         assert_eq!(from_hex("0x0A"), Some(vec![10]));
         for wrong in ["1", "zz", "+1", "ü"] {
             assert_eq!(from_hex(wrong), None, "{wrong}");

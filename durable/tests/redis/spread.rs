@@ -7,7 +7,8 @@ use redis::from_redis_value;
 use tickwheel::TimerWheel;
 use tickwheel_durable::{Claims, DurableTimers, Redis, builder};
 use tickwheel_durable_conformance::{Pace, Stores};
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, oneshot};
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::cluster::{Cluster, PRIMARIES};
@@ -145,15 +146,12 @@ async fn another_number_of_parts_is_refused() {
     assert!(error.to_string().contains("faults/1"), "{error}");
 }
 
-/// Sets timers with growing numbers until told to stop. Returns how many it has set, and the calls
-/// that failed.
-fn keep_setting(
-    timers: &DurableTimers<String, u64>,
-) -> (
-    tokio::sync::oneshot::Sender<()>,
-    tokio::task::JoinHandle<(BTreeSet<u64>, Vec<String>)>,
-) {
-    let (stop, mut stopped) = tokio::sync::oneshot::channel();
+/// The numbers that a task has set, and the errors of the calls that failed.
+type Sets = (BTreeSet<u64>, Vec<String>);
+
+/// Sets timers with growing numbers until told to stop.
+fn keep_setting(timers: &DurableTimers<String, u64>) -> (oneshot::Sender<()>, JoinHandle<Sets>) {
+    let (stop, mut stopped) = oneshot::channel();
     let timers = timers.clone();
     let setting = tokio::spawn(async move {
         let (mut set, mut failed) = (BTreeSet::new(), Vec::new());
