@@ -144,7 +144,9 @@ async fn deliver(claims: &mut Claims<u64, String>, count: u64) -> Vec<Duration> 
                 .map(|claim| claim.deadline.elapsed().unwrap_or_default()),
         );
         let acks = join_all(claimed.drain(..).map(async |claim| claim.ack().await)).await;
-        acks.into_iter().for_each(|ack| ack.expect("it is held"));
+        for ack in acks {
+            ack.expect("it is held");
+        }
     }
     late
 }
