@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::support::{HOUR, ms};
+use allocation_counter::AllocationInfo;
 use tickwheel::{Expirations, KeyedTimers};
 use tokio::time;
 
@@ -21,6 +22,13 @@ fn set_many(timers: &KeyedTimers<u64, u64>, keys: u64, delay: impl Fn(u64) -> Du
     for key in 0..keys {
         timers.set_timer(key, key, delay(key)).unwrap();
     }
+}
+
+/// Asserts that the memory of a crowd was freed, except for one slot that the set keeps, with its
+/// node, in chunks of their own.
+fn assert_freed_but_a_slot(info: &AllocationInfo) {
+    assert!(info.bytes_max > 10_000_000, "{info:?}");
+    assert!(info.bytes_current < 3 * KEPT_BYTES, "{info:?}");
 }
 
 /// Receives everything that was delivered. Returns how many expirations that were.
@@ -85,7 +93,7 @@ fn frees_the_memory_of_keyed_timers_removed_or_drained() {
         }
         settle_and_free(&wheel).await;
     });
-    assert_freed(&info, 10_000_000);
+    assert_freed_but_a_slot(&info);
     drop((timers, stream));
 }
 
@@ -127,7 +135,7 @@ fn frees_the_memory_of_intervals() {
         }
         settle_and_free(&wheel).await;
     });
-    assert_freed(&info, 10_000_000);
+    assert_freed_but_a_slot(&info);
     drop((timers, stream));
 }
 
