@@ -6,6 +6,7 @@ mod keep_alive;
 mod metrics;
 mod quinn;
 mod send_sync;
+mod tls;
 mod tower;
 
 /// Starts a wheel that keeps its sleeps under a paused clock, where they go to Tokio's timer
