@@ -66,7 +66,7 @@
 //! | [`Postgres`] | `postgres` | what the server's commits survive, [by its settings](Postgres#durability) | yes |
 //! | [`Redis`], or Valkey | `redis` | what the server's data survives, [by its settings](Redis#what-survives-what) | yes |
 //! | [`Memory`], for tests | | nothing | - |
-//! | your own: [`store`](crate::store) | `unstable-store`; `tickwheel-durable-conformance` is the suite that it must pass | its own choice | its own choice |
+//! | your own: [`store`] | `unstable-store`; `tickwheel-durable-conformance` is the suite that it must pass | its own choice | its own choice |
 //!
 //! With PostgreSQL or Redis alone, `default-features = false` leaves SQLite and the C compiler out.
 //! Encrypted connections take a feature more: `tls-ring`, or `tls-aws-lc-rs`.

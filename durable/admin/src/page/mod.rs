@@ -59,7 +59,7 @@ pub(crate) const FORM: usize = 64 * 1024;
 ///
 /// # Examples
 ///
-/// See the [crate](crate).
+/// The front page of the crate has one.
 #[derive(Debug)]
 pub struct Page {
     desk: Desk,
