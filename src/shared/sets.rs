@@ -1,7 +1,7 @@
 //! The list of a wheel's sets of keyed timers.
 //!
 //! A set has its key from [`register`](SetList::register) until the actor
-//! [releases](SetList::release) it, which it does when the set was dropped and no note about it is
+//! [releases](SetList::try_release) it, which it does when the set was dropped and no note about it is
 //! left. So the key in a note never names another set. No reference to a set is dropped while the
 //! lock is held: it may be the last one, and its drop runs code of a user.
 //!

@@ -7,7 +7,7 @@
 //!
 //! A commit waits for the disk, and calls that come meanwhile share the next one. Each call has a
 //! savepoint: one that fails leaves the others alone. `rows` has the SQL that the
-//! [rules](crate::store::rules) need, `load` that of unloading, `reading` that of the looks, `dead`
+//! rules in `store` need, `load` that of unloading, `reading` that of the looks, `dead`
 //! that of dead rows.
 
 mod charter;
