@@ -11,7 +11,7 @@ use axum::middleware::{self, Next};
 use axum::response::Response;
 use tickwheel::TimerWheel;
 use tickwheel_admin::{Page, User};
-use tickwheel_durable::store::Namespace;
+use tickwheel_durable::store::{Namespace, Store as _};
 use tickwheel_durable::{DurableTimers, Memory, builder};
 use tower::ServiceExt as _;
 
@@ -33,12 +33,15 @@ struct Service {
 }
 
 impl Service {
-    /// A service with the page at a path, and two timers.
+    /// A service with the page at a path, two timers, and a part of their namespace.
     async fn new(path: &str, change: impl Fn(Page) -> Page) -> Self {
         let store = Memory::new();
         let wheel = TimerWheel::new();
         let started = builder("orders").start(&wheel, store.clone()).await;
         let (timers, _claims) = started.expect("it starts");
+        let part = Namespace::new("orders/1").expect("it is a name");
+        let charter = "json".into();
+        store.open(&part, &charter).await.expect("it opens");
         for key in ["a", "b"] {
             let set = timers.set_timer(key, &"v".to_owned(), HOUR).await;
             set.expect("it is set");
@@ -122,6 +125,7 @@ async fn links_lead_to_where_the_page_is() {
             &format!("{path}/n/orders"),
             &format!("{path}/n/orders/list/waiting"),
             &format!("{path}/n/orders/timer/226122"),
+            &format!("{path}/n/orders%2F1/list/waiting"),
         ] {
             let page = service.page(page).await;
             let links = ["href=\"", "src=\"", "action=\""].map(|kind| page.split(kind).skip(1));
@@ -132,7 +136,9 @@ async fn links_lead_to_where_the_page_is() {
                     || ["/n/", "/static/"]
                         .iter()
                         .any(|rest| link.starts_with(&format!("{path}{rest}")));
-                assert!(is_own, "{link} at {path}");
+                // A part is one segment of its path.
+                let is_whole = !link.contains("/n/orders/1");
+                assert!(is_own && is_whole, "{link} at {path}");
             }
             assert!(!page.contains("Log out"), "the service has its own");
         }
@@ -181,10 +187,11 @@ async fn change_is_logged_with_the_user_of_the_service() {
         assert!(log[0].contains(part), "{part}: {log:?}");
     }
     assert_eq!(service.timers.counts().await.expect("it counts").waiting, 1);
-    let (status, ..) = service
-        .ask(change, &[ANNA, OWN], &"x".repeat(100_000))
-        .await;
-    assert_eq!(status, 413);
+    for (bytes, expected) in [(65_536, 400), (65_537, 413)] {
+        let form = "x".repeat(bytes);
+        let (status, ..) = service.ask(change, &[ANNA, OWN], &form).await;
+        assert_eq!(status, expected, "{bytes} bytes");
+    }
 }
 
 #[tokio::test]

@@ -134,12 +134,14 @@ async fn pages_fit_phones_and_screens() {
     let error = "connection refused by payments.example:443 while the order was being charged for the third time";
     kill_timers(&mut orders, &["order 17", "order 18"], error).await;
     let (timers, mut claims) = orders;
-    let long = "k".repeat(300);
+    let long = "invoice-2026-11-".repeat(19);
     let keys: Vec<String> = (0..12_000).map(|key| format!("customer {key}")).collect();
     let value = r#"{"amount":1999,"currency":"EUR","lines":[{"article":"a long name of an article","count":3}]}"#.to_owned();
-    let many = keys.iter().map(|key| (key.as_str(), &value, HOUR / 2));
+    let delay = |number: u64| HOUR / 4 + Duration::from_millis(number * number / 60);
+    let many = keys.iter().zip(0..);
+    let many = many.map(|(key, number)| (key.as_str(), &value, delay(number)));
     timers.set_many(many).await.expect("they are set");
-    set(&timers, &[&long, "in flight"], Duration::ZERO).await;
+    set(&timers, &[&long, "order 19"], Duration::ZERO).await;
     let _claims = [claims.recv().await, claims.recv().await];
     let secret = file.path().with_extension("token");
     std::fs::write(&secret, "a token of some length").expect("it is written");

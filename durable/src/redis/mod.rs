@@ -301,6 +301,8 @@ impl Redis {
     ///   other parts go on. Counts, lists and starts need all parts.
     /// * Each part has a connection for calls and one for hints, loads with each poll, and writes in
     ///   batches of its own.
+    /// * An operator, as with `tickwheel-admin`, sees each part as a namespace of its own: `orders` has
+    ///   the first part only.
     ///
     /// 0 counts as 1.
     ///

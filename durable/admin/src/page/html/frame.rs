@@ -24,7 +24,13 @@ pub(in crate::page) struct Frame<'a> {
 impl Frame<'_> {
     /// The address of a page of this namespace.
     pub(in crate::page) fn here(&self, rest: &str) -> String {
-        format!("{}/n/{}{rest}", self.root, self.current)
+        format!("{}{rest}", self.address(self.current))
+    }
+
+    /// The address of the page of a namespace. The name of a part, such as `orders/1`, is one
+    /// segment of it.
+    pub(super) fn address(&self, name: &str) -> String {
+        format!("{}/n/{}", self.root, name.replace('/', "%2F"))
     }
 
     /// The address of the page of all namespaces.
@@ -52,7 +58,7 @@ pub(super) fn page(title: &str, frame: &Frame<'_>, content: &Markup) -> Markup {
                     nav aria-label="namespaces" {
                         @for found in frame.namespaces {
                             @let name = found.name.as_str();
-                            a href={ (frame.root) "/n/" (name) } aria-current=[(name == frame.current).then_some("page")] { (name) }
+                            a href=(frame.address(name)) aria-current=[(name == frame.current).then_some("page")] { (name) }
                         }
                     }
                     @if frame.is_live { span #live-state role="status" {} }

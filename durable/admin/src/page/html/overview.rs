@@ -73,7 +73,7 @@ pub(in crate::page) fn home(frame: &Frame<'_>, summaries: &[Summary]) -> Markup 
                     tbody { @for each in summaries { tr {
                         @let (name, counts) = (&each.operator.namespace, &each.counts);
                         @let shown = |number| count(number, counts.is_estimate);
-                        td.key data-label="namespace" { a.text href={ (frame.root) "/n/" (name) } { (name) } }
+                        td.key data-label="namespace" { a.text href=(frame.address(name.as_str())) { (name) } }
                         td data-label="state" { span { (state(&each.health)) } }
                         td.number data-label="waiting" { (shown(counts.waiting)) }
                         td.number data-label="in flight" { (shown(counts.in_flight)) }
