@@ -411,16 +411,26 @@ async fn long_change_has_a_page_of_its_progress() {
     ] {
         assert!(page.contains(words), "{words}: {page}");
     }
-    other.execute_batch("COMMIT").expect("it commits");
+    // The last one takes seconds.
+    let slow = "CREATE TRIGGER slow AFTER DELETE ON tickwheel_timers
+        WHEN OLD.key = CAST('\"a 999\"' AS BLOB) BEGIN
+            SELECT count(*) FROM tickwheel_dead WHERE died = (
+                WITH RECURSIVE n (x) AS (VALUES (1) UNION ALL SELECT x + 1 FROM n WHERE x < 10000000)
+                SELECT max(x) FROM n);
+        END; COMMIT";
+    other.execute_batch(slow).expect("it commits");
     let began = Instant::now();
+    let mut seen = BTreeSet::new();
     let page = loop {
         let page = server.page(&path);
-        if !page.contains("<progress") {
+        let Some(value) = between(&page, "max=\"1234\" value=\"", "\"") else {
             break page;
-        }
+        };
+        seen.insert(value.parse::<u64>().expect("it is a number"));
         assert!(began.elapsed() < Duration::from_secs(60), "{page}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     };
+    assert!(seen.range(1..1_234).next().is_some(), "{seen:?}");
     assert!(page.contains("<h1>Done</h1>"), "{page}");
     assert!(page.contains("1,234 removed."), "{page}");
     assert!(!page.contains("live-state"), "it does not change any more");
@@ -429,6 +439,30 @@ async fn long_change_has_a_page_of_its_progress() {
     for absent in ["/n/orders/change/17", "/n/other/change/17"] {
         let answer = server.ask(&format!("GET {absent}"), &[], "");
         assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+    }
+}
+
+/// What has been due for five seconds is late, and only that. A section without a timer says so.
+#[tokio::test]
+async fn page_counts_what_is_late() {
+    let file = File::new();
+    let (timers, claims) = file.instance().await;
+    set(&timers, &["a", "b", "now", "next"], HOUR).await;
+    timers.shutdown().await;
+    drop(claims);
+    let due = "UPDATE tickwheel_timers SET due = unixepoch() * 1000000 - CASE key
+        WHEN CAST('\"next\"' AS BLOB) THEN -600000000
+        WHEN CAST('\"now\"' AS BLOB) THEN 0
+        ELSE 60000000 END";
+    let other = Connection::open(file.path()).expect("it opens");
+    let server = Server::start(&file, &[]);
+    other.execute(due, ()).expect("they are moved");
+    let page = server.page("/n/orders");
+    assert!(page.contains("<dt>late</dt><dd>2</dd>"), "{page}");
+    for (section, is_empty) in [("dead", true), ("in_flight", true), ("waiting", false)] {
+        let start = format!("<section id=\"{section}\"");
+        let text = between(&page, &start, "</section>").expect("it is there");
+        assert_eq!(text.contains("None."), is_empty, "{text}");
     }
 }
 
@@ -562,7 +596,10 @@ async fn slow_clients_keep_no_place() {
     }
     assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
     dripping.await.expect("it ends");
-    let large = "x".repeat(100_000);
-    let answer = server.ask("POST /login", &[], &large);
-    assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+    for (bytes, status) in [(65_536, "401"), (65_537, "413")] {
+        let form = format!("token={}", "x".repeat(bytes - 6));
+        let answer = server.ask("POST /login", &[], &form);
+        let status = format!("HTTP/1.1 {status}");
+        assert!(answer.starts_with(&status), "{bytes} bytes: {answer}");
+    }
 }

@@ -55,6 +55,9 @@ pub(super) async fn stats(desk: &Desk, common: &Common) -> Result<(), Failure> {
     if common.json {
         return print_json(&records::namespaces(&summaries));
     }
+    if summaries.is_empty() {
+        return print("The store has no namespace. It has one once an instance has started.");
+    }
     print(&stats_table(&summaries))
 }
 

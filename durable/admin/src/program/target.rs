@@ -18,14 +18,14 @@ const VARIABLE: &str = "TICKWHEEL_ADMIN_URL";
 
 /// The URL that is given: by an argument, in a file, or by the environment.
 pub(super) fn url(common: &Common) -> Result<String, Failure> {
-    if let Some(file) = &common.url_file {
-        let text = std::fs::read_to_string(file);
-        let text = text
-            .map_err(|error| Failure::Usage(format!("the URL file {}: {error}", file.display())))?;
-        return Ok(text.trim().to_owned());
-    }
-    let given = common.url.clone().or_else(|| std::env::var(VARIABLE).ok());
-    given.ok_or_else(|| {
+    let given = match &common.url_file {
+        Some(file) => Some(std::fs::read_to_string(file).map_err(|error| {
+            Failure::Usage(format!("the URL file {}: {error}", file.display()))
+        })?),
+        None => common.url.clone().or_else(|| std::env::var(VARIABLE).ok()),
+    };
+    let given = given.map(|url| url.trim().to_owned());
+    given.filter(|url| !url.is_empty()).ok_or_else(|| {
         Failure::Usage(format!(
             "no store is named: use --url, --url-file or the variable {VARIABLE}"
         ))
@@ -47,7 +47,10 @@ pub(super) async fn connect(url: &str, limit: Duration) -> Result<Box<dyn Store>
                     }
                     Ok::<_, io::Error>(config)
                 });
-                Postgres::connect_with(options).await?.into()
+                let connected = Postgres::connect_with(options).await;
+                connected
+                    .map_err(|error| needs_password(error.into()))?
+                    .into()
             }
             Some(scheme) if is_redis(scheme) => Redis::connect(url).await?.into(),
             Some("sqlite") => open(url.trim_start_matches("sqlite://"))?,
@@ -62,6 +65,16 @@ pub(super) async fn connect(url: &str, limit: Duration) -> Result<Box<dyn Store>
     };
     let connected = timeout(limit, connecting).await;
     connected.map_err(|_| Failure::timeout(limit))?
+}
+
+/// Says where a password is looked for, if the client has found none.
+fn needs_password(failure: Failure) -> Failure {
+    match failure {
+        Failure::Failed(text) if text.ends_with("password missing") => Failure::Failed(format!(
+            "{text}: set the variable PGPASSWORD, or write it into the file that PGPASSFILE names or into ~/.pgpass"
+        )),
+        other => other,
+    }
 }
 
 fn is_redis(scheme: &str) -> bool {
