@@ -83,7 +83,7 @@ async fn d5_handlers_that_end_while_the_file_is_locked_run_once() {
     outage::is_survived("locked", store, async || {
         let other = rusqlite::Connection::open(path).expect("it opens");
         other
-            .busy_timeout(std::time::Duration::from_secs(5))
+            .busy_timeout(std::time::Duration::from_secs(30))
             .expect("it waits");
         other.execute_batch("BEGIN IMMEDIATE").expect("it locks");
         tokio::time::sleep(std::time::Duration::from_secs(2)).await;
