@@ -61,6 +61,8 @@ struct State {
     losing: Option<&'static str>,
     /// Whether another transaction has locked every row.
     locked: bool,
+    /// The kind of call that fails at once, and how much later it takes effect.
+    late: Option<(&'static str, Duration)>,
     /// The kind of call that takes that much longer to answer.
     slow: Option<(&'static str, Duration)>,
     /// How many rows the calls have written, and how many of these to renew a lease.
@@ -91,6 +93,7 @@ impl<S> Faulty<S> {
             failing: None,
             losing: None,
             locked: false,
+            late: None,
             slow: None,
             writes: 0,
             renewals: 0,
@@ -122,6 +125,12 @@ impl<S> Faulty<S> {
     /// Makes every call of one kind fail after it has taken effect. `None` brings it back.
     pub fn set_losing(&self, call: Option<&'static str>) {
         self.lock().losing = call;
+    }
+
+    /// Makes every call of one kind, `"fire"` or `"write"`, fail at once and reach the store so much
+    /// later. `None` brings it back.
+    pub fn set_late(&self, late: Option<(&'static str, Duration)>) {
+        self.lock().late = late;
     }
 
     /// Makes every row look locked by another transaction: `unmark` leaves the marks, `fire` finds
@@ -169,6 +178,12 @@ impl<S> Faulty<S> {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How much later than it fails such a call reaches the store.
+    fn late_by(&self, call: &'static str) -> Option<Duration> {
+        let late = self.lock().late;
+        late.filter(|(late, _)| *late == call).map(|(_, by)| by)
     }
 
     /// The fate of the call that is made now: when it fails, and whether it returns.
@@ -308,6 +323,15 @@ impl<S: Store> Store for Faulty<S> {
         near: LoadWindow,
     ) -> Answer<'a, Vec<WriteOutcome>> {
         Box::pin(async move {
+            if let Some(delay) = self.late_by("write") {
+                let (store, namespace) = (Arc::clone(&self.store), namespace.clone());
+                drop(tokio::spawn(async move {
+                    sleep(delay).await;
+                    // Nobody waits for the answer.
+                    let _ = store.write(&namespace, writes, near).await;
+                }));
+                return Err(StoreError::unavailable("its answer was lost"));
+            }
             let writing = self.call("write", || self.store.write(namespace, writes, near));
             let written = writing.await?;
             let mut state = self.lock();
@@ -348,6 +372,15 @@ impl<S: Store> Store for Faulty<S> {
 
     fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport> {
         Box::pin(async move {
+            if let Some(delay) = self.late_by("fire") {
+                let (store, namespace) = (Arc::clone(&self.store), namespace.clone());
+                drop(tokio::spawn(async move {
+                    sleep(delay).await;
+                    // Nobody waits for the answer.
+                    let _ = store.fire(&namespace, request).await;
+                }));
+                return Err(StoreError::unavailable("its answer was lost"));
+            }
             let versions = request.versions.clone();
             let firing = self.call("fire", || self.fire_unlocked(namespace, request));
             let report = firing.await?;

@@ -72,6 +72,29 @@ async fn writer_learns_of_a_step_by_one_write_that_is_refused() {
     assert!(due.expect("it waits") >= now + HOUR * 2);
 }
 
+/// It hears the time from no load, so it asks for it once a minute: else what its callers gave up
+/// before would still take effect an hour later.
+#[tokio::test(start_paused = true)]
+async fn writer_learns_of_a_step_back_within_a_minute() {
+    let memory = Memory::new();
+    let store = Faulty::new(memory.clone());
+    let (timers, claims) = start(store.clone()).await;
+    let now = SystemTime::now();
+    memory.set_clock(now);
+    claims.shutdown().await;
+    set(&timers, "before", HOUR).await.expect("it is set");
+    memory.set_clock(now - HOUR);
+    tokio::time::sleep(SECOND * 61).await;
+    // Its callers wait for five seconds.
+    store.set_late(Some(("write", SECOND * 6)));
+    let given_up = set(&timers, "given up", HOUR).await;
+    assert!(given_up.is_err(), "{given_up:?}");
+    store.set_late(None);
+    tokio::time::sleep(SECOND * 10).await;
+    assert_eq!(timers.deadline("given up").await, Ok(None));
+    set(&timers, "after", HOUR).await.expect("it is set");
+}
+
 /// An operator's change that the store gets to when its caller has given up changes nothing.
 #[tokio::test(start_paused = true)]
 async fn change_of_an_operator_is_refused_when_it_is_late() {

@@ -121,6 +121,27 @@ async fn a_call_whose_answer_was_lost_can_be_made_again() {
     assert!(timeout(SECOND * 100, claims.recv()).await.is_err());
 }
 
+/// The first look for its claims finds nothing. The second one comes when the store can no longer be
+/// executing it.
+#[tokio::test(start_paused = true)]
+async fn lost_fire_that_takes_effect_late_is_undone() {
+    let (call, lease) = (SECOND * 5, HOUR);
+    let store = Faulty::new(Memory::new());
+    let builder = orders().call_timeout(call).lease(lease).max_attempts(1);
+    let started = builder.start(&TimerWheel::new(), store.clone()).await;
+    let (timers, mut claims) = started.expect("it starts");
+    set(&timers, "a", SECOND).await.expect("it is set");
+    store.set_late(Some(("fire", call / 2)));
+    assert!(timeout(SECOND * 3 / 2, claims.recv()).await.is_err());
+    store.set_late(None);
+    let claim = timeout(call * 2, claims.recv()).await;
+    let claim = claim
+        .expect("it waits for no lease")
+        .expect("the stream goes on");
+    assert_eq!((&*claim.key, claim.attempt), ("a", 1));
+    claim.ack().await.expect("it is held");
+}
+
 /// The next claim, which comes before long.
 async fn next(claims: &mut Claims<String, String>) -> Claim<String, String> {
     let claim = timeout(HOUR * 2, claims.recv()).await;
