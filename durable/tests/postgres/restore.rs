@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tickwheel_durable::Postgres;
 use tickwheel_durable::store::{
-    Action, Due, List, LoadWindow, Namespace, State, Store, StoreError, Write,
+    Action, Due, Fire, List, Load, LoadWindow, Namespace, Settle, Settlement, State, Store,
+    StoreError, Write,
 };
 
 use super::server::{client, database, missing, shared_url, until};
@@ -78,6 +79,53 @@ async fn versions_grow_though_the_sequence_went_back() {
         cut(&url).await;
         last = version(&store, key).await;
         assert!(last > given, "{last:?} after {given:?}");
+    }
+}
+
+/// What the clock had shown before it stepped back is in versions and ids.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn versions_grow_beyond_all_that_is_stored() {
+    let Some(url) = database("stepped").await else {
+        return missing();
+    };
+    let store = Postgres::connect(&url).await.expect("it connects");
+    let space = space("stepped");
+    let opened = store.open(&space, &"json".into()).await.expect("it opens");
+    let hour = Duration::from_secs(3_600);
+    let load = Load::new(opened.instance, hour, 1, hour);
+    store.load(&space, load).await.expect("it loads");
+    let near = LoadWindow::new(Duration::ZERO, None);
+    let dies = Action::set(b"1".to_vec(), Due::In(Duration::ZERO), None, false);
+    let write = vec![Write::new(b"dies".to_vec(), dies)];
+    store.write(&space, write, near).await.expect("it is set");
+    let mut fire = Fire::new(Vec::new(), Some(hour), near);
+    fire.unloaded = 1;
+    let fired = store.fire(&space, fire).await.expect("it fires").fired;
+    let dies = Settle::new(fired[0].token, Settlement::Dead);
+    let settled = store.settle(&space, vec![dies], near).await;
+    settled.expect("it settles");
+    set(&store, &space, "waits").await.expect("it is set");
+    let admin = client(&url).await;
+    // Later than the clock shows, and all three below the sequence's end.
+    let step = 2_500_000_000_000_000;
+    for (round, column) in [
+        (1, "tickwheel_timers SET version"),
+        (2, "tickwheel_dead SET version"),
+        (3, "tickwheel_instances SET id"),
+    ] {
+        let ahead: i64 = round * step;
+        let changed = format!("UPDATE {column} = {ahead}");
+        assert_eq!(admin.execute(&changed, &[]).await.expect("it is set"), 1);
+        let back = "SELECT setval('tickwheel_versions', 2)";
+        admin.batch_execute(back).await.expect("it is set");
+        let new = Postgres::connect(&url).await.expect("it connects");
+        let key = round.to_string();
+        set(&new, &space, &key).await.expect("it is set");
+        let row = new.get(&space, key.into()).await.expect("it reads");
+        let given = row.expect("it is there").version.0;
+        assert!(given > ahead, "{given} beside {column} = {ahead}");
+        let empty = "TRUNCATE tickwheel_timers";
+        admin.batch_execute(empty).await.expect("it is empty");
     }
 }
 

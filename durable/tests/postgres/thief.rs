@@ -163,6 +163,28 @@ async fn plant(url: &str, thief: &str, what: &str) {
     planted.unwrap_or_else(|error| panic!("{error:?}"));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn public_may_call_no_function() {
+    let Some(url) = database("of_public").await else {
+        return missing();
+    };
+    Postgres::connect(&url).await.expect("it makes the tables");
+    let admin = client(&url).await;
+    let functions = async |which: &str| -> Vec<String> {
+        let sql = format!(
+            "SELECT oid::regprocedure::text FROM pg_proc
+            WHERE proname LIKE 'tickwheel%' AND {which} ORDER BY 1"
+        );
+        let rows = admin.query(&sql, &[]).await.expect("it reads");
+        rows.iter().map(|row| row.get(0)).collect()
+    };
+    let all = functions("true").await;
+    // Each of the four that programs call takes keys of two types.
+    assert_eq!(all.len(), 4 * 2 + 2, "{all:?}");
+    let of_public = "has_function_privilege('public', oid, 'EXECUTE')";
+    assert_eq!(functions(of_public).await, [""; 0]);
+}
+
 /// Also one whose path has the schema before that of the built-in functions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn creator_of_functions_loots_no_instance() {

@@ -101,3 +101,39 @@ async fn dead_instances_leave_nothing() {
         assert!(left.iter().all(|id| *id == living), "{name}: {left:?}");
     }
 }
+
+/// A row that was deleted behind the store's back is loaded, fails to fire, and is forgotten: it
+/// took a place of each load.
+#[tokio::test]
+async fn version_without_a_row_is_forgotten() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let (store, space) = open(&server).await;
+    let opened = store.open(&space, &"json".into()).await.expect("it opens");
+    let load = async |wanted: usize| {
+        let loading = Load::new(opened.instance, HOUR, wanted, HOUR);
+        let loaded = store.load(&space, loading).await.expect("it loads");
+        let versions = loaded.rows.iter().map(|&(version, _)| version);
+        versions.collect::<Vec<_>>()
+    };
+    load(0).await;
+    let before = kept(&server).await;
+    let set = Action::set(b"value".to_vec(), Due::In(Duration::ZERO), None, false);
+    let write = vec![Write::new(b"gone".to_vec(), set)];
+    store
+        .write(&space, write, UNLOADED)
+        .await
+        .expect("it writes");
+    let versions = load(5).await;
+    assert_eq!(versions.len(), 1);
+    let all = kept(&server).await;
+    for part in [":rows", ":keys"] {
+        let key = all.iter().find(|key| key.ends_with(part));
+        server.command(&["DEL", key.expect("it is there")]).await;
+    }
+    let fire = Fire::new(versions, Some(HOUR), UNLOADED);
+    let report = store.fire(&space, fire).await.expect("it answers");
+    assert!(report.fired.is_empty(), "{report:?}");
+    assert_eq!(kept(&server).await, before);
+}
