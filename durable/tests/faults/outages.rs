@@ -132,8 +132,15 @@ async fn lost_fire_that_takes_effect_late_is_undone() {
     let (timers, mut claims) = started.expect("it starts");
     set(&timers, "a", SECOND).await.expect("it is set");
     store.set_late(Some(("fire", call / 2)));
-    assert!(timeout(SECOND * 3 / 2, claims.recv()).await.is_err());
+    let fired = timeout(SECOND + SECOND / 100, claims.recv()).await;
+    assert!(fired.is_err(), "{fired:?}");
     store.set_late(None);
+    // Until then a transaction holds the row, so no other fire comes first.
+    store.set_locked(true);
+    assert!(timeout(call / 2, claims.recv()).await.is_err());
+    let counts = timers.counts().await.expect("it counts");
+    assert_eq!((counts.in_flight, counts.waiting), (1, 0));
+    store.set_locked(false);
     let claim = timeout(call * 2, claims.recv()).await;
     let claim = claim
         .expect("it waits for no lease")
