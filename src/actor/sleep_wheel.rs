@@ -4,7 +4,8 @@
 //! The actor does not wait for the lock of an entry. One that is locked waits in a list, and is
 //! [tried again](SleepWheel::retry_next) in the next turn. It delays no other sleep: the order of
 //! ticks does not hold for a sleep that its owner changes while it is due. An entry that the wheel
-//! has reached is processed before a command for it, which would else move a node that is gone (B5).
+//! has reached is processed before a command for it, which would else move a node that is gone
+//! (B5).
 
 use std::collections::VecDeque;
 use std::hint::black_box;

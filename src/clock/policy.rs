@@ -24,8 +24,8 @@ pub(crate) struct ClockPolicy {
     can_pause: bool,
     /// Whether it has been found to be virtual.
     is_virtual: AtomicBool,
-    /// Whether sleeps stay on the wheel even then, and slots of removed timers are kept, as in tests
-    /// of the wheel.
+    /// Whether sleeps stay on the wheel even then, and slots of removed timers are kept, as in
+    /// tests of the wheel.
     sleeps_stay: bool,
 }
 

@@ -19,11 +19,11 @@
 //! | [`evict`](Entry::evict) | actor | the clock is virtual: takes the entry off the wheel, and disarms it |
 //! | [`close`](Entry::close) | actor | the actor ends |
 //!
-//! The owner may be preempted while it has the lock. An actor that waits for it delays every timer of
-//! the wheel (P11): it was seen to wait for 180 ms where threads that reset their sleeps in a loop
-//! outnumbered the cores. So the actor only tries to lock, for a moment. An entry that is locked it
-//! processes [again](crate::actor::sleep_wheel) in its next turn. It waits in `evict`, which takes
-//! place in tests, and in `close`, at its end.
+//! The owner may be preempted while it has the lock. An actor that waits for it delays every timer
+//! of the wheel (P11): it was seen to wait for 180 ms where threads that reset their sleeps in a
+//! loop outnumbered the cores. So the actor only tries to lock, for a moment. An entry that is
+//! locked it processes [again](crate::actor::sleep_wheel) in its next turn. It waits in `evict`,
+//! which takes place in tests, and in `close`, at its end.
 //!
 //! Each operation is one critical section over [`State`], so they are ordered, and each preserves
 //! the invariants:

@@ -1,5 +1,5 @@
-//! A client over TLS is told that its idle connection ends. Without that it cannot tell the end from
-//! an attack that cuts the connection.
+//! A client over TLS is told that its idle connection ends. Without that it cannot tell the end
+//! from an attack that cuts the connection.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;

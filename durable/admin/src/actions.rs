@@ -189,8 +189,8 @@ pub(crate) async fn count(
     Ok((number, format!("{about}{digits} {state}timer{s}")))
 }
 
-/// The versions of the timers in a state whose keys begin with that, and whether there are more than
-/// so many.
+/// The versions of the timers in a state whose keys begin with that, and whether there are more
+/// than so many.
 async fn with_prefix(
     operator: &Operator,
     state: State,

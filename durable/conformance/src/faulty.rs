@@ -127,8 +127,8 @@ impl<S> Faulty<S> {
         self.lock().losing = call;
     }
 
-    /// Makes every call of one kind, `"fire"` or `"write"`, fail at once and reach the store so much
-    /// later. `None` brings it back.
+    /// Makes every call of one kind, `"fire"` or `"write"`, fail at once and reach the store so
+    /// much later. `None` brings it back.
     pub fn set_late(&self, late: Option<(&'static str, Duration)>) {
         self.lock().late = late;
     }

@@ -7,9 +7,9 @@
 //!    `recv_many` its limit, `dispatch` as many as it has places free. While it does not wait, it
 //!    wants none.
 //! 2. **Ahead.** So many claims may wait for the program besides: as many as its handlers finish in
-//!    50 ms of [work](super::pace), at most 1,024, and none if it has received nothing for a poll. So a
-//!    quick program does not wait for round trips, and a slow one holds nothing that it does not work
-//!    on. The time is a twentieth of a poll, or an eighth of a lease, if that is less.
+//!    50 ms of [work](super::pace), at most 1,024, and none if it has received nothing for a poll.
+//!    So a quick program does not wait for round trips, and a slow one holds nothing that it does
+//!    not work on. The time is a twentieth of a poll, or an eighth of a lease, if that is less.
 //! 3. **Fired** is what is due, up to wanted and ahead together, less what waits for the program
 //!    already, and within the capacity. The rest stays here and *due*, earliest first. Nothing else
 //!    decides when to fire: a place that comes free fires a row that is here, without a load. While

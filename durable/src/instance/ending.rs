@@ -8,8 +8,8 @@
 //! 2. A call of the program, such as [`Claim::ack`](crate::Claim::ack), is one try. What
 //!    [`dispatch`](crate::Claims::dispatch) decides, and what is decided by dropping, is *kept*:
 //!    the task of settles sends it again, with growing pauses, until the store has taken it or says
-//!    that the claim is lost. From the first failure on, or from when a transaction is found to have
-//!    locked its key, the lease is renewed meanwhile.
+//!    that the claim is lost. From the first failure on, or from when a transaction is found to
+//!    have locked its key, the lease is renewed meanwhile.
 //! 3. A put-back is due when its first try would have made it due, and keeps its error.
 //! 4. While a lease lasts by the instance's clock, no other instance ends the claim. So a claim
 //!    that is `Lost` then, after a try without response, was ended by that try.

@@ -154,7 +154,8 @@ impl Core {
         let sent = Instant::now();
         let written = self.calls.write(writes, near).await;
         if let Err(Error::Store(StoreError::Late { now, .. })) = written {
-            // Unless the callers have given up, the store's clock has stepped: the next write knows.
+            // Unless the callers have given up, the store's clock has stepped: the next write
+            // knows.
             self.observe(sent, Instant::now(), now);
         }
         written

@@ -1,9 +1,9 @@
 //! The tables and functions, and how they come to be.
 //!
 //! The files in the folder `migrations/postgres` lead from each version of the schema to the next,
-//! the first, and so far only one, from nothing. The first connection of a store runs those that a database lacks, and
-//! another role does where this one may not create anything. Functions have the version of the
-//! tables. The last file has them, and a test writes them there with
+//! the first, and so far only one, from nothing. The first connection of a store runs those that a
+//! database lacks, and another role does where this one may not create anything. Functions have the
+//! version of the tables. The last file has them, and a test writes them there with
 //! `TICKWHEEL_WRITE_MIGRATIONS=1`, or else compares them: their text is that of the statements.
 //!
 //! # Names

@@ -182,9 +182,9 @@ use crate::store::{
 ///
 /// The keys of a namespace lie in one slot, whose tag is the name of the namespace, so one node has
 /// the whole namespace, unless it is [spread](Self::spread). Each namespace has a connection of its
-/// own to the node that has its slot. A call that meets another node follows it. While a slot is moved to another node, calls on its
-/// namespaces wait until that is done, or fail after their time limit: the keys of a namespace are
-/// few and large, and each blocks the nodes while it is moved.
+/// own to the node that has its slot. A call that meets another node follows it. While a slot is
+/// moved to another node, calls on its namespaces wait until that is done, or fail after their time
+/// limit: the keys of a namespace are few and large, and each blocks the nodes while it is moved.
 ///
 /// # Examples
 ///
@@ -288,8 +288,8 @@ impl Redis {
     /// The number is written into the [charter](Charter::parts) when an instance first opens the
     /// namespace, and never changes. An instance with another one does not start. So choose some
     /// four times as many parts as there will be nodes: slots are assigned by a hash, and a node
-    /// that has few parts has its share by luck only. `CLUSTER KEYSLOT 'tickwheel:{orders/1}'` tells
-    /// the slot of a part, which an operator can move.
+    /// that has few parts has its share by luck only. `CLUSTER KEYSLOT 'tickwheel:{orders/1}'`
+    /// tells the slot of a part, which an operator can move.
     ///
     /// There is still one handle and one stream of claims:
     ///
@@ -297,12 +297,12 @@ impl Redis {
     ///   holds: its tokens grow, the last write wins.
     /// * Each part delivers its timers by deadline. Across parts the order is that in which they
     ///   fire: while none is behind, by deadline give or take a round trip.
-    /// * While the node of a part is away, calls on keys of that part fail, and its timers wait. The
-    ///   other parts go on. Counts, lists and starts need all parts.
-    /// * Each part has a connection for calls and one for hints, loads with each poll, and writes in
-    ///   batches of its own.
-    /// * An operator, as with `tickwheel-admin`, sees each part as a namespace of its own: `orders` has
-    ///   the first part only.
+    /// * While the node of a part is away, calls on keys of that part fail, and its timers wait.
+    ///   The other parts go on. Counts, lists and starts need all parts.
+    /// * Each part has a connection for calls and one for hints, loads with each poll, and writes
+    ///   in batches of its own.
+    /// * An operator, as with `tickwheel-admin`, sees each part as a namespace of its own: `orders`
+    ///   has the first part only.
     ///
     /// 0 counts as 1.
     ///

@@ -121,8 +121,8 @@ async fn a_call_whose_answer_was_lost_can_be_made_again() {
     assert!(timeout(SECOND * 100, claims.recv()).await.is_err());
 }
 
-/// The first look for its claims finds nothing. The second one comes when the store can no longer be
-/// executing it.
+/// The first look for its claims finds nothing. The second one comes when the store can no longer
+/// be executing it.
 #[tokio::test(start_paused = true)]
 async fn lost_fire_that_takes_effect_late_is_undone() {
     let (call, lease) = (SECOND * 5, HOUR);

@@ -71,8 +71,9 @@ pub struct Page {
 impl Page {
     /// A page that shows all namespaces of a store, and changes nothing.
     ///
-    /// Takes a store, or a `Box<dyn Store>`, as [`Builder::start`](tickwheel_durable::Builder::start)
-    /// does. It need not be the one that an instance uses.
+    /// Takes a store, or a `Box<dyn Store>`, as
+    /// [`Builder::start`](tickwheel_durable::Builder::start) does. It need not be the one that an
+    /// instance uses.
     pub fn new(store: impl Into<Box<dyn Store>>) -> Self {
         Page::of(Desk::new(store.into(), Duration::from_secs(5)))
     }

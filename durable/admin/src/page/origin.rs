@@ -1,7 +1,7 @@
 //! Which requests come from pages of this service, and what its answers forbid.
 //!
-//! A browser that has signed in sends its cookie with the forms of other sites, too. Each browser of
-//! today says where a form comes from, in `Sec-Fetch-Site` or in `Origin`. A request that says
+//! A browser that has signed in sends its cookie with the forms of other sites, too. Each browser
+//! of today says where a form comes from, in `Sec-Fetch-Site` or in `Origin`. A request that says
 //! nothing is refused: scripts add the `Origin`.
 
 use axum::http::header::{HOST, ORIGIN};

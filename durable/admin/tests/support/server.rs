@@ -70,8 +70,8 @@ impl Server {
         TcpStream::connect(&self.address).expect("it listens")
     }
 
-    /// The whole response to a request with these further headers. Its `Origin` is that of the page,
-    /// unless they say something else.
+    /// The whole response to a request with these further headers. Its `Origin` is that of the
+    /// page, unless they say something else.
     pub(crate) fn ask(&self, request: &str, headers: &[&str], body: &str) -> String {
         let mut stream = self.connect();
         let host = format!("Host: {}", self.address);

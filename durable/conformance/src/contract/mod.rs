@@ -1,4 +1,5 @@
-//! Each call of a store alone, as far as random [scripts](crate::scripts) do not hold it to the model.
+//! Each call of a store alone, as far as random [scripts](crate::scripts) do not hold it to the
+//! model.
 
 mod charters;
 mod dying;

@@ -117,8 +117,8 @@ struct Pair {
     expected: [String; 2],
 }
 
-/// Makes two calls at once, after each trace of at most three calls of one instance. The answers and
-/// the rows have to be as if one call had come after the other.
+/// Makes two calls at once, after each trace of at most three calls of one instance. The answers
+/// and the rows have to be as if one call had come after the other.
 pub async fn calls_that_meet_take_turns<T: Stores>(world: &World<T>) {
     let bounds = Bounds {
         depth: 3,
@@ -157,7 +157,8 @@ async fn pairs(bounds: &Bounds) -> Vec<Pair> {
     let of = |by: u8| {
         let steps = steps.iter().copied();
         steps.filter(move |step| match *step {
-            // Where writers lock rows, a fire and a put-back pass by what is locked, and come again.
+            // Where writers lock rows, a fire and a put-back pass by what is locked, and come
+            // again.
             Step::Call {
                 by: own,
                 call,
