@@ -143,19 +143,6 @@ async fn survives_a_kill<S: Servers>() {
     delivered(&mut claims, &BTreeSet::from([7])).await;
 }
 
-/// Waits until every replica has what its primary has: a new one first copies everything.
-async fn until_replicas_follow(primary: &Server) {
-    let began = Instant::now();
-    loop {
-        let followed = primary.try_command(&["WAIT", "2", "100"]).await;
-        if matches!(followed, Ok(redis::Value::Int(2..))) {
-            return;
-        }
-        assert!(began.elapsed() < 60 * SECOND, "{followed:?}");
-        sleep(SECOND / 20).await;
-    }
-}
-
 /// Handlers end while there is no primary. Whichever replica takes over has what calls have
 /// returned. They work again when the old primary is back, as a replica.
 async fn handlers_run_once_through_a_kill<S: Servers>() {
@@ -165,8 +152,8 @@ async fn handlers_run_once_through_a_kill<S: Servers>() {
     let store = connect(&servers.url()).await;
     let store = store.wait_for_replicas(REPLICAS);
     let old = until_primary(&servers, None).await;
-    until_replicas_follow(&servers.servers()[old]).await;
-    is_survived("handlers", store, async || {
+    // In a cluster only the node that has this namespace has replicas.
+    is_survived("faults", store, async || {
         servers.servers()[old].kill();
         until_primary(&servers, Some(old)).await;
         servers.servers()[old].run();
