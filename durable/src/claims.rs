@@ -24,6 +24,9 @@ use crate::instance::{Core, Cores, Delivery, End, Lease, Settling, Shutdown, Ver
 use crate::retry::Retry;
 use crate::store::{Fired, Settlement};
 
+/// The most claims that wait for a program which quickly receives one after the other.
+const PREFETCH: usize = 512;
+
 /// The timers that this instance claims as they come due. Made by
 /// [`Builder::start`](crate::Builder::start).
 ///
@@ -33,9 +36,9 @@ use crate::store::{Fired, Settlement};
 ///
 /// The instance claims a timer when the program asks for one, and leaves the others to other
 /// instances. For a program that quickly takes one claim after the other, it claims some ahead, so
-/// that the program need not wait for the store: about as many as the program finishes within 50
-/// ms, and at most 1,024. A program finishes a claim of [`dispatch`](Self::dispatch) when its
-/// handler does, and one of [`recv`](Self::recv) when it asks for the next. At
+/// that the program need not wait for the store: about as many as the program takes within an
+/// eighth of a [poll](crate::Builder::poll), and at most 512, or as many as
+/// [`recv_many`](Self::recv_many) asks for, or as [`dispatch`](Self::dispatch) runs at once. At
 /// most [`capacity`](crate::Builder::capacity) claims are unsettled at once. The
 /// [protocol](crate::protocol#demand) says how instances share a backlog.
 ///
@@ -103,10 +106,9 @@ impl<K, V> Claims<K, V> {
         let before = into.len();
         poll_fn(|cx| {
             while into.len() - before < limit {
-                let busy = into.len() - before;
                 let want = Want {
-                    now: limit - busy,
-                    busy,
+                    now: limit - (into.len() - before),
+                    ahead: limit,
                 };
                 match self.poll_claim(cx, want) {
                     Poll::Ready(Some(claim)) => into.push(claim),
@@ -121,7 +123,11 @@ impl<K, V> Claims<K, V> {
 
     /// Polls for the next claim; `None` when there will be no more.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Claim<K, V>>> {
-        self.poll_claim(cx, Want { now: 1, busy: 0 })
+        let want = Want {
+            now: 1,
+            ahead: PREFETCH,
+        };
+        self.poll_claim(cx, want)
     }
 
     fn poll_claim(&mut self, cx: &mut Context<'_>, want: Want) -> Poll<Option<Claim<K, V>>> {
@@ -245,10 +251,9 @@ impl<K, V> Claims<K, V> {
         poll_fn(|cx| {
             loop {
                 while is_open && running.len() < concurrency {
-                    let busy = running.len();
                     let want = Want {
-                        now: concurrency - busy,
-                        busy,
+                        now: concurrency - running.len(),
+                        ahead: concurrency,
                     };
                     match self.poll_claim(cx, want) {
                         Poll::Ready(Some(claim)) => running.push(start(claim, settling.clone())),

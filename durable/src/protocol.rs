@@ -150,9 +150,10 @@
 //! loaded row that its instance cannot fire is no better. So an instance fires what its program
 //! asks for, and loads what it fires.
 //!
-//! A program that waits for claims says how many it can take. As many claims as it finishes in 50
-//! ms may wait ahead of it. The instance fires as many due rows, whether it has loaded them or not.
-//! The others wait, in the store or with the instance that has loaded them, earliest first.
+//! A program that waits for claims says how many it can take. While it quickly comes back for more,
+//! some claims may wait ahead of it. The instance fires as many due rows, whether it has loaded
+//! them or not. The others wait, in the store or with the instance that has loaded them, earliest
+//! first.
 //!
 //! With each load an instance says how many due rows it *lacks*. Another instance that has had more
 //! due rows than its program takes, for half a poll, takes its mark off as many. So rows change

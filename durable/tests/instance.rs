@@ -345,9 +345,9 @@ async fn what_is_due_at_once_needs_no_poll() {
     }
 }
 
-/// No more claims wait for handlers than they finish in 50 ms.
+/// However quick its handlers have been, no more claims wait for them than run at once.
 #[tokio::test(start_paused = true)]
-async fn few_claims_are_ahead_of_handlers_that_turn_slow() {
+async fn few_claims_are_ahead_of_quick_handlers() {
     let (timers, mut claims) = start(Memory::new(), |b| b).await;
     for number in 0..1_000 {
         set(&timers, &number.to_string(), SECOND).await;
@@ -360,38 +360,13 @@ async fn few_claims_are_ahead_of_handlers_that_turn_slow() {
             if hangs {
                 std::future::pending::<()>().await;
             }
-            sleep(SECOND / 100).await;
             Ok(())
         }
     };
     let ended = timeout(SECOND * 5, claims.dispatch(4, handle)).await;
     assert!(ended.is_err());
     let claimed = timers.metrics().claimed;
-    assert!((204..=224).contains(&claimed), "{claimed}");
-}
-
-/// A fire brought no more than twice what `dispatch` runs at once: with handlers that return at
-/// once, the store's round trips decided.
-#[tokio::test(start_paused = true)]
-async fn quick_handlers_do_not_wait_for_round_trips() {
-    let store = Faulty::new(Memory::new());
-    let (timers, mut claims) = start(store.clone(), |b| b).await;
-    let keys: Vec<_> = (0..10_000).map(|number| number.to_string()).collect();
-    let set = timers.set_many(keys.iter().map(|key| (key, &0, SECOND)));
-    set.await.expect("they are set");
-    sleep(SECOND * 2).await;
-    store.set_delay(SECOND / 100);
-    let began = Instant::now();
-    let mut handled = Vec::new();
-    let handle = |_| {
-        handled.push(began.elapsed());
-        async { Ok(()) }
-    };
-    let ended = timeout(SECOND * 5, claims.dispatch(64, handle)).await;
-    assert!(ended.is_err());
-    assert_eq!(handled.len(), 10_000);
-    let last = handled[handled.len() - 1];
-    assert!(last < SECOND / 2, "{last:?}");
+    assert!((204..=208).contains(&claimed), "{claimed}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,21 +16,21 @@
 //! In the repository, tests run both sides of each page on the same script, compare what can be
 //! observed, and hold the differences that the page names.
 
-#[doc = include_str!("../../docs/coming-from/delay_queue.md")]
+#[doc = include_str!("coming_from/delay_queue.md")]
 pub mod delay_queue {}
 
-#[doc = include_str!("../../docs/coming-from/hashed_wheels.md")]
+#[doc = include_str!("coming_from/hashed_wheels.md")]
 pub mod hashed_wheels {}
 
-#[doc = include_str!("../../docs/coming-from/moka.md")]
+#[doc = include_str!("coming_from/moka.md")]
 pub mod moka {}
 
-#[doc = include_str!("../../docs/coming-from/pingora_timeout.md")]
+#[doc = include_str!("coming_from/pingora_timeout.md")]
 pub mod pingora_timeout {}
 
-#[doc = include_str!("../../docs/coming-from/sorted_map.md")]
+#[doc = include_str!("coming_from/sorted_map.md")]
 pub mod sorted_map {}
 
 #[allow(clippy::doc_markdown, reason = "names of products are no code")]
-#[doc = include_str!("../../docs/coming-from/tokio_cron_scheduler.md")]
+#[doc = include_str!("coming_from/tokio_cron_scheduler.md")]
 pub mod tokio_cron_scheduler {}

@@ -6,10 +6,12 @@
 //! 1. **Wanted.** A program that waits for claims says how many it can take: `recv` one,
 //!    `recv_many` its limit, `dispatch` as many as it has places free. While it does not wait, it
 //!    wants none.
-//! 2. **Ahead.** So many claims may wait for the program besides: as many as its handlers finish in
-//!    50 ms of [work](super::pace), at most 1,024, and none if it has received nothing for a poll.
-//!    So a quick program does not wait for round trips, and a slow one holds nothing that it does
-//!    not work on. The time is a twentieth of a poll, or an eighth of a lease, if that is less.
+//! 2. **Ahead.** So many claims may wait for the program besides: none at first, and twice as many
+//!    and one more each time it comes back for more within an eighth of a poll. The limit is the
+//!    places of `dispatch`, or what `recv_many` asks for, or 512. If the program does not come back
+//!    for an eighth of a poll, no more are ahead of it than it has received in that time, and none
+//!    if it receives nothing for a poll. So a quick program does not wait for round trips, and a
+//!    slow one holds nothing that it does not work on.
 //! 3. **Fired** is what is due, up to wanted and ahead together, less what waits for the program
 //!    already, and within the capacity. The rest stays here and *due*, earliest first. Nothing else
 //!    decides when to fire: a place that comes free fires a row that is here, without a load. While
@@ -48,8 +50,6 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::lease::Lease;
-use super::pace::Pace;
-use crate::settings::Settings;
 use crate::store::Fired;
 
 /// A timer that this instance has fired.
@@ -59,13 +59,13 @@ pub(crate) struct Delivery {
     pub(crate) lease: Lease,
 }
 
-/// What the program says when it asks for a claim.
+/// How many claims the program can take.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Want {
-    /// How many it can take at once.
+    /// At once.
     pub(crate) now: usize,
-    /// How many it has received and works on.
-    pub(crate) busy: usize,
+    /// At most so many more while it is quick.
+    pub(crate) ahead: usize,
 }
 
 /// Deliveries that wait to be received.
@@ -78,20 +78,20 @@ pub(crate) struct Deliveries {
     poll: Duration,
 }
 
-/// The time in which a program works on what is ahead of it.
-const AHEAD: Duration = Duration::from_millis(50);
+/// A program has no more ahead of it than it has received within this part of a poll.
+const PARTS: u32 = 8;
 
-/// At most so many claims are ahead of a program.
-const MAX_AHEAD: usize = 1_024;
-
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     queue: VecDeque<Delivery>,
     receiver: Option<Waker>,
     /// How many claims the program waits for; zero while it does not.
     wanted: usize,
-    /// How quickly the program finishes claims.
-    pace: Pace,
+    /// How many claims may wait for the program, as long as it receives them.
+    ahead: usize,
+    /// When the program received the first claim of this eighth of a poll, and how many it has
+    /// received since. A new one starts when the program waits.
+    burst: Option<(Instant, usize)>,
     /// How many each part is firing.
     firing: Vec<usize>,
     /// When the program last received a claim.
@@ -103,11 +103,9 @@ struct State {
 }
 
 impl State {
-    /// How many claims may wait for the program.
     fn ahead(&self, poll: Duration) -> usize {
-        let now = Instant::now();
         match self.received {
-            Some(received) if now - received < poll => self.pace.per_span(now).min(MAX_AHEAD),
+            Some(received) if received.elapsed() < poll => self.ahead,
             _ => 0,
         }
     }
@@ -119,35 +117,43 @@ impl State {
         ((self.wanted + ahead).saturating_sub(there), ahead)
     }
 
-    /// Notes that the program receives a claim.
+    /// Notes that the program has received a claim.
     fn receive(&mut self, poll: Duration) {
         let now = Instant::now();
-        let last = self.received.replace(now);
-        if last.is_some_and(|last| now - last >= poll) {
-            self.pace.forget(now);
+        self.ahead = self.ahead(poll);
+        self.received = Some(now);
+        let (began, received) = self.burst.get_or_insert((now, 0));
+        *received += 1;
+        if now - *began >= poll / PARTS {
+            self.ahead = self.ahead.min(*received);
+            self.burst = None;
         }
-        self.pace.receive(now);
+    }
+
+    /// Notes that the program has come back for more. If that was soon, twice as many may wait for
+    /// it next time.
+    fn come_back(&mut self, poll: Duration) {
+        let burst = self.burst.take();
+        let is_quick = burst.is_some_and(|(began, _)| began.elapsed() < poll / PARTS);
+        self.ahead = self.ahead(poll);
+        if is_quick {
+            self.ahead = 2 * self.ahead + 1;
+        }
     }
 }
 
 impl Deliveries {
     /// For this number of parts.
-    pub(super) fn new(settings: &Settings, parts: usize) -> Self {
-        let span = AHEAD.min(settings.poll / 20).min(settings.lease / 8);
+    pub(super) fn new(poll: Duration, parts: usize) -> Self {
         let state = State {
-            queue: VecDeque::new(),
-            receiver: None,
-            wanted: 0,
-            pace: Pace::new(span),
             firing: vec![0; parts],
-            received: None,
             open: parts,
-            abandoned: false,
+            ..State::default()
         };
         Deliveries {
             state: Mutex::new(state),
             asked: (0..parts).map(|_| Notify::new()).collect(),
-            poll: settings.poll,
+            poll,
         }
     }
 
@@ -205,8 +211,6 @@ impl Deliveries {
     /// Takes the next one; `None` once all parts have closed it.
     pub(crate) fn poll_next(&self, cx: &mut Context<'_>, want: Want) -> Poll<Option<Delivery>> {
         let mut state = self.lock();
-        let now = Instant::now();
-        state.pace.ask(want.busy, now);
         if let Some(delivery) = state.queue.pop_front() {
             state.receive(self.poll);
             state.wanted = 0;
@@ -217,7 +221,10 @@ impl Deliveries {
         if state.open == 0 {
             return Poll::Ready(None);
         }
-        state.pace.wait(want.busy, now);
+        if state.wanted == 0 {
+            state.come_back(self.poll);
+        }
+        state.ahead = state.ahead.min(want.ahead);
         state.wanted = want.now;
         let stale = state.receiver.replace(cx.waker().clone());
         drop(state);
@@ -244,8 +251,7 @@ impl Deliveries {
             stale.extend(state.queue.pop_front());
         }
         if !stale.is_empty() {
-            (state.wanted, state.received) = (0, None);
-            state.pace.forget(Instant::now());
+            (state.wanted, state.ahead) = (0, 0);
         }
         stale
     }
@@ -290,64 +296,86 @@ mod tests {
 
     use super::*;
 
-    fn deliveries() -> Deliveries {
-        Deliveries::new(&Settings::default(), 1)
-    }
+    const POLL: Duration = Duration::from_secs(1);
 
-    /// The program receives a claim and finishes it in this time, so often.
-    async fn finish(state: &mut State, claims: usize, time: Duration) {
+    /// A program receives so many claims, each after so long, and comes back for more.
+    async fn take(state: &mut State, claims: u32, each: Duration) {
         for _ in 0..claims {
-            state.receive(Duration::from_secs(1));
-            advance(time).await;
-            state.pace.ask(0, Instant::now());
+            state.receive(POLL);
+            advance(each).await;
         }
+        state.come_back(POLL);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_a_program_can_take_is_gathered_while_it_works() {
-        let mut deliveries = deliveries();
-        let state = deliveries.state.get_mut().expect("no test panics");
-        finish(state, 8, Duration::ZERO).await;
-        let is_demanded = |wanted, firing| {
+        let deliveries = Deliveries::new(POLL, 1);
+        let is_demanded = |wanted, ahead, firing| {
             let mut state = deliveries.lock();
-            (state.wanted, state.firing[0]) = (wanted, firing);
+            (state.wanted, state.ahead, state.firing[0]) = (wanted, ahead, firing);
+            state.received = Some(Instant::now());
             drop(state);
             deliveries.is_demanded(0)
         };
-        assert!(!is_demanded(0, 5));
-        assert!(is_demanded(0, 4));
-        assert!(is_demanded(1, 8), "it waits for the one");
-        assert!(!is_demanded(1, 9), "it is being fired");
+        assert!(!is_demanded(0, 8, 5));
+        assert!(is_demanded(0, 8, 4));
+        assert!(is_demanded(0, 1, 0));
+        assert!(!is_demanded(0, 0, 0));
+        assert!(is_demanded(1, 8, 8), "it waits for the one");
+        assert!(!is_demanded(1, 8, 9), "it is being fired");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn program_has_ahead_what_it_finishes_in_fifty_milliseconds() {
-        let mut deliveries = deliveries();
-        let poll = deliveries.poll;
-        let state = deliveries.state.get_mut().expect("no test panics");
-        for (micros, claims, ahead) in [
-            (10, 10_000, MAX_AHEAD),
-            (100, 1_000, 500),
-            (10_000, 10, 5),
-            (60_000, 2, 0),
-        ] {
-            let time = Duration::from_micros(micros);
-            finish(state, claims, time).await;
-            assert_eq!(state.ahead(poll), ahead, "{time:?} each");
+    async fn twice_as_many_are_ahead_of_a_program_that_comes_back_soon() {
+        let mut state = State::default();
+        for ahead in [1, 3, 7, 15] {
+            take(&mut state, 2, POLL / 20).await;
+            assert_eq!(state.ahead(POLL), ahead);
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pace_is_forgotten_after_a_poll_without_a_claim() {
-        let mut deliveries = deliveries();
-        let poll = deliveries.poll;
-        let state = deliveries.state.get_mut().expect("no test panics");
-        finish(state, 100, Duration::ZERO).await;
-        assert_eq!(state.ahead(poll), 100);
-        state.pace.wait(0, Instant::now());
-        advance(poll).await;
-        assert_eq!(state.ahead(poll), 0);
-        state.receive(poll);
-        assert_eq!(state.ahead(poll), 0);
+    async fn none_are_ahead_of_a_program_that_works_on_each() {
+        let mut state = State::default();
+        for _ in 0..5 {
+            take(&mut state, 1, POLL / 7).await;
+            assert_eq!(state.ahead(POLL), 0);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn few_are_ahead_of_a_program_that_turned_slow() {
+        let mut state = State {
+            ahead: 512,
+            received: Some(Instant::now()),
+            ..State::default()
+        };
+        // It never waits, since so many are ahead of it.
+        for _ in 0..100 {
+            state.receive(POLL);
+            advance(POLL / 1_000).await;
+        }
+        assert_eq!(state.ahead(POLL), 512);
+        for _ in 0..2 {
+            state.receive(POLL);
+            advance(POLL / 7).await;
+        }
+        assert_eq!(state.ahead(POLL), 102);
+        for _ in 0..2 {
+            state.receive(POLL);
+            advance(POLL / 7).await;
+        }
+        assert_eq!(state.ahead(POLL), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn none_are_ahead_of_a_program_that_receives_nothing_for_a_poll() {
+        let mut state = State::default();
+        for _ in 0..5 {
+            take(&mut state, 1, POLL / 20).await;
+            assert_eq!(state.ahead(POLL), 1);
+            advance(POLL).await;
+            assert_eq!(state.ahead(POLL), 0);
+        }
     }
 }
