@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use futures_util::future::try_join_all;
 use tickwheel::TimerWheel;
 use tickwheel_durable::store::Due;
 use tickwheel_durable::{Claims, DurableTimers, builder};
