@@ -14,7 +14,7 @@ use crate::keyed::{Queue, lock};
 use crate::measure::{Meter, Scale, Spent, emit_cost};
 use crate::sides::{Side, Timer, Tokio, runtime, wheel_on};
 
-/// What is measured.
+/// The measured operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// S6b: the timers are due within a second, and a task receives them all.

@@ -10,7 +10,7 @@ use tickwheel_durable::store::StoreError;
 pub(crate) enum Failure {
     /// The store or this machine has failed.
     Failed(String),
-    /// What was asked for does not fit.
+    /// The request does not fit.
     Usage(String),
     /// There is no such file, namespace, timer or claim.
     NotFound(String),

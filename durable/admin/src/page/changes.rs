@@ -153,7 +153,7 @@ pub(super) async fn change(visit: Visit, Form(fields): Form<Fields>) -> Result<R
     Ok(Html(html::job(&frame, &job).into_string()).into_response())
 }
 
-/// What has become of a change.
+/// The result of a change.
 fn told(action: Action, done: &Done) -> Told {
     let mut lines = vec![format!("{} {}.", separated(done.changed), action.done())];
     if done.in_flight > 0 {

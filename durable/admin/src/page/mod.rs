@@ -145,8 +145,8 @@ impl Page {
     }
 }
 
-/// Who has signed in. Insert it into the extensions of a request, before the routes of a [`Page`],
-/// which logs it with each change.
+/// The user that has signed in. Insert it into the extensions of a request, before the routes of a
+/// [`Page`], which logs it with each change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User(pub String);
 
@@ -202,7 +202,7 @@ async fn checked(caller: Caller, request: Request, next: Next) -> Response {
     secure(response)
 }
 
-/// Who asks, and the path at which the routes are.
+/// The sender of a request, and the path at which the routes are.
 struct Caller {
     root: String,
     user: String,
