@@ -8,8 +8,9 @@
 //! 5. [Starting and stopping](#starting-and-stopping)
 //! 6. [Writing handlers](#writing-handlers)
 //! 7. [Timers that fail](#timers-that-fail)
-//! 8. [More than one server](#more-than-one-server)
-//! 9. [When to use a job queue](#when-to-use-a-job-queue)
+//! 8. [How much a server holds](#how-much-a-server-holds)
+//! 9. [More than one server](#more-than-one-server)
+//! 10. [When to use a job queue](#when-to-use-a-job-queue)
 //!
 //! # Sizing
 //!
@@ -184,6 +185,29 @@
 //! that fails for good is another dead timer. Setting the timer again discards them.
 //!
 //! `cargo run -p tickwheel-durable --example retries` shows all of this.
+//!
+//! # How much a server holds
+//!
+//! Figures with a star were measured, rates on two quiet cores that the server shared, sizes with
+//! keys of up to 7 bytes and values of 50; the others follow from them. Tables were filled in one
+//! go: where timers come and go, the pages of PostgreSQL and SQLite are less full.
+//!
+//! | | SQLite | PostgreSQL | Redis | cluster of `N` primaries, [spread](crate::Redis::spread) |
+//! |---|---|---|---|---|
+//! | sets a second, 4,096 tasks | 218,000* | 90,000* | 96,000* | up to `N` times as many |
+//! | deliveries a second | 81,000* | 50,000 to 63,000* | 61,000 to 78,000* | up to `N` times as many |
+//! | bytes for each timer | 151* on disk | 243* on disk, 108 of them indexes | 400* of memory | 400 of memory |
+//! | 10^6 pending | 0.15 GB | 0.24 GB | 0.4 GB* | 0.4 GB / `N` |
+//! | 10^7 | 1.5 GB* | 2.4 GB* | 4 GB | 4 GB / `N` |
+//! | 10^8 | 15 GB | 24 GB | 40 GB | 40 GB / `N` |
+//! | 10^9 | 151 GB | 243 GB | 400 GB | 33 GB each with 12 |
+//! | reads of a load, a set, a move | | 3, 19 and 21 pages* at 10^7; some more at 10^9 | O(log n) | O(log n) |
+//!
+//! The number of pending timers costs room, and hardly any work. An instance that has nothing due asks once
+//! a second, and has a window of timers in memory, at most 16 times its capacity: 1.6 MB by
+//! default, at 10^9 as at 10^3. The work follows the rate, which is the number that are pending
+//! divided by how long one waits: with 10^9 that wait a day, 11,600 sets and as many deliveries a
+//! second; with 10^9 that wait a month, 390.
 //!
 //! # More than one server
 //!
