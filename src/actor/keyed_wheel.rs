@@ -6,18 +6,17 @@
 //! thread is visited again in the next turn, and delays nothing but itself. The same goes for the
 //! [list](SetList) in which it looks a set up at the first visit.
 
-use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::sync::Weak;
 
-use super::places::{Places, Placing, Timers};
+use super::backlog::{Backlog, Behind};
+use super::places::{Places, Timers};
 use crate::panic::catch_panic;
-use crate::shared::note::{Item, Note, SetKey};
+use crate::shared::note::{Note, SetKey};
 use crate::shared::sets::SetList;
-use crate::shared::timer_set::{Contended, DueHeap, TimerSet, Visit};
+use crate::shared::timer_set::{DueTimers, TimerSet};
 use crate::shared::turn::Turn;
 use crate::sync::EXPLORED;
-use crate::tick::NEVER;
 use crate::wheel::Step;
 
 /// The cost of an attempt to lock a set that is locked by another thread. The unit is one timer.
@@ -30,11 +29,13 @@ pub(super) struct KeyedWheel {
     pub(super) wheel: Timers,
     /// By the position of the set's key. `None` until a note about the set is applied.
     sets: Vec<Option<Box<Known>>>,
-    /// Sets to be visited, those first that have waited longest.
+    /// The sets with due timers, those first that have waited longest for a visit.
     due: VecDeque<SetKey>,
-    /// Items that the wheel has just reached; kept for its memory.
-    reached: Vec<Item>,
-    /// Chunks of places that have to be watched: see [`Places::emptied`].
+    /// What the wheel has just reached; kept for its memory.
+    reached: Vec<(SetKey, u32)>,
+    /// The notes of the last visit; kept for its memory.
+    notes: Vec<Note>,
+    /// Chunks of places that have to be watched from now on.
     emptied: Vec<(SetKey, u32)>,
 }
 
@@ -44,27 +45,7 @@ struct Known {
     /// `None` until the first visit.
     set: Option<Weak<dyn TimerSet>>,
     places: Places,
-    /// Indices that the wheel has reached since the last visit.
-    reached: Vec<u32>,
-    /// The tick at which it reached the first of them, if there are any.
-    reached_at: u64,
-    /// Timers that were found due.
-    due: DueHeap,
-    /// It is in the list of sets to be visited.
-    is_listed: bool,
-}
-
-impl Known {
-    /// No timer of the set that the wheel has reached is due before this tick; `NEVER` if there is
-    /// none.
-    fn first(&self) -> u64 {
-        let due = self.due.peek().map_or(NEVER, |&Reverse(due)| due.tick);
-        if self.reached.is_empty() {
-            due
-        } else {
-            due.min(self.reached_at)
-        }
-    }
+    due: DueTimers,
 }
 
 impl KeyedWheel {
@@ -74,6 +55,7 @@ impl KeyedWheel {
             sets: Vec::new(),
             due: VecDeque::new(),
             reached: Vec::new(),
+            notes: Vec::new(),
             emptied: Vec::new(),
         }
     }
@@ -86,21 +68,22 @@ impl KeyedWheel {
         }
         // A key is not released while a note is left, so no note is for an earlier set.
         let known = self.sets[position].get_or_insert_default();
-        known.places.apply(note, &mut self.wheel);
-        (self.emptied).extend(known.places.emptied().map(|chunk| (note.set, chunk)));
+        let emptied = known.places.apply(note, &mut self.wheel);
+        (self.emptied).extend(emptied.map(|chunk| (note.set, chunk)));
     }
 
     fn known(&mut self, set: SetKey) -> Option<&mut Known> {
         self.sets.get_mut(set.position())?.as_deref_mut()
     }
 
-    /// The chunks to be [freed](Self::free_chunk) when every command is applied that is on its way
-    /// now.
-    pub(super) fn emptied(&mut self) -> impl Iterator<Item = (SetKey, u32)> + '_ {
-        self.emptied.drain(..)
+    /// Puts the chunks that have to be watched behind the commands.
+    pub(super) fn watch_emptied(&mut self, backlog: &mut Backlog) {
+        for (set, chunk) in self.emptied.drain(..) {
+            backlog.put_behind(Behind::Free(set, chunk));
+        }
     }
 
-    /// Every command is applied that was on its way when the chunk was [emptied](Self::emptied).
+    /// Every command is applied that was on its way when this chunk began to be watched.
     pub(super) fn free_chunk(&mut self, set: SetKey, chunk: u32) {
         let known = self.known(set);
         if known.is_some_and(|known| known.places.free(chunk)) {
@@ -110,10 +93,9 @@ impl KeyedWheel {
 
     /// The set was dropped, and every command about it is applied.
     pub(super) fn forget(&mut self, set: SetKey) {
-        if let Some(known) = self.sets.get_mut(set.position()) {
-            if let Some(mut known) = known.take() {
-                known.places.clear(&mut self.wheel);
-            }
+        let known = self.sets.get_mut(set.position());
+        if let Some(mut known) = known.and_then(Option::take) {
+            known.places.clear(&mut self.wheel);
         }
         self.due.retain(|&other| other != set);
         self.emptied.retain(|&(other, _)| other != set);
@@ -139,7 +121,8 @@ impl KeyedWheel {
         self.visit_due(before, 2 * limit, turn, sets);
         let left = self.due.iter();
         let left = left.filter_map(|set| self.sets[set.position()].as_ref());
-        left.map(|known| known.first()).fold(before, u64::min)
+        left.map(|known| known.due.earliest())
+            .fold(before, u64::min)
     }
 
     /// Takes the timers off the wheel that it reaches by tick `until`, as far as the budget goes.
@@ -147,20 +130,15 @@ impl KeyedWheel {
     fn advance(&mut self, until: u64, mut budget: usize) -> u64 {
         loop {
             let step = self.wheel.step(until, &mut self.reached, &mut budget);
-            let tick = self.wheel.now();
-            while let Some(Item { set, index }) = self.reached.pop() {
+            while let Some((set, index)) = self.reached.pop() {
                 let known = self.sets[set.position()].as_deref_mut();
                 let known = known.expect("a set that is forgotten has no node");
-                known.places.reached(index);
-                (self.emptied).extend(known.places.emptied().map(|chunk| (set, chunk)));
-                if known.reached.is_empty() {
-                    known.reached_at = tick;
-                }
-                known.reached.push(index);
-                if !known.is_listed {
-                    known.is_listed = true;
+                let emptied = known.places.reached(index);
+                (self.emptied).extend(emptied.map(|chunk| (set, chunk)));
+                if known.due.is_empty() {
                     self.due.push_back(set);
                 }
+                known.due.reach(index, self.wheel.now());
             }
             if step != Step::Batch {
                 return self.wheel.done_before(step, until);
@@ -177,71 +155,48 @@ impl KeyedWheel {
             let Some(set) = self.due.pop_front() else {
                 return;
             };
-            let left = limit;
-            let visited = self.visit(set, before, &mut limit, turn, sets);
-            let has_processed = limit < left;
-            if visited == Err(Contended) {
-                limit = limit.saturating_sub(CONTENDED_COST);
-            }
-            let Some(known) = self.known(set) else {
-                continue;
-            };
-            known.is_listed = known.first() < NEVER;
-            if known.is_listed {
+            let processed = self.visit(set, before, limit, turn, sets);
+            limit = limit.saturating_sub(processed.unwrap_or(CONTENDED_COST));
+            if self.known(set).is_some_and(|known| !known.due.is_empty()) {
                 self.due.push_back(set);
-                round += usize::from(has_processed);
+                round += usize::from(processed.is_some_and(|processed| processed > 0));
             }
         }
     }
 
-    /// Visits a set that has timers due before tick `before`.
+    /// Visits a set if it may have timers due before tick `before`. Returns how many timers it has
+    /// processed, or `None` if another thread has locked the set or the list.
     fn visit(
         &mut self,
         set: SetKey,
         before: u64,
-        limit: &mut usize,
+        limit: usize,
         turn: &Turn<'_>,
         sets: &SetList,
-    ) -> Result<(), Contended> {
-        let Some(known) = self.sets[set.position()].as_deref_mut() else {
-            return Ok(());
-        };
-        if known.reached.is_empty() && known.first() >= before {
-            return Ok(());
+    ) -> Option<usize> {
+        let known = self.sets[set.position()].as_deref_mut();
+        let known = known.expect("a set that is forgotten has no due timers");
+        if known.due.reached.is_empty() && known.due.earliest() >= before {
+            return Some(0);
         }
         if known.set.is_none() {
-            known.set = sets.try_get(set)?;
+            known.set = Some(sets.try_get(set)?);
         }
-        let Known {
-            places,
-            reached,
-            due,
-            ..
-        } = known;
         let Some(visited) = known.set.as_ref().and_then(Weak::upgrade) else {
             // It was dropped with its timers.
-            reached.clear();
-            due.clear();
-            return Ok(());
+            known.due.clear();
+            return Some(0);
         };
-        let wheel = &mut Placing {
-            set,
-            places,
-            wheel: &mut self.wheel,
-        };
-        let result = visited.visit(Visit {
-            reached,
-            due,
-            before,
-            limit,
-            turn,
-            wheel,
-        });
-        (self.emptied).extend(known.places.emptied().map(|chunk| (set, chunk)));
+        let processed = visited.visit(&mut known.due, before, limit, &mut self.notes, turn);
+        for note in self.notes.drain(..) {
+            debug_assert!(known.places.number(note.index) < note.number.get(), "N3");
+            let emptied = known.places.apply(&note, &mut self.wheel);
+            (self.emptied).extend(emptied.map(|chunk| (set, chunk)));
+        }
         // It may be the last reference: its drop drops keys and values.
         catch_panic("a key or a value panicked as its set was dropped", || {
             drop(visited);
         });
-        result
+        processed
     }
 }

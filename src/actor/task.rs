@@ -56,7 +56,6 @@ use crate::panic::wake;
 use crate::shared::command::{Command, Request};
 use crate::shared::entry::Expiration;
 use crate::shared::notifier::ActorNotifier;
-use crate::shared::timer_set::Contended;
 use crate::shared::turn::Turn;
 use crate::shared::{Shared, SleepContext};
 use crate::sync::EXPLORED;
@@ -365,7 +364,7 @@ impl Actor {
                 Behind::Free(set, chunk) => self.keyed.free_chunk(set, chunk),
                 Behind::Forget(set) => {
                     self.keyed.forget(set);
-                    if self.shared.sets.try_release(set) == Err(Contended) {
+                    if !self.shared.sets.try_release(set) {
                         self.backlog.put_behind(Behind::Forget(set));
                     }
                 }
@@ -409,9 +408,7 @@ impl Actor {
         };
         let sleeps = self.fire_sleeps(until, turn);
         let keyed = (self.keyed).fire(until, TIMERS_PER_TURN, turn, &self.shared.sets);
-        for (set, chunk) in self.keyed.emptied() {
-            self.backlog.put_behind(Behind::Free(set, chunk));
-        }
+        self.keyed.watch_emptied(&mut self.backlog);
         let fired_before = sleeps.min(keyed);
         self.barrier.fired(fired_before);
         if let Some(tick) = fired_before.checked_sub(1) {

@@ -56,7 +56,7 @@ const SPREAD: f64 = 0.1;
 #[doc(alias = "time_to_idle")]
 pub struct Reaper<K, V> {
     watches: Arc<Watches<K, V>>,
-    handles: Arc<Handles>,
+    handles: Arc<Handles<K, Watched<V>>>,
 }
 
 /// A reaper that does not keep the stream of expirations open. Made by [`Reaper::downgrade`].
@@ -65,7 +65,7 @@ pub struct Reaper<K, V> {
 /// reaper holds a weak handle, and [upgrades](Self::upgrade) it to do so.
 pub struct WeakReaper<K, V> {
     watches: Weak<Watches<K, V>>,
-    handles: Weak<Handles>,
+    handles: Weak<Handles<K, Watched<V>>>,
 }
 
 /// Keeps a connection or session watched, and the wheel's actor running. Dropping the guard ends
@@ -112,7 +112,7 @@ where
     };
     let reaper = Reaper {
         watches: Arc::new(watches),
-        handles: Arc::new(Handles::of(&set)),
+        handles: Handles::new(&set, wheel),
     };
     (reaper, Expirations::new(set))
 }

@@ -62,15 +62,7 @@ use crate::timer_set::{Closed, Handles, Plain, Repeat, Set, SetTimerError};
 #[doc(alias = "DelayQueue")]
 pub struct KeyedTimers<K, V> {
     pub(super) set: Arc<Set<K, Plain<V>>>,
-    pub(super) handles: Arc<KeyedHandles>,
-}
-
-/// The state that all strong handles of a set share.
-pub(super) struct KeyedHandles {
-    /// Its drop informs the set that the last handle is gone.
-    _of_set: Handles,
-    /// Keeps the actor running.
-    _wheel: Arc<Alive>,
+    pub(super) handles: Arc<Handles<K, Plain<V>>>,
 }
 
 /// A new set on the wheel.
@@ -81,13 +73,9 @@ where
     V: Send + 'static,
 {
     let set = Set::new(&wheel.shared, ());
-    let handles = KeyedHandles {
-        _of_set: Handles::of(&set),
-        _wheel: Arc::clone(wheel),
-    };
     let timers = KeyedTimers {
         set: Arc::clone(&set),
-        handles: Arc::new(handles),
+        handles: Handles::new(&set, wheel),
     };
     (timers, Expirations::new(set))
 }

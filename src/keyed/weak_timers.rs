@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Weak;
 
-use super::timers::{KeyedHandles, KeyedTimers};
-use crate::timer_set::{Plain, Set};
+use super::timers::KeyedTimers;
+use crate::timer_set::{Handles, Plain, Set};
 
 /// A handle that does not keep the stream of expirations open. Made by [`KeyedTimers::downgrade`].
 ///
@@ -45,7 +45,7 @@ use crate::timer_set::{Plain, Set};
 /// ```
 pub struct WeakKeyedTimers<K, V> {
     pub(super) set: Weak<Set<K, Plain<V>>>,
-    pub(super) handles: Weak<KeyedHandles>,
+    pub(super) handles: Weak<Handles<K, Plain<V>>>,
 }
 
 impl<K, V> WeakKeyedTimers<K, V> {

@@ -5,7 +5,8 @@ use std::num::{NonZeroU32, NonZeroU64};
 
 /// A keyed timer has to be processed by a tick.
 ///
-/// It carries all that the actor needs, which therefore need not lock the set.
+/// It carries all that the actor needs, which therefore need not lock the set. Callers push notes
+/// into the mailbox, and a visit of the set returns those for the indices that it has processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Note {
     /// The newest note for an index counts: the one with the greatest number.
@@ -30,18 +31,4 @@ impl SetKey {
     pub(crate) fn position(self) -> usize {
         self.0.get() as usize - 1
     }
-}
-
-/// A keyed timer on the wheel.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Item {
-    pub(crate) set: SetKey,
-    pub(crate) index: u32,
-}
-
-/// The places of a set's indices on the wheel.
-pub(crate) trait Place {
-    /// Schedules an index for a tick, or takes it off the wheel at `NEVER`, as a note with this
-    /// number would.
-    fn place(&mut self, index: u32, number: NonZeroU64, tick: u64);
 }

@@ -13,8 +13,8 @@ use std::sync::{Arc, Weak};
 use slab::Slab;
 
 use super::note::SetKey;
-use super::timer_set::{Contended, TimerSet};
-use crate::sync::{Mutex, MutexGuard, lock, try_lock_with_backoff};
+use super::timer_set::TimerSet;
+use crate::sync::{Mutex, lock, try_lock_with_backoff};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -34,25 +34,25 @@ impl SetList {
         (!sets.closed).then(|| SetKey::new(sets.registered.insert(set)))
     }
 
-    /// The set with this key, which may have been dropped.
-    pub(crate) fn try_get(&self, key: SetKey) -> Result<Option<Weak<dyn TimerSet>>, Contended> {
-        let sets = self.try_lock()?;
-        Ok(sets.registered.get(key.position()).cloned())
+    /// The set with this key, which may have been dropped. `None` if another thread has locked the
+    /// list.
+    pub(crate) fn try_get(&self, key: SetKey) -> Option<Weak<dyn TimerSet>> {
+        let sets = try_lock_with_backoff(&self.0)?;
+        Some(Weak::clone(&sets.registered[key.position()]))
     }
 
-    /// The set was dropped, and the actor has forgotten it. Another set may get its key.
-    pub(crate) fn try_release(&self, key: SetKey) -> Result<(), Contended> {
-        let mut sets = self.try_lock()?;
+    /// The set was dropped, and the actor has forgotten it. Another set may get its key. Returns
+    /// `false` if another thread has locked the list.
+    pub(crate) fn try_release(&self, key: SetKey) -> bool {
+        let Some(mut sets) = try_lock_with_backoff(&self.0) else {
+            return false;
+        };
         sets.registered.try_remove(key.position());
         if sets.registered.is_empty() {
             // A slab keeps its memory; a burst of sets should not.
             sets.registered = Slab::new();
         }
-        Ok(())
-    }
-
-    fn try_lock(&self) -> Result<MutexGuard<'_, Sets>, Contended> {
-        try_lock_with_backoff(&self.0).ok_or(Contended)
+        true
     }
 
     /// Locks the list, as a thread that is preempted while it makes a set does.

@@ -5,48 +5,78 @@ use std::collections::BinaryHeap;
 use std::fmt;
 use std::num::NonZeroU64;
 
-use super::note::Place;
+use super::note::Note;
 use super::turn::Turn;
+use crate::tick::NEVER;
 
 /// The most keyed timers a wheel can have, over all of its sets.
 pub(crate) const MAX_KEYED: usize = 1 << 29;
 
 /// The actor's half of a set.
 pub(crate) trait TimerSet: Send + Sync + fmt::Debug {
-    /// Processes indices that the wheel has reached, and delivers due timers, a bounded number.
-    fn visit(&self, visit: Visit<'_>) -> Result<(), Contended>;
+    /// Processes indices that the wheel has reached, and then delivers timers that are due before
+    /// tick `before`: at most `limit` of both. Adds the notes that say where the indices belong
+    /// now. Returns how many it has processed, or `None` if another thread has locked the set; then
+    /// nothing has changed.
+    fn visit(
+        &self,
+        due: &mut DueTimers,
+        before: u64,
+        limit: usize,
+        notes: &mut Vec<Note>,
+        turn: &Turn<'_>,
+    ) -> Option<usize>;
 
     /// The actor ends: nothing will expire any more.
     fn close(&self);
 }
 
-/// Another thread holds the lock of the set, or of the list of sets, for which the actor does not
-/// wait. Nothing has changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Contended;
-
-/// What the actor has for a set that it visits.
-pub(crate) struct Visit<'a> {
-    /// Indices that the wheel has reached. They have no node.
-    pub(crate) reached: &'a mut Vec<u32>,
-    /// Timers that were found due.
-    pub(crate) due: &'a mut DueHeap,
-    /// Only timers that are due before this tick are delivered.
-    pub(crate) before: u64,
-    /// How many timers may be processed, less those that have been.
-    pub(crate) limit: &'a mut usize,
-    pub(crate) turn: &'a Turn<'a>,
-    pub(crate) wheel: &'a mut dyn Place,
+/// The timers of a set that the wheel has reached, until a visit delivers them.
+#[derive(Debug, Default)]
+pub(crate) struct DueTimers {
+    /// Indices that the wheel has reached since the last visit. They have no node.
+    pub(crate) reached: Vec<u32>,
+    /// The tick at which it reached the first of them, if there are any.
+    reached_at: u64,
+    /// The timers of those that a visit found due, the first to be delivered on top.
+    pub(crate) found: BinaryHeap<Reverse<Due>>,
 }
 
-/// A timer that is due and waits to be delivered, ordered by tick and then by arming. The
+/// A timer that a visit found due, ordered by tick and then by arming. The
 /// [set](crate::timer_set) says whether it still counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Due {
     pub(crate) tick: u64,
-    pub(crate) order: NonZeroU64,
+    /// The number of its arming.
+    pub(crate) number: NonZeroU64,
     pub(crate) index: u32,
 }
 
-/// The due timers of one set, the first to be delivered on top.
-pub(crate) type DueHeap = BinaryHeap<Reverse<Due>>;
+impl DueTimers {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.reached.is_empty() && self.found.is_empty()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.reached.clear();
+        self.found.clear();
+    }
+
+    /// The wheel has reached an index.
+    pub(crate) fn reach(&mut self, index: u32, tick: u64) {
+        if self.reached.is_empty() {
+            self.reached_at = tick;
+        }
+        self.reached.push(index);
+    }
+
+    /// None of them is due before this tick; `NEVER` if there is none.
+    pub(crate) fn earliest(&self) -> u64 {
+        let found = self.found.peek().map_or(NEVER, |Reverse(due)| due.tick);
+        if self.reached.is_empty() {
+            found
+        } else {
+            found.min(self.reached_at)
+        }
+    }
+}

@@ -3,15 +3,17 @@
 use std::borrow::Borrow;
 use std::hash::Hash;
 use std::mem;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
 use super::table::{Timer, hash_of};
-use super::{BATCH, Closed, Payload, Phase, Plain, Repeat, Set, SetTimerError, State};
+use super::{BATCH, Closed, Guard, Payload, Phase, Plain, Repeat, Set, SetTimerError};
 use crate::clock;
 use crate::metrics::Event;
 use crate::panic::{drop_caught, wake};
+use crate::shared::Alive;
 use crate::tick::Timestamp;
 
 impl<K: Hash + Eq, V> Set<K, Plain<V>> {
@@ -25,39 +27,25 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
     ) -> Result<Option<V>, SetTimerError<K, V>> {
         let hash = hash_of(&self.hasher, &key);
         let mut guard = self.lock();
-        let state = &mut *guard;
-        if state.phase != Phase::Open {
-            drop(guard);
+        if guard.phase != Phase::Open {
             return Err(SetTimerError::Closed(key, value));
         }
-        let found = state.table.find(hash, |other| *other == key);
-        let order = state.next_order();
-        let (index, replaced, unused_key) = if let Some(index) = found {
-            self.rearm(state, index, deadline, order);
-            let timer = state
-                .table
-                .get_mut(index)
-                .and_then(|slot| slot.timer.as_mut());
+        let found = guard.table.find(hash, |other| *other == key);
+        let (index, number, replaced, unused_key) = if let Some(index) = found {
+            let number = guard.rearm(index, deadline);
+            let slot = guard.table.get_mut(index);
+            let timer = slot.and_then(|slot| slot.timer.as_mut());
             let replaced = timer.map(|timer| mem::replace(&mut timer.value, Plain(value)).0);
-            state.counters.add(Event::KeyedReplaced, 1);
-            (index, replaced, Some(key))
+            guard.counters.add(Event::KeyedReplaced, 1);
+            (index, number, replaced, Some(key))
         } else {
-            if !self.count_new(state) {
-                drop(guard);
-                return Err(SetTimerError::Full(key, value));
-            }
-            let timer = Timer {
-                deadline,
-                order,
-                key,
-                value: Plain(value),
-            };
-            (self.insert_named(state, hash, timer), None, None)
+            let (index, number) = guard.add(hash, key, value, deadline)?;
+            (index, number, None, None)
         };
         if let Some(repeat) = repeat {
-            state.repeats.insert(index, (order, repeat));
-        } else if !state.repeats.is_empty() {
-            state.repeats.remove(&index);
+            guard.repeats.insert(index, (number, repeat));
+        } else if !guard.repeats.is_empty() {
+            guard.repeats.remove(&index);
         }
         drop(guard);
         // The caller gets its result even if the drop of the key panics.
@@ -74,39 +62,14 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
     ) -> Result<Option<(K, V)>, SetTimerError<K, V>> {
         let hash = hash_of(&self.hasher, &key);
         let mut guard = self.lock();
-        let state = &mut *guard;
-        if state.phase != Phase::Open {
+        if guard.phase != Phase::Open {
             return Err(SetTimerError::Closed(key, value));
         }
-        if state.table.find(hash, |other| *other == key).is_some() {
+        if guard.table.find(hash, |other| *other == key).is_some() {
             return Ok(Some((key, value)));
         }
-        if !self.count_new(state) {
-            return Err(SetTimerError::Full(key, value));
-        }
-        let timer = Timer {
-            deadline,
-            order: state.next_order(),
-            key,
-            value: Plain(value),
-        };
-        self.insert_named(state, hash, timer);
+        guard.add(hash, key, value, deadline)?;
         Ok(None)
-    }
-
-    /// Adds a timer under its key, which has none.
-    #[inline]
-    fn insert_named(
-        &self,
-        state: &mut State<K, Plain<V>>,
-        hash: u32,
-        timer: Timer<K, Plain<V>>,
-    ) -> u32 {
-        let due = timer.deadline;
-        let kept = state.take_kept(due);
-        let index = self.insert(state, kept, hash, timer, due);
-        state.table.name(hash, index);
-        index
     }
 
     /// Moves a timer. Returns `false` if there is none under this key.
@@ -117,13 +80,11 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
     {
         let hash = hash_of(&self.hasher, key);
         let mut guard = self.open()?;
-        let state = &mut *guard;
-        let Some(index) = state.table.find(hash, |other| other.borrow() == key) else {
+        let Some(index) = guard.table.find(hash, |other| other.borrow() == key) else {
             return Ok(false);
         };
-        let order = state.next_order();
-        self.rearm(state, index, deadline, order);
-        state.counters.add(Event::KeyedMoved, 1);
+        guard.rearm(index, deadline);
+        guard.counters.add(Event::KeyedMoved, 1);
         Ok(true)
     }
 
@@ -135,14 +96,12 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
     {
         let hash = hash_of(&self.hasher, key);
         let mut guard = self.open()?;
-        let state = &mut *guard;
-        let Some(index) = state.table.find(hash, |other| other.borrow() == key) else {
+        let Some(index) = guard.table.find(hash, |other| other.borrow() == key) else {
             return Ok(None);
         };
-        let Some(Timer { key, value, .. }) = self.take_out(state, index) else {
+        let Some(Timer { key, value, .. }) = guard.take_out(index, Event::KeyedRemoved) else {
             return Ok(None);
         };
-        self.count_ended(state, Event::KeyedRemoved, 1);
         drop(guard);
         drop_caught([key]);
         Ok(Some(value.0))
@@ -174,6 +133,30 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
     }
 }
 
+impl<K, V> Guard<'_, K, Plain<V>> {
+    /// Adds a timer under a key that has none. Returns its index and number.
+    #[inline]
+    fn add(
+        &mut self,
+        hash: u32,
+        key: K,
+        value: V,
+        deadline: Timestamp,
+    ) -> Result<(u32, NonZeroU64), SetTimerError<K, V>> {
+        if !self.count_new() {
+            return Err(SetTimerError::Full(key, value));
+        }
+        let number = self.next_number();
+        let timer = Timer {
+            deadline,
+            number,
+            key,
+            value: Plain(value),
+        };
+        Ok((self.insert(hash, timer, deadline), number))
+    }
+}
+
 impl<K, V> Set<K, Plain<V>> {
     /// Removes the timers for which `keep` is false. Timers that are pending throughout are visited
     /// once each.
@@ -190,9 +173,8 @@ impl<K, V> Set<K, Plain<V>> {
         while next < end {
             let until = end.min(next.saturating_add(BATCH));
             let mut guard = self.open()?;
-            let state = &mut *guard;
             for index in next..until {
-                let slot = state.table.get_mut(index);
+                let slot = guard.table.get_mut(index);
                 let Some(timer) = slot.and_then(|slot| slot.timer.as_mut()) else {
                     continue;
                 };
@@ -200,8 +182,7 @@ impl<K, V> Set<K, Plain<V>> {
                 if keep(&timer.key, &mut timer.value.0, deadline) {
                     continue;
                 }
-                removed.extend(self.take_out(state, index));
-                self.count_ended(state, Event::KeyedRemoved, 1);
+                removed.extend(guard.take_out(index, Event::KeyedRemoved));
             }
             drop(guard);
             for Timer { key, value, .. } in removed.drain(..) {
@@ -226,24 +207,21 @@ impl<K, S: Payload> Set<K, S> {
         make: impl FnOnce(S::Value, u32) -> (S, R),
     ) -> Result<R, SetTimerError<K, S::Value>> {
         let mut guard = self.lock();
-        let state = &mut *guard;
-        if state.phase != Phase::Open {
-            drop(guard);
+        if guard.phase != Phase::Open {
             return Err(SetTimerError::Closed(key, value));
         }
-        if !self.count_new(state) {
-            drop(guard);
+        if !guard.count_new() {
             return Err(SetTimerError::Full(key, value));
         }
-        let (value, result) = make(value, state.table.next_index());
+        let (value, result) = make(value, guard.table.next_index());
         let due = value.due(deadline, now, &self.rules);
         let timer = Timer {
             deadline,
-            order: state.next_order(),
+            number: guard.next_number(),
             key,
             value,
         };
-        self.insert(state, None, 0, timer, due);
+        guard.insert(0, timer, due);
         Ok(result)
     }
 
@@ -261,18 +239,15 @@ impl<K, S: Payload> Set<K, S> {
     pub(crate) fn expire_now(&self, index: u32, decide: impl FnOnce(&mut S) -> bool) -> bool {
         let now = self.shared.ticks.timestamp(clock::now());
         let mut guard = self.lock();
-        let state = &mut *guard;
-        if state.phase != Phase::Open {
+        if guard.phase != Phase::Open {
             return false;
         }
-        let order = state.next_order();
-        let Some(slot) = state.table.get_mut(index) else {
-            return false;
-        };
-        if !(slot.timer.as_mut()).is_some_and(|timer| decide(&mut timer.value)) {
+        let slot = guard.table.get_mut(index);
+        let timer = slot.and_then(|slot| slot.timer.as_mut());
+        if !timer.is_some_and(|timer| decide(&mut timer.value)) {
             return false;
         }
-        self.rearm(state, index, now, order);
+        guard.rearm(index, now);
         true
     }
 
@@ -280,14 +255,12 @@ impl<K, S: Payload> Set<K, S> {
     /// value.
     pub(crate) fn forget(&self, index: u32, is_meant: impl FnOnce(&S) -> bool) {
         let mut guard = self.lock();
-        let state = &mut *guard;
-        if !(state.table.timer(index)).is_some_and(|timer| is_meant(&timer.value)) {
+        if !(guard.table.timer(index)).is_some_and(|timer| is_meant(&timer.value)) {
             return;
         }
-        let taken = self.take_out(state, index);
-        self.count_ended(state, Event::KeyedRemoved, 1);
-        let receiver = if state.is_finished() {
-            state.receiver.take()
+        let taken = guard.take_out(index, Event::KeyedRemoved);
+        let receiver = if guard.is_finished() {
+            guard.receiver.take()
         } else {
             None
         };
@@ -301,41 +274,29 @@ impl<K, S: Payload> Set<K, S> {
 }
 
 /// Exists while there is a handle that could set a timer.
-pub(crate) struct Handles(Arc<dyn HasHandles>);
+pub(crate) struct Handles<K, S: Payload> {
+    set: Arc<Set<K, S>>,
+    /// Keeps the actor running.
+    _wheel: Arc<Alive>,
+}
 
-trait HasHandles: Send + Sync {
+impl<K, S: Payload> Handles<K, S> {
+    pub(crate) fn new(set: &Arc<Set<K, S>>, wheel: &Arc<Alive>) -> Arc<Self> {
+        Arc::new(Handles {
+            set: Arc::clone(set),
+            _wheel: Arc::clone(wheel),
+        })
+    }
+}
+
+impl<K, S: Payload> Drop for Handles<K, S> {
     /// The last handle was dropped.
-    fn handles_gone(&self);
-}
-
-impl Handles {
-    pub(crate) fn of<K, S>(set: &Arc<Set<K, S>>) -> Self
-    where
-        K: Send + 'static,
-        S: Payload<Value: Send, Rules: Send + Sync> + Send + 'static,
-    {
-        Handles(Arc::clone(set) as Arc<dyn HasHandles>)
-    }
-}
-
-impl Drop for Handles {
     fn drop(&mut self) {
-        self.0.handles_gone();
-    }
-}
-
-impl<K, S> HasHandles for Set<K, S>
-where
-    K: Send,
-    S: Payload<Value: Send, Rules: Send + Sync> + Send,
-{
-    fn handles_gone(&self) {
-        let mut guard = self.lock();
-        let state = &mut *guard;
-        state.has_handles = false;
-        let receiver = state.receiver.take();
+        let mut guard = self.set.lock();
+        guard.has_handles = false;
+        let receiver = guard.receiver.take();
         // No timer is set any more.
-        self.release_all(state);
+        guard.release_all();
         drop(guard);
         wake(receiver);
     }

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::ops::Range;
 
 use super::table::Timer;
-use super::{BATCH, Cause, Closed, Expired, Payload, Set, State};
+use super::{BATCH, Cause, Closed, Expired, Guard, Payload, Set, State};
 use crate::clock;
 use crate::metrics::Event;
 
@@ -12,7 +12,7 @@ impl<K, S: Payload> Set<K, S> {
     /// Takes every timer out that was armed before this call, earliest first. A repeating timer
     /// counts as armed when it was set: it may be due, and armed again, while this goes on.
     pub(crate) fn drain(&self) -> Result<Vec<Expired<K, S::Value>>, Closed> {
-        let armed_by = self.open()?.order;
+        let armed_by = self.open()?.number;
         Ok(self.take_all(armed_by))
     }
 
@@ -21,18 +21,14 @@ impl<K, S: Payload> Set<K, S> {
         let now = self.shared.ticks.timestamp(clock::now());
         // Timers armed from here on are not taken, so this never grows while the set is locked.
         let mut taken: Vec<(Timer<K, S>, Cause)> = Vec::with_capacity(self.len());
-        self.in_batches(|state, indices| {
+        self.in_batches(|guard, indices| {
             for index in indices {
-                if state
-                    .set_at(index)
-                    .is_none_or(|order| order.get() > armed_by)
-                {
+                if (guard.set_at(index)).is_none_or(|number| number.get() > armed_by) {
                     continue;
                 }
-                if let Some(mut timer) = self.take_out(state, index) {
+                if let Some(mut timer) = guard.take_out(index, Event::KeyedDrained) {
                     let (due, cause) = timer.value.end(timer.deadline, now, &self.rules);
                     timer.deadline = due;
-                    self.count_ended(state, Event::KeyedDrained, 1);
                     taken.push((timer, cause));
                 }
             }
@@ -40,7 +36,7 @@ impl<K, S: Payload> Set<K, S> {
         // The actor takes the indices off the wheel now. It may have nothing else left to do, and
         // end.
         self.shared.mailbox.wake_by(0);
-        taken.sort_unstable_by_key(|(timer, _)| (timer.deadline, timer.order));
+        taken.sort_unstable_by_key(|(timer, _)| (timer.deadline, timer.number));
         let expired = |(timer, cause): (Timer<K, S>, Cause)| Expired {
             key: timer.key,
             value: timer.value.into_value(),
@@ -55,9 +51,9 @@ impl<K, S: Payload> Set<K, S> {
     /// The set is closed.
     pub(super) fn end_all(&self) {
         let now = self.shared.ticks.timestamp(clock::now());
-        self.in_batches(|state, indices| {
+        self.in_batches(|guard, indices| {
             for index in indices {
-                let slot = state.table.get_mut(index);
+                let slot = guard.table.get_mut(index);
                 if let Some(timer) = slot.and_then(|slot| slot.timer.as_mut()) {
                     timer.deadline = timer.value.end(timer.deadline, now, &self.rules).0;
                 }
@@ -66,26 +62,25 @@ impl<K, S: Payload> Set<K, S> {
     }
 
     /// Visits all indices, a batch under each hold of the lock.
-    pub(super) fn in_batches(&self, mut visit: impl FnMut(&mut State<K, S>, Range<u32>)) {
+    pub(super) fn in_batches(&self, mut visit: impl FnMut(&mut Guard<'_, K, S>, Range<u32>)) {
         let mut next = 0_u32;
         loop {
             let mut guard = self.lock();
-            let state = &mut *guard;
-            let until = state.table.end().min(next.saturating_add(BATCH));
+            let until = guard.table.end().min(next.saturating_add(BATCH));
             if next >= until {
                 return;
             }
-            visit(state, next..until);
+            visit(&mut guard, next..until);
             next = until;
         }
     }
 }
 
 impl<K, S: Payload> State<K, S> {
-    /// The order of arming of the timer at an index; of a repeating timer, that of its setting.
+    /// The number of the timer at an index; of a repeating timer, that of its setting.
     fn set_at(&self, index: u32) -> Option<NonZeroU64> {
         let timer = self.table.timer(index)?;
         let repeat = self.repeats.get(&index);
-        Some(repeat.map_or(timer.order, |&(set_at, _)| set_at))
+        Some(repeat.map_or(timer.number, |&(set_at, _)| set_at))
     }
 }

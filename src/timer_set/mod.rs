@@ -20,25 +20,25 @@
 //!
 //! # Notes
 //!
-//! An index names a [slot](table::Slot), which has room for one timer. A slot remembers, as a
-//! [lag](table::Lag), for which tick its newest note was.
+//! An index names a [slot](table::Slot), which has room for one timer. A slot remembers for which
+//! tick its newest note was.
 //!
-//! * **N1** Each note of a set has a number greater than all before. It is drawn and pushed under
-//!   one hold of the lock. So when a caller relies on a note that another one drew, the note is in
-//!   the mailbox.
+//! * **N1** Each note and each arming in a set has a number greater than all before. A note's is
+//!   drawn, and the note pushed, under one hold of the lock. So when a caller relies on a note that
+//!   another one drew, the note is in the mailbox.
 //! * **N2** The actor remembers for each index the number that it applied last, and ignores notes
 //!   with lower ones. So the newest note wins, in whatever order notes arrive.
-//! * **N3** A visit draws a number for each index that it processes, and its result counts as the
-//!   note with that number. So when it ends, slot and node agree, and all notes for the index that
-//!   are still on their way are void.
+//! * **N3** A visit returns a note for each index that it processes, which the actor applies at
+//!   once. Then slot and node agree, and all notes for the index that are still on their way are
+//!   void.
 //! * **N4** The newest note for a slot with a timer is for the tick of its deadline or for an
 //!   earlier one, until the timer is found due, or its tick is never.
 //! * **N5** The newest note for a vacant slot takes its index off the wheel, or the index has no
 //!   node. A slot that a timer has left may be [kept](Kept) instead, with its node, for the next
 //!   timer with a later deadline.
-//! * **N6** The order of each arming is unique in the set. A timer that a visit found due has an
-//!   entry in the actor's heap, with its index and order. A timer that is set again or moved leaves
-//!   nothing behind but an entry with another order, which is stale and is skipped.
+//! * **N6** A timer has the number of its arming. One that a visit found due has an entry in the
+//!   actor's heap, with its index and number. A timer that is set again or moved leaves nothing
+//!   behind but an entry with another number, which is stale and is skipped.
 //! * **N7** The actor forgets the number of an index only when no note is left that was drawn
 //!   before it: see [`Backlog`](crate::actor). The same holds for the key of a set.
 //!
@@ -117,7 +117,7 @@ use crate::metrics::{Event, OwnCounters};
 use crate::shared::Shared;
 use crate::shared::command::Request;
 use crate::shared::mailbox::Pushed;
-use crate::shared::note::SetKey;
+use crate::shared::note::{Note, SetKey};
 use crate::sync::{EXPLORED, MutexGuard};
 use crate::tick::{NEVER, Timestamp};
 use lock::SetLock;
@@ -213,17 +213,13 @@ struct State<K, S: Payload> {
     /// None if the set was made after the actor had ended.
     key: Option<SetKey>,
     table: Table<K, S>,
-    /// The repeating timers by index, with the orders in which they were set.
+    /// The repeating timers by index, with the numbers of their setting.
     repeats: BTreeMap<u32, (NonZeroU64, Repeat<K, S>)>,
     kept: Vec<Kept>,
     delivered: Delivered<Expired<K, S::Value>>,
     receiver: Option<Waker>,
-    /// The `order` of the last arming.
-    order: u64,
-    /// The number of the last note.
-    notes: u64,
-    /// Set if notes were pushed under this hold of the lock.
-    pushed: Option<Pushed>,
+    /// The last number that was drawn.
+    number: u64,
     phase: Phase,
     /// Whether a handle is left that could set a timer.
     has_handles: bool,
@@ -253,8 +249,8 @@ pub(crate) struct Repeat<K, S: Payload> {
     pub(crate) clone: fn(&K, &S) -> (K, S::Value),
 }
 
-/// The lock is held. When it is dropped, it unlocks the set and follows the wake rule for the notes
-/// that were pushed meanwhile.
+/// The set is locked. Its drop unlocks the set, and then follows the wake rule for the notes that
+/// were pushed meanwhile.
 struct Guard<'a, K, S: Payload> {
     state: MutexGuard<'a, State<K, S>>,
     /// The last field: its drop comes after the unlocking.
@@ -266,10 +262,9 @@ struct AfterUnlock<'a, K, S: Payload> {
     pushed: Option<Pushed>,
 }
 
-impl<K, S: Payload> Drop for Guard<'_, K, S> {
-    #[inline]
-    fn drop(&mut self) {
-        self.after.pushed = self.state.pushed.take();
+impl<'a, K, S: Payload> Guard<'a, K, S> {
+    fn set(&self) -> &'a Set<K, S> {
+        self.after.set
     }
 }
 
@@ -277,7 +272,13 @@ impl<K, S: Payload> Drop for AfterUnlock<'_, K, S> {
     #[inline]
     fn drop(&mut self) {
         if let Some(pushed) = self.pushed {
-            self.set.wake_after(pushed);
+            let shared = &self.set.shared;
+            // A virtual clock moves on its own to the earliest tick of the wheel, also to that of a
+            // timer that was removed.
+            if shared.has_virtual_clock() {
+                shared.mailbox.wake_by(0);
+            }
+            shared.mailbox.wake_after(pushed);
         }
         self.set.resource.unlocked();
     }
@@ -324,9 +325,7 @@ where
                 kept: Vec::new(),
                 delivered: Delivered::new(),
                 receiver: None,
-                order: 0,
-                notes: 0,
-                pushed: None,
+                number: 0,
                 phase: Phase::Open,
                 has_handles: true,
             }),
@@ -377,25 +376,6 @@ impl<K, S: Payload> Set<K, S> {
         }
     }
 
-    /// Counts a new timer. Returns `false`, and counts nothing, if the wheel has as many as it may
-    /// have.
-    #[must_use]
-    fn count_new(&self, state: &State<K, S>) -> bool {
-        let has_room = self.shared.reserve();
-        if has_room {
-            state.counters.add(Event::KeyedAdded, 1);
-            self.resource.changed(1);
-        }
-        has_room
-    }
-
-    /// Counts the end of timers, which left the set.
-    fn count_ended(&self, state: &State<K, S>, event: Event, n: usize) {
-        state.counters.add(event, n as u64);
-        self.resource.changed(-i64::try_from(n).unwrap_or(i64::MAX));
-        self.shared.free(n);
-    }
-
     /// The tick of the deadline.
     fn tick(&self, deadline: Timestamp) -> u64 {
         self.shared.ticks.deadline_of(deadline)
@@ -406,10 +386,10 @@ impl<K, S: Payload> Drop for Set<K, S> {
     /// Counts what is pending as drained. Keys and values are dropped after that, so none is
     /// counted as pending while it is dropped.
     fn drop(&mut self) {
-        let state = self.lock();
-        self.count_ended(&state, Event::KeyedDrained, state.table.len());
-        let key = state.key;
-        drop(state);
+        let guard = self.lock();
+        guard.count_ended(Event::KeyedDrained, guard.table.len());
+        let key = guard.key;
+        drop(guard);
         if let Some(key) = key {
             // An error means that the actor has ended.
             let _ = self.shared.send(NEVER, Request::Retire(key));
@@ -418,17 +398,22 @@ impl<K, S: Payload> Drop for Set<K, S> {
 }
 
 impl<K, S: Payload> State<K, S> {
-    #[inline]
-    fn next_order(&mut self) -> NonZeroU64 {
-        self.order += 1;
-        NonZeroU64::MIN.saturating_add(self.order - 1)
-    }
-
-    /// N1: the number of the next note.
+    /// The number of the next arming, or the next note (N1, N6).
     #[inline]
     fn next_number(&mut self) -> NonZeroU64 {
-        self.notes += 1;
-        NonZeroU64::MIN.saturating_add(self.notes - 1)
+        self.number += 1;
+        NonZeroU64::MIN.saturating_add(self.number - 1)
+    }
+
+    /// The next note, which schedules an index for a tick. `None` if no actor knows the set.
+    #[inline]
+    fn next_note(&mut self, index: u32, tick: u64) -> Option<Note> {
+        Some(Note {
+            set: self.key?,
+            number: self.next_number(),
+            tick,
+            index,
+        })
     }
 
     /// A kept slot for a timer with this deadline: the one that was kept last of those that

@@ -2,131 +2,128 @@
 
 use std::num::NonZeroU64;
 
-use super::table::{Lag, Timer};
-use super::{Kept, MAX_KEPT, Payload, Phase, Set, State};
+use super::table::Timer;
+use super::{Guard, Kept, MAX_KEPT, Payload, Phase};
+use crate::metrics::Event;
 use crate::shared::command::Command;
-use crate::shared::mailbox::Pushed;
-use crate::shared::note::Note;
 use crate::tick::{NEVER, Timestamp};
 
-impl<K, S: Payload> Set<K, S> {
-    /// Pushes a note. The guard follows the wake rule.
-    pub(super) fn note(&self, state: &mut State<K, S>, index: u32, tick: u64) {
-        let Some(set) = state.key else {
+impl<K, S: Payload> Guard<'_, K, S> {
+    /// Pushes a note. The drop of the guard follows the wake rule.
+    fn note(&mut self, index: u32, tick: u64) {
+        let Some(note) = self.next_note(index, tick) else {
             return;
-        };
-        let note = Note {
-            number: state.next_number(),
-            tick,
-            set,
-            index,
         };
         // Without an actor nothing will fire; it has closed the set, or is about to.
-        if let Ok(pushed) = self.shared.enqueue(tick, Command::Note(note)) {
-            state.pushed = Some(state.pushed.map_or(pushed, |other| other.and(pushed)));
+        if let Ok(pushed) = self.set().shared.enqueue(tick, Command::Note(note)) {
+            let before = &mut self.after.pushed;
+            *before = Some(before.map_or(pushed, |other| other.and(pushed)));
         }
     }
 
-    /// The timer at an index gets another deadline and order, and a note if the wheel processes it
-    /// too late (N4).
+    /// The timer at an index gets another deadline, and a note if the wheel processes it too late
+    /// (N4). Returns the number of this arming.
     #[inline]
-    pub(super) fn rearm(
-        &self,
-        state: &mut State<K, S>,
-        index: u32,
-        deadline: Timestamp,
-        order: NonZeroU64,
-    ) {
-        let Some(slot) = state.table.get_mut(index) else {
-            return;
+    pub(super) fn rearm(&mut self, index: u32, deadline: Timestamp) -> NonZeroU64 {
+        let number = self.next_number();
+        let Some(slot) = self.table.get_mut(index) else {
+            return number;
         };
         let scheduled = slot.scheduled();
-        slot.lag = Lag::between(scheduled.min(deadline), deadline);
         if let Some(timer) = &mut slot.timer {
             timer.deadline = deadline;
-            timer.order = order;
+            timer.number = number;
         }
+        slot.set_scheduled(scheduled.min(deadline));
         if deadline < scheduled {
-            let tick = self.tick(deadline);
-            if tick < self.tick(scheduled) {
-                self.note(state, index, tick);
+            let tick = self.set().tick(deadline);
+            if tick < self.set().tick(scheduled) {
+                self.note(index, tick);
             }
         }
+        number
     }
 
-    pub(super) fn wake_after(&self, pushed: Pushed) {
-        // A virtual clock moves on its own to the earliest tick of the wheel, also to that of a
-        // timer that was removed. Without a handle, the actor ends when the wheel is empty.
-        if self.shared.has_virtual_clock() || self.shared.is_orphaned() {
-            self.shared.mailbox.wake_by(0);
-        }
-        self.shared.mailbox.wake_after(pushed);
-    }
-
-    /// Adds a timer, under no key, that is to be processed at `due`, in a kept slot or another one.
-    /// Returns its index.
+    /// Adds a timer that is to be processed at `due`, in a kept slot or another one. Its key, if it
+    /// is found by that, has no timer. Returns its index.
     #[inline]
-    pub(super) fn insert(
-        &self,
-        state: &mut State<K, S>,
-        kept: Option<Kept>,
-        hash: u32,
-        timer: Timer<K, S>,
-        due: Timestamp,
-    ) -> u32 {
-        let deadline = timer.deadline;
-        if let Some(Kept { index, scheduled }) = kept {
-            let lag = Lag::between(scheduled, deadline);
-            return state.table.fill(index, hash, timer, lag);
-        }
-        let index = (state.table).insert(hash, timer, Lag::between(due, deadline));
-        if due != Timestamp::NEVER {
-            self.note(state, index, self.tick(due));
+    pub(super) fn insert(&mut self, hash: u32, timer: Timer<K, S>, due: Timestamp) -> u32 {
+        let kept = if S::KEYED { self.take_kept(due) } else { None };
+        let index = if let Some(kept) = kept {
+            self.table.fill(kept, hash, timer);
+            kept.index
+        } else {
+            let index = self.table.insert(hash, timer, due);
+            if due != Timestamp::NEVER {
+                self.note(index, self.set().tick(due));
+            }
+            index
+        };
+        if S::KEYED {
+            self.table.name(hash, index);
         }
         index
     }
 
-    /// Takes a timer out.
-    pub(super) fn take_out(&self, state: &mut State<K, S>, index: u32) -> Option<Timer<K, S>> {
-        let scheduled = state.table.get(index)?.scheduled();
-        let timer = state.remove(index)?;
-        self.vacate(state, index, scheduled);
+    /// Takes out a timer, which ends like this.
+    pub(super) fn take_out(&mut self, index: u32, event: Event) -> Option<Timer<K, S>> {
+        let scheduled = self.table.get(index)?.scheduled();
+        let timer = self.remove(index)?;
+        self.count_ended(event, 1);
+        // Its slot is kept, or its index leaves the wheel (N5).
+        let most = MAX_KEPT.min(self.table.len() + 1);
+        let is_kept = scheduled != Timestamp::NEVER && self.kept.len() < most;
+        if is_kept && self.may_keep() {
+            self.kept.push(Kept { index, scheduled });
+        } else {
+            self.release(index);
+        }
+        if self.kept.len() > most {
+            let oldest = self.kept.remove(0);
+            self.release(oldest.index);
+        }
         Some(timer)
     }
 
-    /// A timer has left its slot: keeps the slot, or takes its index off the wheel (N5).
-    #[inline]
-    pub(super) fn vacate(&self, state: &mut State<K, S>, index: u32, scheduled: Timestamp) {
-        let most = MAX_KEPT.min(state.table.len() + 1);
-        let is_kept = scheduled != Timestamp::NEVER && state.kept.len() < most;
-        if is_kept && self.may_keep(state) {
-            state.kept.push(Kept { index, scheduled });
-        } else {
-            self.release(state, index);
-        }
-        if state.kept.len() > most {
-            let oldest = state.kept.remove(0);
-            self.release(state, oldest.index);
-        }
-    }
-
-    pub(super) fn may_keep(&self, state: &State<K, S>) -> bool {
+    fn may_keep(&self) -> bool {
+        let shared = &self.set().shared;
         // Watches have no use for kept slots.
         S::KEYED
-            && state.has_handles
-            && state.phase == Phase::Open
-            && (!self.shared.has_virtual_clock() || self.shared.clock.sleeps_stay())
+            && self.has_handles
+            && self.phase == Phase::Open
+            && (!shared.has_virtual_clock() || shared.clock.sleeps_stay())
     }
 
     /// A slot without a timer is not kept.
-    pub(super) fn release(&self, state: &mut State<K, S>, index: u32) {
-        state.table.vacate(index);
-        self.note(state, index, NEVER);
+    fn release(&mut self, index: u32) {
+        debug_assert!(self.kept.iter().all(|kept| kept.index != index), "N5");
+        self.table.vacate(index);
+        self.note(index, NEVER);
     }
 
-    pub(super) fn release_all(&self, state: &mut State<K, S>) {
-        while let Some(kept) = state.kept.pop() {
-            self.release(state, kept.index);
+    pub(super) fn release_all(&mut self) {
+        while let Some(kept) = self.kept.pop() {
+            self.release(kept.index);
         }
+    }
+
+    /// Counts a new timer. Returns `false`, and counts nothing, if the wheel has as many as it may
+    /// have.
+    #[must_use]
+    pub(super) fn count_new(&self) -> bool {
+        let has_room = self.set().shared.reserve();
+        if has_room {
+            self.counters.add(Event::KeyedAdded, 1);
+            self.set().resource.changed(1);
+        }
+        has_room
+    }
+
+    /// Counts the end of timers, which left the set.
+    pub(super) fn count_ended(&self, event: Event, n: usize) {
+        self.counters.add(event, n as u64);
+        let set = self.set();
+        set.resource.changed(-i64::try_from(n).unwrap_or(i64::MAX));
+        set.shared.free(n);
     }
 }

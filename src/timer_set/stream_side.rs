@@ -89,7 +89,7 @@ where
         if state.phase == Phase::Open {
             state.phase = Phase::Unread;
         }
-        self.release_all(&mut state);
+        state.release_all();
         let receiver = state.receiver.take();
         let mut delivered = mem::replace(&mut state.delivered, Delivered::new());
         drop(state);

@@ -13,6 +13,7 @@ use std::num::NonZeroU64;
 
 use hashbrown::DefaultHashBuilder;
 
+use super::Kept;
 use super::key_index::KeyIndex;
 use crate::collections::{Cell, ChunkSlab};
 use crate::tick::Timestamp;
@@ -24,55 +25,67 @@ const CHUNK: u32 = 256;
 /// the last timer both are.
 const FREED_CHUNKS: usize = 2;
 
-/// A timer, and the generation of its index: each arming in a set has another `order`.
+/// A timer, and the generation of its index: each arming in a set has another number.
 pub(super) struct Timer<K, S> {
     pub(super) deadline: Timestamp,
     /// Grows with each arming: the order of delivery within a tick.
-    pub(super) order: NonZeroU64,
+    pub(super) number: NonZeroU64,
     pub(super) key: K,
     pub(super) value: S,
 }
 
 /// Room for one timer.
 pub(super) struct Slot<K, S> {
-    pub(super) lag: Lag,
+    /// See [`scheduled`](Self::scheduled): how long that is before the deadline, in whole
+    /// microseconds. A lower bound, in four bytes.
+    lead: u32,
     /// The hash of the key; without a timer, the slab's next vacant slot.
     hash: u32,
     pub(super) timer: Option<Timer<K, S>>,
 }
 
-/// How long before the deadline the newest note is for, in whole microseconds: a lower bound, in
-/// four bytes. So the note is for the tick of the instant that [`Slot::scheduled`] returns, or for
-/// an earlier one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Lag(u32);
+/// No node is known. The next change sends a note, which is never wrong.
+const UNKNOWN: u32 = u32::MAX;
 
 const NANOS_PER_MICRO: i64 = 1_000;
 
-impl Lag {
-    /// No node is known. The next change sends a note, which is never wrong.
-    pub(super) const UNKNOWN: Lag = Lag(u32::MAX);
-
-    /// Of a timer that is scheduled for one instant, and has its deadline then or later. It is 71
-    /// minutes at most.
-    #[inline]
-    pub(super) fn between(scheduled: Timestamp, deadline: Timestamp) -> Lag {
-        let nanos = deadline.nanos().saturating_sub(scheduled.nanos());
-        let micros = (nanos / NANOS_PER_MICRO).min(i64::from(Lag::UNKNOWN.0 - 1));
-        Lag(u32::try_from(micros).unwrap_or(0))
+fn lead(scheduled: Timestamp, deadline: Timestamp) -> u32 {
+    if scheduled == Timestamp::NEVER {
+        return UNKNOWN;
     }
+    debug_assert!(scheduled <= deadline, "N4");
+    let nanos = deadline.nanos().saturating_sub(scheduled.nanos());
+    let micros = (nanos / NANOS_PER_MICRO).min(i64::from(UNKNOWN - 1));
+    u32::try_from(micros).unwrap_or(0)
 }
 
 impl<K, S> Slot<K, S> {
-    /// The wheel processes the timer at the tick of this instant or before; `NEVER` if it has no
-    /// node.
+    #[inline]
+    fn of(hash: u32, timer: Timer<K, S>, scheduled: Timestamp) -> Self {
+        Slot {
+            lead: lead(scheduled, timer.deadline),
+            hash,
+            timer: Some(timer),
+        }
+    }
+
+    /// The newest note is for the tick of this instant, or for an earlier one; `NEVER` if the timer
+    /// has no node. It is at most 71 minutes before the deadline.
     #[inline]
     pub(super) fn scheduled(&self) -> Timestamp {
         match &self.timer {
-            Some(timer) if self.lag != Lag::UNKNOWN => timer
-                .deadline
-                .plus(-NANOS_PER_MICRO * i64::from(self.lag.0)),
+            Some(timer) if self.lead != UNKNOWN => {
+                (timer.deadline).plus(-NANOS_PER_MICRO * i64::from(self.lead))
+            }
             _ => Timestamp::NEVER,
+        }
+    }
+
+    /// The newest note is for the tick of this instant; `NEVER` if the timer has no node.
+    #[inline]
+    pub(super) fn set_scheduled(&mut self, at: Timestamp) {
+        if let Some(timer) = &self.timer {
+            self.lead = lead(at, timer.deadline);
         }
     }
 }
@@ -80,7 +93,7 @@ impl<K, S> Slot<K, S> {
 impl<K, S> Cell for Slot<K, S> {
     fn new() -> Self {
         Slot {
-            lag: Lag::UNKNOWN,
+            lead: UNKNOWN,
             hash: 0,
             timer: None,
         }
@@ -151,29 +164,22 @@ impl<K, S> Table<K, S> {
 
     /// Adds a timer, under no key. Returns its index.
     #[inline]
-    pub(super) fn insert(&mut self, hash: u32, timer: Timer<K, S>, lag: Lag) -> u32 {
+    pub(super) fn insert(&mut self, hash: u32, timer: Timer<K, S>, scheduled: Timestamp) -> u32 {
         self.len += 1;
-        self.slots.take(|_, slot| {
-            *slot = Slot {
-                lag,
-                hash,
-                timer: Some(timer),
-            }
-        })
+        let new = Slot::of(hash, timer, scheduled);
+        self.slots.take(|_, slot| *slot = new)
     }
 
-    /// Fills a slot again that a timer has left. Returns its index.
+    /// Fills a slot again that a timer has left.
     #[inline]
-    pub(super) fn fill(&mut self, index: u32, hash: u32, timer: Timer<K, S>, lag: Lag) -> u32 {
-        let slot = self.slots.get_mut(index).expect("it waits to be filled");
+    pub(super) fn fill(&mut self, kept: Kept, hash: u32, timer: Timer<K, S>) {
+        let slot = self
+            .slots
+            .get_mut(kept.index)
+            .expect("it waits to be filled");
         debug_assert!(slot.timer.is_none(), "a timer has left it");
-        *slot = Slot {
-            lag,
-            hash,
-            timer: Some(timer),
-        };
+        *slot = Slot::of(hash, timer, kept.scheduled);
         self.len += 1;
-        index
     }
 
     /// Takes a timer out. Its slot waits to be filled again or vacated.
@@ -191,12 +197,6 @@ impl<K, S> Table<K, S> {
         debug_assert!(self.timer(index).is_none(), "its timer was taken out");
         self.slots.vacate(index, |_| Some(()));
         self.slots.free_spare(FREED_CHUNKS);
-    }
-
-    /// How many chunks there are.
-    #[cfg(test)]
-    pub(super) fn chunks(&self) -> usize {
-        self.slots.chunks()
     }
 }
 

@@ -1,6 +1,6 @@
-//! A set without an actor: its memory, its notes, and its heap.
+//! A set with an actor that a test drives: it chooses when notes arrive, and when a visit takes
+//! place.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,78 +11,96 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::clock::ClockPolicy;
-use crate::shared::Config;
 use crate::shared::command::Command;
 use crate::shared::mailbox::Lanes;
-use crate::shared::note::{Note, Place};
+use crate::shared::note::Note;
 use crate::shared::notifier::ActorNotifier;
-use crate::shared::timer_set::{DueHeap, TimerSet, Visit};
+use crate::shared::timer_set::{DueTimers, TimerSet};
 use crate::shared::turn::Turn;
+use crate::shared::{Alive, Config};
 use crate::tick::Ticks;
 
 mod random;
 mod stream;
 
-/// What the actor knows of a set.
+/// An actor with one set.
 #[derive(Default)]
-struct Nodes {
-    /// The number of the newest note, and the tick of the node.
-    places: HashMap<u32, (u64, u64)>,
-    reached: Vec<u32>,
-    due: DueHeap,
+struct Actor {
+    /// By index: the number of the newest note, and the tick for which the index is scheduled.
+    scheduled: HashMap<u32, (NonZeroU64, u64)>,
+    due: DueTimers,
 }
 
-impl Place for HashMap<u32, (u64, u64)> {
-    fn place(&mut self, index: u32, number: NonZeroU64, tick: u64) {
-        self.insert(index, (number.get(), tick));
-    }
-}
-
-impl Nodes {
-    /// The ticks of the indices on the wheel.
-    fn ticks(&self) -> Vec<u64> {
-        let ticks = self.places.values().map(|&(_, tick)| tick);
-        let mut ticks: Vec<_> = ticks.filter(|&tick| tick != NEVER).collect();
-        ticks.sort_unstable();
-        ticks
-    }
-
+impl Actor {
     fn apply(&mut self, note: &Note) {
-        let newest = self.places.get(&note.index).map_or(0, |place| place.0);
-        if note.number.get() > newest {
-            self.places.place(note.index, note.number, note.tick);
+        let new = (note.number, note.tick);
+        let newest = self.scheduled.entry(note.index).or_insert(new);
+        *newest = (*newest).max(new);
+    }
+
+    /// Applies every note that was sent.
+    fn apply_all(&mut self, shared: &Shared) {
+        for note in notes(shared) {
+            self.apply(&note);
         }
     }
 
     /// The wheel reaches everything that is scheduled by this tick.
     fn reach(&mut self, until: u64) {
-        for (&index, place) in &mut self.places {
+        for (&index, place) in &mut self.scheduled {
             if place.1 <= until {
                 place.1 = NEVER;
-                self.reached.push(index);
+                self.due.reach(index, until);
             }
         }
     }
 
-    /// Visits the set, and delivers what is due before a tick. At most `limit` are processed;
-    /// returns what is left of that.
-    fn visit(&mut self, set: &Keyed, before: u64, mut limit: usize, turn: &Turn<'_>) -> usize {
-        loop {
-            let left = limit;
-            let visited = set.visit(Visit {
-                reached: &mut self.reached,
-                due: &mut self.due,
-                before,
-                limit: &mut limit,
-                turn,
-                wheel: &mut self.places,
-            });
-            assert!(visited.is_ok(), "no other thread locks it");
-            if limit == left {
-                return limit;
-            }
+    /// Visits the set once at tick `at`. Returns how many timers were processed.
+    fn visit_once<S>(&mut self, set: &Set<u64, S>, before: u64, limit: usize, at: u64) -> usize
+    where
+        S: Payload<Value: Send, Rules: Send + Sync> + Send + 'static,
+    {
+        let mut notes = Vec::new();
+        let turn = Turn::new(tick(at), &set.shared);
+        let processed = set.visit(&mut self.due, before, limit, &mut notes, &turn);
+        for note in notes {
+            self.apply(&note);
         }
+        processed.expect("no other thread locks it")
     }
+
+    /// Fires the timers that are due at this tick.
+    fn fire<S>(&mut self, set: &Set<u64, S>, at: u64)
+    where
+        S: Payload<Value: Send, Rules: Send + Sync> + Send + 'static,
+    {
+        self.apply_all(&set.shared);
+        self.reach(at);
+        while self.visit_once(set, at + 1, usize::MAX, at) > 0 {}
+    }
+
+    /// Fires at each of these ticks. Returns what was delivered, as tick and key.
+    fn run(&mut self, set: &Keyed, ticks: std::ops::Range<u64>) -> Vec<(u64, u64)> {
+        let mut fired = Vec::new();
+        for at in ticks {
+            self.fire(set, at);
+            fired.extend(delivered(set).into_iter().map(|key| (at, key)));
+        }
+        fired
+    }
+
+    /// How many indices are scheduled.
+    fn scheduled(&self) -> usize {
+        let ticks = self.scheduled.values().map(|&(_, tick)| tick);
+        ticks.filter(|&tick| tick != NEVER).count()
+    }
+}
+
+/// The keys of the expirations that were delivered since the last call.
+fn delivered(set: &Keyed) -> Vec<u64> {
+    let mut out = Vec::new();
+    let _ = set.poll_taking(Waker::noop(), Waker::clone, usize::MAX, &mut out);
+    out.iter().map(|expired| expired.key).collect()
 }
 
 type Keyed = Arc<Set<u64, Plain<()>>>;
@@ -123,12 +141,6 @@ fn tick(n: u64) -> Timestamp {
     Timestamp::at(n * 1_000_000)
 }
 
-/// How many timers are delivered, how many are pending, and how many entries the heap has.
-fn lengths(set: &Keyed, nodes: &Nodes) -> (usize, usize, usize) {
-    let state = set.lock();
-    (state.delivered.len(), state.table.len(), nodes.due.len())
-}
-
 fn arm(set: &Keyed, keys: std::ops::Range<u64>, at: u64) {
     for key in keys {
         assert!(set.set(key, (), tick(at), None).is_ok());
@@ -148,159 +160,95 @@ fn notes(shared: &Shared) -> Vec<Note> {
         .collect()
 }
 
-/// Applies all notes, as the actor does; returns how many.
-fn process(shared: &Shared, nodes: &mut Nodes) -> usize {
-    let notes = notes(shared);
-    for note in &notes {
-        nodes.apply(note);
-    }
-    notes.len()
-}
-
 fn remove(set: &Keyed, keys: std::ops::Range<u64>) {
     keys.for_each(|key| assert!(matches!(set.remove(&key), Ok(Some(())))));
 }
 
-/// Fires the timers that are due at this tick.
-fn fire(shared: &Shared, set: &Keyed, nodes: &mut Nodes, at: u64) {
-    let turn = Turn::new(tick(at), shared);
-    process(shared, nodes);
-    nodes.reach(at);
-    nodes.visit(set, at + 1, 1_000_000, &turn);
-}
-
 #[test]
-fn memory_follows_the_number_of_timers() {
-    let (shared, set) = set();
-    let mut nodes = Nodes::default();
-    arm(&set, 0..10_000, 5);
-    assert_eq!(process(&shared, &mut nodes), 10_000);
-    assert_eq!(nodes.ticks(), vec![5; 10_000]);
-    assert_eq!(set.take_all(u64::MAX).len(), 10_000);
-    process(&shared, &mut nodes);
-    assert!(nodes.ticks().len() <= 1 && set.lock().table.chunks() <= 2);
-
-    // Expirations free it too.
-    arm(&set, 0..10_000, 5);
-    fire(&shared, &set, &mut nodes, 5);
-    assert!(nodes.ticks().is_empty());
-    let state = set.lock();
-    assert!(state.table.chunks() <= 1 && nodes.due.capacity() <= KEPT);
-    assert_eq!(state.delivered.len(), 10_000);
-}
-
-#[test]
-fn indices_are_used_again() {
-    let (shared, set) = set();
-    let mut nodes = Nodes::default();
-    for _ in 0..100 {
-        arm(&set, 0..300, 5);
-        process(&shared, &mut nodes);
-        remove(&set, 0..300);
-    }
-    assert!(set.lock().table.end() <= 512);
-}
-
-#[test]
-fn reuses_the_numbers_of_freed_chunks() {
-    let (_shared, set) = set();
-    // Some stay, so that the table never starts again.
-    arm(&set, 0..1_000, 5);
-    for _ in 0..50 {
-        arm(&set, 1_000..4_000, 5);
-        remove(&set, 1_000..4_000);
-        assert!(set.lock().table.chunks() <= 4 + MAX_KEPT);
-    }
-    assert!(set.lock().table.end() <= 17 * 256);
-}
-
-#[test]
-fn chunk_keeps_its_timers_while_another_is_emptied() {
+fn timers_stay_while_others_come_and_go() {
     let (_shared, set) = set();
     arm(&set, 0..256, 5);
-    for _ in 0..3 {
-        arm(&set, 256..300, 5);
-        remove(&set, 256..300);
+    for _ in 0..20 {
+        arm(&set, 256..3_000, 5);
+        remove(&set, 256..3_000);
         assert!((0..256).all(|key| set.deadline(&key).is_some()));
-        assert_eq!(set.lock().table.chunks(), 2);
     }
+}
+
+// The table once remembered a chunk to keep after it had begun again without one: an index out of
+// bounds.
+#[test]
+fn table_begins_again_when_it_is_empty() {
+    let (_shared, set) = set();
+    for _ in 0..2 {
+        arm(&set, 0..512, 5);
+        remove(&set, 256..512);
+        remove(&set, 0..256);
+        for key in 0..3 {
+            arm(&set, key..key + 1, 5);
+            remove(&set, key..key + 1);
+        }
+    }
+    assert_eq!(set.len(), 0);
 }
 
 #[test]
 fn due_timers_of_a_closed_set_are_not_delivered() {
     let (shared, set) = set();
-    let mut nodes = Nodes::default();
+    let mut actor = Actor::default();
     arm(&set, 0..3, 5);
-    let turn = Turn::new(tick(5), &shared);
-    assert_eq!(process(&shared, &mut nodes), 3);
-    nodes.reach(5);
-    nodes.visit(&set, 5, 9, &turn);
-    assert_eq!(lengths(&set, &nodes), (0, 3, 3), "too early");
+    actor.apply_all(&shared);
+    actor.reach(5);
+    actor.visit_once(&set, 5, 9, 5);
+    assert!(delivered(&set).is_empty(), "too early");
     TimerSet::close(&*set);
-    nodes.visit(&set, 6, 9, &turn);
-    assert_eq!(lengths(&set, &nodes), (0, 3, 0), "it is closed");
+    actor.visit_once(&set, 6, 9, 5);
+    assert!(delivered(&set).is_empty(), "it is closed");
+    assert_eq!(Source::unexpired(&*set).len(), 3);
 }
 
 #[test]
-fn delivery_stops_at_its_limit_and_at_its_tick() {
+fn visit_stops_at_its_limit_and_at_its_tick() {
     let (shared, set) = set();
-    let mut nodes = Nodes::default();
+    let mut actor = Actor::default();
     arm(&set, 0..3, 5);
     arm(&set, 3..4, 6);
-    let turn = Turn::new(tick(6), &shared);
-    process(&shared, &mut nodes);
-    nodes.reach(6);
-    assert_eq!(nodes.visit(&set, 6, 6, &turn), 0);
-    assert_eq!(lengths(&set, &nodes), (2, 2, 2), "all are found due first");
-    assert_eq!(shared.metrics.0.read().keyed_pending, 2);
-    assert_eq!(nodes.visit(&set, 6, 2, &turn), 1);
-    assert_eq!(lengths(&set, &nodes), (3, 1, 1));
-    assert_eq!(nodes.visit(&set, 7, 1, &turn), 0);
+    actor.apply_all(&shared);
+    actor.reach(6);
+    assert_eq!(actor.visit_once(&set, 6, 6, 6), 6);
+    assert_eq!(delivered(&set), [0, 1], "all are found due first");
+    assert_eq!(actor.visit_once(&set, 6, 2, 6), 1);
+    assert_eq!(delivered(&set), [2], "the other is due later");
+    assert_eq!(actor.visit_once(&set, 7, 1, 6), 1);
+    assert_eq!(delivered(&set), [3]);
     let metrics = shared.metrics.0.read();
     assert_eq!((metrics.keyed_fired, metrics.keyed_pending), (4, 0));
 }
 
 #[test]
-fn hold_of_the_lock_touches_one_batch() {
+fn visit_processes_one_batch_at_most() {
     let (shared, set) = set();
-    let mut nodes = Nodes::default();
+    let mut actor = Actor::default();
     arm(&set, 0..1_000, 5);
-    process(&shared, &mut nodes);
-    nodes.reach(5);
-    let turn = Turn::new(tick(5), &shared);
-    let mut limit = 10_000;
-    let visited = set.visit(Visit {
-        reached: &mut nodes.reached,
-        due: &mut nodes.due,
-        before: 6,
-        limit: &mut limit,
-        turn: &turn,
-        wheel: &mut nodes.places,
-    });
-    assert!(visited.is_ok());
-    assert_eq!(limit, 10_000 - BATCH as usize);
-    assert_eq!(lengths(&set, &nodes), (0, 1_000, BATCH as usize));
+    actor.apply_all(&shared);
+    actor.reach(5);
+    assert_eq!(actor.visit_once(&set, 6, 10_000, 5), BATCH as usize);
 }
 
 #[test]
-fn stale_entries_of_the_heap_are_skipped() {
+fn due_timer_that_was_changed_fires_as_it_was_changed() {
     let (shared, set) = set();
-    let mut nodes = Nodes::default();
+    let mut actor = Actor::default();
     arm(&set, 0..4, 5);
-    let turn = Turn::new(tick(5), &shared);
-    process(&shared, &mut nodes);
-    nodes.reach(5);
-    nodes.visit(&set, 0, 9, &turn);
-    assert_eq!(lengths(&set, &nodes), (0, 4, 4));
+    actor.apply_all(&shared);
+    actor.reach(5);
+    actor.visit_once(&set, 0, 9, 5);
     // Removed; removed and its index used again; moved later; moved earlier.
     remove(&set, 0..2);
     arm(&set, 8..9, 7);
     assert_eq!(set.move_to(&2, tick(9)), Ok(true));
     assert_eq!(set.move_to(&3, tick(2)), Ok(true));
-    nodes.visit(&set, 6, 9, &turn);
-    assert_eq!(lengths(&set, &nodes), (0, 3, 0));
-    process(&shared, &mut nodes);
-    assert_eq!(nodes.ticks(), [2, 7, 9], "they are on the wheel again");
+    assert_eq!(actor.run(&set, 5..10), [(5, 3), (7, 8), (9, 2)]);
 }
 
 // --- notes ---
@@ -308,98 +256,95 @@ fn stale_entries_of_the_heap_are_skipped() {
 #[test]
 fn only_an_earlier_tick_needs_a_note() {
     let (shared, set) = set();
-    let ticks = |move_to: &[u64]| -> Vec<_> {
+    let sent = |move_to: &[u64]| {
         for &to in move_to {
             assert_eq!(set.move_to(&0, tick(to)), Ok(true));
         }
-        notes(&shared).iter().map(|note| note.tick).collect()
+        notes(&shared).len()
     };
     arm(&set, 0..1, 100);
-    assert_eq!(ticks(&[]), [100]);
-    assert_eq!(ticks(&[100, 500, 200]), [], "the node is early enough");
-    assert_eq!(ticks(&[90, 95, 90, 80]), [90, 80]);
+    assert!(sent(&[]) <= 1);
+    assert_eq!(sent(&[100, 500, 200]), 0, "the wheel reaches it early");
+    assert!(sent(&[90, 95, 90, 80]) <= 2);
     arm(&set, 0..1, 300);
-    assert_eq!(ticks(&[]), []);
-    // The slot remembers at most 71 minutes between its node and the deadline.
-    assert_eq!(ticks(&[8_000_000_000, 7_996_000_000]), []);
-    assert_eq!(ticks(&[7_994_000_000]), [7_994_000_000]);
-    assert_eq!(set.move_to(&0, Timestamp::NEVER), Ok(true));
-    assert_eq!(ticks(&[70]), [70]);
+    assert_eq!(sent(&[]), 0);
+    // It is remembered for 71 minutes before the deadline.
+    assert_eq!(sent(&[8_000_000_000, 7_996_000_000]), 0);
 }
 
 #[test]
-fn timer_that_never_fires_needs_no_note() {
-    let (shared, set) = set();
-    assert!(set.set(0, (), Timestamp::NEVER, None).is_ok());
-    assert_eq!(set.move_to(&0, Timestamp::NEVER), Ok(true));
-    assert!(notes(&shared).is_empty());
-    remove(&set, 0..1);
-    assert!(set.lock().kept.is_empty());
+fn moves_by_hours_and_back_fire_on_time() {
+    for last in [70, 3_000, 7_994_000, 8_000_000] {
+        let (_shared, set) = set();
+        let mut actor = Actor::default();
+        arm(&set, 0..1, 100);
+        for to in [8_000_000, 7_996_000, 7_994_000, last] {
+            assert_eq!(set.move_to(&0, tick(to)), Ok(true));
+        }
+        assert_eq!(set.move_to(&0, Timestamp::NEVER), Ok(true));
+        assert_eq!(set.move_to(&0, tick(last)), Ok(true));
+        actor.fire(&set, last - 1);
+        assert!(delivered(&set).is_empty());
+        assert_eq!(actor.run(&set, last..last + 1), [(last, 0)]);
+    }
 }
 
 #[test]
-fn removed_timer_leaves_its_node_to_a_later_one() {
+fn timer_that_is_set_again_and_again_needs_no_note() {
     let (shared, set) = set();
-    let mut nodes = Nodes::default();
-    arm(&set, 0..1, 100);
-    assert_eq!(process(&shared, &mut nodes), 1);
-    for at in [100, 120, 200] {
+    let mut actor = Actor::default();
+    arm(&set, 0..1, 10);
+    actor.apply_all(&shared);
+    for at in [10, 12, 20] {
         remove(&set, 0..1);
         arm(&set, 0..1, at);
     }
-    assert_eq!(process(&shared, &mut nodes), 0);
-    assert_eq!((nodes.ticks(), set.lock().table.end()), (vec![100], 256));
+    assert_eq!(notes(&shared).len(), 0, "it takes the place of the last");
     remove(&set, 0..1);
-    arm(&set, 1..2, 50);
-    assert_eq!(process(&shared, &mut nodes), 1);
-    assert_eq!(nodes.ticks(), [50, 100], "it would be late at 100");
-    fire(&shared, &set, &mut nodes, 100);
-    assert_eq!(lengths(&set, &nodes), (1, 0, 0));
-    assert!(set.lock().kept.is_empty() && nodes.ticks().is_empty());
+    // It would be late there.
+    arm(&set, 1..2, 5);
+    assert_eq!(actor.run(&set, 1..30), [(5, 1)]);
+    assert_eq!(actor.scheduled(), 0);
 }
 
 #[test]
-fn few_removed_timers_leave_their_nodes() {
+fn wheel_follows_the_number_of_timers() {
     let (shared, set) = set();
-    let mut nodes = Nodes::default();
+    let mut actor = Actor::default();
     arm(&set, 0..1_000, 100);
-    process(&shared, &mut nodes);
     for left in (0..1_000).rev() {
         remove(&set, left..left + 1);
-        process(&shared, &mut nodes);
-        let kept = set.lock().kept.len() as u64;
-        assert_eq!(kept, (1_000 - left).min(MAX_KEPT as u64).min(left + 1));
-        assert_eq!(nodes.ticks().len() as u64, left + kept);
+        actor.apply_all(&shared);
+        let few = MAX_KEPT.min(set.len() + 1);
+        assert!(actor.scheduled() <= set.len() + few);
     }
+    arm(&set, 0..1_000, 100);
+    assert_eq!(set.take_all(u64::MAX).len(), 1_000);
+    actor.apply_all(&shared);
+    assert!(actor.scheduled() <= 1);
 }
 
 #[test]
-fn no_node_is_left_when_no_timer_can_be_set() {
-    let (shared, set) = set();
-    let mut nodes = Nodes::default();
-    arm(&set, 0..20, 100);
-    remove(&set, 0..10);
-    assert_eq!(set.lock().kept.len(), 10);
-    drop(Handles::of(&set));
-    remove(&set, 10..15);
-    process(&shared, &mut nodes);
-    assert_eq!((set.lock().kept.len(), nodes.ticks().len()), (0, 5));
-    Source::close_unread(&*set);
-    process(&shared, &mut nodes);
-    assert!(nodes.ticks().is_empty());
-}
-
-#[test]
-fn no_node_is_left_when_the_stream_is_dropped() {
-    let (shared, set) = set();
-    let mut nodes = Nodes::default();
-    arm(&set, 0..20, 100);
-    remove(&set, 0..10);
-    process(&shared, &mut nodes);
-    assert_eq!((set.lock().kept.len(), nodes.ticks().len()), (10, 20));
-    Source::close_unread(&*set);
-    process(&shared, &mut nodes);
-    assert!(set.lock().kept.is_empty() && nodes.ticks().is_empty());
+fn removed_timers_leave_the_wheel_when_none_can_be_set() {
+    for drop_stream in [false, true] {
+        let (shared, set) = set();
+        let mut actor = Actor::default();
+        arm(&set, 0..20, 100);
+        remove(&set, 0..10);
+        actor.apply_all(&shared);
+        assert!(actor.scheduled() > 10, "some are left for others");
+        if drop_stream {
+            Source::close_unread(&*set);
+        } else {
+            let alive = Arc::new(Alive {
+                shared: Arc::clone(&shared),
+            });
+            drop(Handles::new(&set, &alive));
+            remove(&set, 10..15);
+        }
+        actor.apply_all(&shared);
+        assert_eq!(actor.scheduled(), set.len());
+    }
 }
 
 /// A value that was touched between two looks at it: it expires at the second attempt.
@@ -432,57 +377,38 @@ fn timer_that_refuses_to_expire_is_tried_again_a_tick_later() {
     let set: Arc<Set<u64, Touched>> = Set::new(&shared, ());
     let touched = |(), _| (Touched(false.into()), ());
     assert!(set.add(1, (), tick(5), tick(0), touched).is_ok());
-    let mut nodes = Nodes::default();
-    for at in [5, 6] {
-        let turn = Turn::new(tick(at), &shared);
-        process(&shared, &mut nodes);
-        nodes.reach(at);
-        let mut limit = 100;
-        let visited = set.visit(Visit {
-            reached: &mut nodes.reached,
-            due: &mut nodes.due,
-            before: at + 1,
-            limit: &mut limit,
-            turn: &turn,
-            wheel: &mut nodes.places,
-        });
-        assert!(visited.is_ok());
-        let expected = if at == 5 { (vec![6], 0) } else { (vec![], 1) };
-        assert_eq!((nodes.ticks(), set.lock().delivered.len()), expected);
+    let mut actor = Actor::default();
+    actor.fire(&set, 5);
+    assert!(matches!(Source::try_recv(&*set), Err(TryRecvError::Empty)));
+    actor.fire(&set, 6);
+    assert!(Source::try_recv(&*set).is_ok());
+}
+
+fn repeat() -> Repeat<u64, Plain<()>> {
+    Repeat {
+        period: 1_000_000,
+        clone: |&key: &u64, _: &Plain<()>| (key, ()),
     }
 }
 
 // A drain once left repeating timers that were armed again while it went on.
 #[test]
 fn draining_takes_a_repeating_timer_that_is_armed_again() {
-    let (shared, set) = set();
-    let mut nodes = Nodes::default();
+    let (_shared, set) = set();
+    let mut actor = Actor::default();
     assert!(set.set(0, (), tick(1), Some(repeat())).is_ok());
-    let by = set.lock().order;
-    fire(&shared, &set, &mut nodes, 1);
-    assert!(
-        set.lock()
-            .table
-            .timer(0)
-            .is_some_and(|timer| timer.order.get() > by)
-    );
-    assert!(set.set(1, (), tick(1), Some(repeat())).is_ok());
+    let by = set.lock().number;
+    assert_eq!(actor.run(&set, 1..3), [(1, 0), (2, 0)]);
+    assert!(set.set(1, (), tick(3), Some(repeat())).is_ok());
     let keys: Vec<_> = set.take_all(by).iter().map(|taken| taken.key).collect();
     assert_eq!(keys, [0]);
-}
-
-fn repeat() -> Repeat<u64, Plain<()>> {
-    Repeat {
-        period: 1,
-        clone: |&key: &u64, _: &Plain<()>| (key, ()),
-    }
 }
 
 #[test]
 fn draining_leaves_timers_that_were_armed_later() {
     let (_shared, set) = set();
     arm(&set, 0..3, 5);
-    let by = set.lock().order;
+    let by = set.lock().number;
     arm(&set, 3..5, 4);
     arm(&set, 1..2, 3);
     let keys = |by| -> Vec<_> { set.take_all(by).iter().map(|taken| taken.key).collect() };
@@ -503,40 +429,27 @@ fn nothing_can_be_set_after_the_end() {
     let another: Keyed = Set::new(&shared, ());
     assert!(another.is_closed());
     assert!(another.set(1, (), tick(5), None).is_err());
-    assert!(another.lock().key.is_none());
 }
 
 #[test]
-fn stops_repeating_when_set_again() {
+fn stops_repeating_when_set_again_or_removed() {
     let (_shared, set) = set();
-    assert!(set.set(0, (), tick(9), Some(repeat())).is_ok());
-    assert_eq!(set.lock().repeats.len(), 1);
-    assert!(matches!(set.set(0, (), tick(9), None), Ok(Some(()))));
-    assert!(set.lock().repeats.is_empty());
-    assert!(set.set(0, (), tick(9), Some(repeat())).is_ok());
-    assert!(matches!(set.remove(&0), Ok(Some(()))));
-    assert!(set.lock().repeats.is_empty());
+    let mut actor = Actor::default();
+    for key in 0..3 {
+        assert!(set.set(key, (), tick(2), Some(repeat())).is_ok());
+    }
+    assert!(matches!(set.set(0, (), tick(2), None), Ok(Some(()))));
+    remove(&set, 1..2);
+    arm(&set, 1..2, 2);
+    assert_eq!(
+        actor.run(&set, 1..4),
+        [(2, 2), (2, 0), (2, 1), (3, 2)],
+        "in the order of arming"
+    );
 }
 
 #[test]
 #[cfg(target_pointer_width = "64")]
 fn slot_with_a_u64_key_and_value_takes_40_bytes() {
     assert_eq!(size_of::<table::Slot<u64, Plain<u64>>>(), 40);
-}
-
-// The table once remembered a chunk to keep after it had begun again without one: an index out of
-// bounds.
-#[test]
-fn begins_again_when_its_last_chunks_are_freed() {
-    let (_shared, set) = set();
-    for _ in 0..2 {
-        arm(&set, 0..512, 5);
-        remove(&set, 256..512);
-        remove(&set, 0..256);
-        for key in 0..3 {
-            arm(&set, key..key + 1, 5);
-            remove(&set, key..key + 1);
-        }
-    }
-    assert!(set.lock().table.chunks() <= 2);
 }

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use super::{NO_NODE, Places, Placing, Timers};
+use super::{NO_NODE, Places, Timers};
 use crate::model::{ActorNotifier, check};
 use crate::shared::mailbox::{AWAKE, HORIZON, Lanes, Mailbox};
-use crate::shared::note::{Note, Place, SetKey};
+use crate::shared::note::{Note, SetKey};
 use crate::sync::{Mutex, lock, try_lock};
 use crate::tick::NEVER;
 use crate::wheel::Step;
@@ -41,9 +41,14 @@ struct Set {
 }
 
 impl Slot {
-    fn next_number(&mut self) -> NonZeroU64 {
+    fn next_note(&mut self, tick: u64) -> Note {
         self.notes += 1;
-        NonZeroU64::new(self.notes).unwrap()
+        Note {
+            number: NonZeroU64::new(self.notes).unwrap(),
+            tick,
+            set: SetKey::new(0),
+            index: INDEX,
+        }
     }
 }
 
@@ -88,12 +93,7 @@ impl Set {
             return;
         };
         slot.scheduled = tick;
-        let note = Note {
-            number: slot.next_number(),
-            tick,
-            set: SetKey::new(0),
-            index: INDEX,
-        };
+        let note = slot.next_note(tick);
         let pushed = self.mailbox.enqueue(thread, tick, note, || 0).unwrap();
         drop(slot);
         self.mailbox.wake_after(pushed);
@@ -119,7 +119,7 @@ impl Actor {
     }
 
     fn scheduled(&mut self) -> Option<u64> {
-        let node = self.places.record(INDEX).node;
+        let node = self.places.place(INDEX).node;
         (node != NO_NODE).then(|| self.wheel.tick_of(node).expect("it has this node"))
     }
 
@@ -132,8 +132,8 @@ impl Actor {
         }
         let (mut reached, mut budget) = (Vec::new(), usize::MAX);
         while self.wheel.step(now, &mut reached, &mut budget) == Step::Batch {
-            for item in reached.drain(..) {
-                self.places.reached(item.index);
+            for (_, index) in reached.drain(..) {
+                self.places.reached(index);
                 self.reached = true;
             }
         }
@@ -148,7 +148,6 @@ impl Actor {
             return;
         };
         self.reached = false;
-        let number = slot.next_number();
         slot.scheduled = NEVER;
         if let Some(deadline) = slot.deadline {
             if deadline > now {
@@ -158,12 +157,10 @@ impl Actor {
                 slot.deadline = None;
             }
         }
-        Placing {
-            set: SetKey::new(0),
-            places: &mut self.places,
-            wheel: &mut self.wheel,
-        }
-        .place(INDEX, number, slot.scheduled);
+        let scheduled = slot.scheduled;
+        let note = slot.next_note(scheduled);
+        drop(slot);
+        self.places.apply(&note, &mut self.wheel);
     }
 
     /// Takes a turn at each of these ticks, and parks after the last. Returns whether it waits.
@@ -282,8 +279,8 @@ fn remove_against_set() {
 
 /// The wheel reaches the index while callers move the timer later and earlier, and remove it.
 ///
-/// Fails if a visit does not write its number in [`Places::set`], and if [`Places::reached`] leaves
-/// the node.
+/// Fails if [`Places::apply`] does not write the number of a visit's note, and if
+/// [`Places::reached`] leaves the node.
 #[test]
 fn reach_against_moves() {
     check_calls(
@@ -309,7 +306,7 @@ fn reach_against_moves() {
 /// A slot is kept and taken over, with its node or the note for it, while the wheel reaches the
 /// index.
 ///
-/// Fails if a visit does not write its number in [`Places::set`].
+/// Fails if [`Places::apply`] does not write the number of a visit's note.
 #[test]
 fn reach_against_keep_and_reuse() {
     check_calls(

@@ -1,10 +1,8 @@
 //! Notes in any order, and the memory of what they name.
 
-use super::*;
+use std::num::NonZeroU64;
 
-fn number(n: u64) -> NonZeroU64 {
-    NonZeroU64::new(n).expect("numbers count from one")
-}
+use super::*;
 
 struct Set {
     wheel: Timers,
@@ -19,27 +17,23 @@ impl Set {
         }
     }
 
-    fn note(&mut self, index: u32, n: u64, tick: u64) {
+    fn note(&mut self, index: u32, n: u64, tick: u64) -> Option<u32> {
         let note = Note {
-            number: number(n),
+            number: NonZeroU64::new(n).expect("numbers count from one"),
             tick,
             set: SetKey::new(0),
             index,
         };
-        self.places.apply(&note, &mut self.wheel);
+        self.places.apply(&note, &mut self.wheel)
     }
 
     /// The wheel reaches everything that is scheduled by this tick.
     fn reach(&mut self, until: u64) -> Vec<u32> {
-        let reached: Vec<_> = self.wheel.advance(until, 100).map(|i| i.index).collect();
+        let reached: Vec<_> = self.wheel.advance(until, 100).map(|item| item.1).collect();
         for &index in &reached {
             self.places.reached(index);
         }
         reached
-    }
-
-    fn emptied(&mut self) -> Vec<u32> {
-        self.places.emptied().collect()
     }
 }
 
@@ -62,12 +56,7 @@ fn note_from_before_a_visit_is_void() {
     set.note(0, 1, 5);
     assert_eq!(set.reach(5), [0]);
     // Note 2 is on its way as the visit finds the timer due.
-    let mut visit = Placing {
-        set: SetKey::new(0),
-        places: &mut set.places,
-        wheel: &mut set.wheel,
-    };
-    visit.place(0, number(3), NEVER);
+    set.note(0, 3, NEVER);
     set.note(0, 2, 7);
     assert!(set.wheel.is_empty(), "the visit is newer");
     set.note(0, 4, 9);
@@ -79,11 +68,9 @@ fn note_from_before_a_visit_is_void() {
 fn chunk_that_changes_while_it_is_watched_is_watched_once_more() {
     let mut set = Set::new();
     set.note(CHUNK, 1, 5);
-    set.note(CHUNK, 2, NEVER);
-    assert_eq!(set.emptied(), [1]);
+    assert_eq!(set.note(CHUNK, 2, NEVER), Some(1));
     set.note(CHUNK, 4, 7);
-    set.note(CHUNK, 5, NEVER);
-    assert!(set.emptied().is_empty(), "it is watched already");
+    assert_eq!(set.note(CHUNK, 5, NEVER), None, "it is watched already");
     assert!(set.places.free(1), "note 3 may be on its way");
     set.note(CHUNK, 3, 6);
     assert!(set.wheel.is_empty());

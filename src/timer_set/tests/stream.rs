@@ -1,14 +1,16 @@
 //! Tests of the stream of a set: the expirations it takes, and the wakers it leaves.
 
+use std::cell::RefCell;
+
 use super::*;
 
 #[test]
 fn finds_what_is_delivered_while_a_waker_is_cloned() {
-    let (shared, set) = set();
-    let nodes = RefCell::new(Nodes::default());
+    let (_shared, set) = set();
+    let actor = RefCell::new(Actor::default());
     arm(&set, 0..1, 5);
     let deliver = |waker: &Waker| {
-        fire(&shared, &set, &mut nodes.borrow_mut(), 5);
+        actor.borrow_mut().fire(&set, 5);
         waker.clone()
     };
     let mut out = None;
@@ -33,15 +35,14 @@ fn sees_the_end_that_comes_while_a_waker_is_cloned() {
 
 #[test]
 fn survives_a_waker_whose_clone_panics() {
-    let (shared, set) = set();
-    let mut nodes = Nodes::default();
+    let (_shared, set) = set();
+    let mut actor = Actor::default();
     arm(&set, 0..1, 5);
     let clone = |_: &Waker| -> Waker { panic!("the clone of a waker panics") };
     let poll = || set.poll_taking(Waker::noop(), clone, 1, &mut Vec::new());
     assert!(catch_unwind(AssertUnwindSafe(poll)).is_err());
     arm(&set, 1..2, 5);
-    fire(&shared, &set, &mut nodes, 5);
-    assert_eq!(lengths(&set, &nodes), (2, 0, 0));
+    actor.fire(&set, 5);
     let polled = set.poll_taking(Waker::noop(), Waker::clone, 9, &mut Vec::new());
     assert_eq!(polled, Poll::Ready(2));
     let polled = set.poll_taking(Waker::noop(), Waker::clone, 9, &mut Vec::new());
@@ -52,10 +53,10 @@ fn survives_a_waker_whose_clone_panics() {
 #[test]
 fn takes_a_batch_at_most_under_one_hold_of_the_lock() {
     const MANY: u32 = 100_000;
-    let (shared, set) = set();
-    let mut nodes = Nodes::default();
+    let (_shared, set) = set();
+    let mut actor = Actor::default();
     arm(&set, 0..u64::from(MANY), 5);
-    fire(&shared, &set, &mut nodes, 5);
+    actor.fire(&set, 5);
     let batch = BATCH as usize;
     let mut out: Vec<Expired<u64, ()>> = Vec::new();
     assert_eq!(set.lock().take_delivered(usize::MAX, &mut out), batch);
@@ -77,16 +78,16 @@ fn takes_a_batch_at_most_under_one_hold_of_the_lock() {
 
 #[test]
 fn takes_no_more_than_the_limit_over_several_batches() {
-    let (shared, set) = set();
-    let mut nodes = Nodes::default();
+    let (_shared, set) = set();
+    let mut actor = Actor::default();
     arm(&set, 0..2_000, 5);
-    fire(&shared, &set, &mut nodes, 5);
+    actor.fire(&set, 5);
     for limit in [1, 255, 256, 257, 512, 513] {
         let polled = set.poll_taking(Waker::noop(), Waker::clone, limit, &mut Vec::new());
         assert_eq!(polled, Poll::Ready(limit));
     }
     assert_eq!(
-        lengths(&set, &nodes).0,
+        delivered(&set).len(),
         2_000 - 1 - 255 - 256 - 257 - 512 - 513
     );
 }
@@ -111,10 +112,10 @@ impl Receiver<Expired<u64, ()>> for Room<'_> {
 
 #[test]
 fn makes_room_for_every_batch_before_it_locks_the_set() {
-    let (shared, set) = set();
-    let mut nodes = Nodes::default();
+    let (_shared, set) = set();
+    let mut actor = Actor::default();
     arm(&set, 0..1_000, 5);
-    fire(&shared, &set, &mut nodes, 5);
+    actor.fire(&set, 5);
     let mut room = Room { set: &set, left: 0 };
     let polled = set.poll_taking(Waker::noop(), Waker::clone, 300, &mut room);
     assert_eq!((polled, room.left), (Poll::Ready(300), 0));
@@ -150,11 +151,11 @@ impl Receiver<Expired<u64, ()>> for Fed<'_> {
 // It once went on for as long as the actor delivered.
 #[test]
 fn receiving_many_ends_at_a_batch_that_is_not_full() {
-    let (shared, set) = set();
-    let mut nodes = Nodes::default();
+    let (_shared, set) = set();
+    let mut actor = Actor::default();
     for (delivered, taken) in [(0, 1), (254, 255), (255, 257), (600, 603)] {
         arm(&set, 0..delivered, 5);
-        fire(&shared, &set, &mut nodes, 5);
+        actor.fire(&set, 5);
         let mut fed = Fed {
             set: &set,
             taken: 0,

@@ -213,6 +213,20 @@ async fn decides_on_a_watch_at_its_delivery() {
     assert_eq!((reaper.len(), received(&mut stream).len()), (0, 0));
 }
 
+// Slots of watches were kept, which no watch takes over.
+#[tokio::test(start_paused = true)]
+async fn watch_that_ends_leaves_the_wheel() {
+    let (mut actor, wheel) = start();
+    let (reaper, _stream) = wheel.reaper::<u64, ()>(FAR);
+    let watches: Vec<_> = (0..10)
+        .map(|key| reaper.watch(key, ()).expect("there is room"))
+        .collect();
+    assert_eq!(step(&mut actor), "wait");
+    drop(watches);
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!((actor.items(), actor.next_wake()), (0, None));
+}
+
 #[tokio::test(start_paused = true)]
 async fn delivers_a_due_timer_set_again_in_its_new_order() {
     let (mut actor, wheel) = start();

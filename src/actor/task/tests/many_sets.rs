@@ -7,28 +7,31 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::shared::note::Note;
-use crate::shared::timer_set::{Contended, Due, TimerSet, Visit};
+use crate::shared::timer_set::{Due, DueTimers, TimerSet};
 
 /// A set of one timer, due at tick 5, that counts how often it is visited.
 #[derive(Debug, Default)]
 struct OfOne(AtomicUsize);
 
 impl TimerSet for OfOne {
-    fn visit(&self, visit: Visit<'_>) -> Result<(), Contended> {
+    fn visit(
+        &self,
+        due: &mut DueTimers,
+        before: u64,
+        limit: usize,
+        _: &mut Vec<Note>,
+        _: &Turn<'_>,
+    ) -> Option<usize> {
         self.0.fetch_add(1, Ordering::Relaxed);
-        for index in visit.reached.drain(..) {
-            let order = NonZeroU64::MIN;
-            let due = Due {
+        for index in due.reached.drain(..) {
+            due.found.push(Reverse(Due {
                 tick: 5,
-                order,
+                number: NonZeroU64::MIN,
                 index,
-            };
-            visit.due.push(Reverse(due));
+            }));
         }
-        if *visit.limit > 0 && visit.before > 5 {
-            *visit.limit -= usize::from(visit.due.pop().is_some());
-        }
-        Ok(())
+        let delivers = limit > 0 && before > 5;
+        Some(usize::from(delivers && due.found.pop().is_some()))
     }
 
     fn close(&self) {}
