@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{current_thread, paused};
 use crate::support::{HOUR, ms, received};
-use tickwheel::TimerWheel;
+use tickwheel::{KeyedTimers, TimerWheel};
 use tokio::time::{Instant, pause};
 
 /// The programs, with the `time` of one side.
@@ -412,6 +412,37 @@ fn removed_keyed_timer_does_not_move_the_clock() {
             receive.await.unwrap();
             thread.join().unwrap();
             assert_eq!(start.elapsed(), Duration::ZERO, "midway: {midway}");
+        });
+    }
+}
+
+// The actor was not woken for the note that takes the index off the wheel. Another command that
+// woke it hid that.
+#[test]
+fn removal_alone_takes_a_keyed_timer_off_a_virtual_clock() {
+    let removals: [fn(&KeyedTimers<u32, ()>); 3] = [
+        |timers| assert_eq!(timers.remove_timer(&1), Ok(Some(()))),
+        |timers| assert_eq!(timers.retain(|_, (), _| false), Ok(())),
+        |timers| assert_eq!(timers.drain().map(|drained| drained.len()), Ok(1)),
+    ];
+    for remove in removals {
+        paused().block_on(async {
+            let wheel = TimerWheel::new();
+            let (timers, _stream) = wheel.keyed::<u32, ()>();
+            timers.set_timer(1, (), HOUR).unwrap();
+            // The actor waits for the timer.
+            wheel.settle().await;
+            tokio::task::yield_now().await;
+            let start = Instant::now();
+            remove(&timers);
+            let (send, receive) = tokio::sync::oneshot::channel();
+            let thread = std::thread::spawn(|| {
+                std::thread::sleep(ms(20));
+                send.send(()).unwrap();
+            });
+            receive.await.unwrap();
+            thread.join().unwrap();
+            assert_eq!(start.elapsed(), Duration::ZERO);
         });
     }
 }
