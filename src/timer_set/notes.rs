@@ -29,12 +29,7 @@ impl<K, S: Payload> Guard<'_, K, S> {
         let Some(slot) = self.table.get_mut(index) else {
             return number;
         };
-        let scheduled = slot.scheduled();
-        if let Some(timer) = &mut slot.timer {
-            timer.deadline = deadline;
-            timer.number = number;
-        }
-        slot.set_scheduled(scheduled.min(deadline));
+        let scheduled = slot.rearm(deadline, number);
         if deadline < scheduled {
             let tick = self.set().tick(deadline);
             if tick < self.set().tick(scheduled) {

@@ -49,10 +49,8 @@ const UNKNOWN: u32 = u32::MAX;
 
 const NANOS_PER_MICRO: i64 = 1_000;
 
+#[inline]
 fn lead(scheduled: Timestamp, deadline: Timestamp) -> u32 {
-    if scheduled == Timestamp::NEVER {
-        return UNKNOWN;
-    }
     debug_assert!(scheduled <= deadline, "N4");
     let nanos = deadline.nanos().saturating_sub(scheduled.nanos());
     let micros = (nanos / NANOS_PER_MICRO).min(i64::from(UNKNOWN - 1));
@@ -81,10 +79,25 @@ impl<K, S> Slot<K, S> {
         }
     }
 
+    /// Arms the timer again. Returns for when it was scheduled, which is the same as before if the
+    /// deadline is later.
+    #[inline]
+    pub(super) fn rearm(&mut self, deadline: Timestamp, number: NonZeroU64) -> Timestamp {
+        let scheduled = self.scheduled();
+        if let Some(timer) = &mut self.timer {
+            timer.deadline = deadline;
+            timer.number = number;
+            self.lead = lead(scheduled.min(deadline), deadline);
+        }
+        scheduled
+    }
+
     /// The newest note is for the tick of this instant; `NEVER` if the timer has no node.
     #[inline]
     pub(super) fn set_scheduled(&mut self, at: Timestamp) {
-        if let Some(timer) = &self.timer {
+        if at == Timestamp::NEVER {
+            self.lead = UNKNOWN;
+        } else if let Some(timer) = &self.timer {
             self.lead = lead(at, timer.deadline);
         }
     }
