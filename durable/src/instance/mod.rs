@@ -33,7 +33,7 @@ mod undecoded;
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex as StdMutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -82,9 +82,8 @@ pub(crate) struct Core {
     part: usize,
     /// The id under which it loads: another one after each unload.
     id: AtomicI64,
-    /// Held during a load or unload. True when an unload has started and not succeeded: see
-    /// [`loader`].
-    unloading: Mutex<bool>,
+    /// Held during a load or unload: see [`loader`].
+    loading: Mutex<()>,
     clock: StoreClock,
     /// The schedules of loaded rows.
     calendar: Calendar,
@@ -100,9 +99,7 @@ pub(crate) struct Core {
     max_loaded: AtomicUsize,
     /// One permit for each claim that is not settled.
     capacity: Arc<Semaphore>,
-    /// Whether it loads: not after the claims have ended.
-    loads: AtomicBool,
-    /// What the store may have for it to load.
+    /// Whether it loads, and what the store may have for it.
     left: StdMutex<Left>,
     /// Tells the loader to load now.
     load_now: Notify,
@@ -180,10 +177,6 @@ impl Core {
         InstanceId(self.id.load(Ordering::Acquire))
     }
 
-    fn loads(&self) -> bool {
-        self.loads.load(Ordering::Acquire)
-    }
-
     /// Whether more is due here than the program can take.
     fn is_behind(&self) -> bool {
         self.due.len() > 0 && self.deliveries.demand(self.part).0 == 0
@@ -222,7 +215,7 @@ impl Core {
 
     /// How many more rows it may load.
     fn room(&self) -> usize {
-        if !self.loads() {
+        if self.left() == Left::Ended {
             return 0;
         }
         let max = self.max_loaded.load(Ordering::Acquire);
@@ -260,23 +253,18 @@ impl Core {
         }
     }
 
-    /// Unloads everything, for other instances to load.
-    async fn unload_all(&self) -> Result<(), Error> {
-        self.end_incarnation(&mut *self.unloading.lock().await)
-            .await
-    }
-
-    /// Unloads everything, and goes on under another id.
-    async fn end_incarnation(&self, unloading: &mut bool) -> Result<(), Error> {
-        *unloading = true;
+    /// Unloads everything, for other instances to load, and goes on under another id. Called by the
+    /// one that holds [`Core::loading`].
+    async fn end_incarnation(&self) -> Result<(), Error> {
         // The wheel first: another instance may load what is armed after this, which is then on two
         // wheels at worst.
         drop(self.drain());
         self.due.clear();
         self.calendar.clear();
         let InstanceId(fresh) = self.calls.unload(self.id()).await?;
+        // Before a call under the fresh id can lose its response.
+        self.calls.forget_lost_answer();
         self.id.store(fresh, Ordering::Release);
-        *unloading = false;
         Ok(())
     }
 }
@@ -399,14 +387,13 @@ pub(crate) async fn start(
             metrics: Arc::clone(&metrics),
             part,
             id: AtomicI64::new(opened.instance.0),
-            unloading: Mutex::new(false),
+            loading: Mutex::default(),
             on_wheel,
             due: Due::default(),
             undecoded: Undecoded::default(),
             deliveries: Arc::clone(&deliveries),
             max_loaded: AtomicUsize::new(settings.max_loaded()),
             capacity: Arc::new(Semaphore::new(settings.capacity)),
-            loads: AtomicBool::new(true),
             left: StdMutex::new(Left::Nothing),
             load_now: Notify::new(),
             settings: settings.clone(),
@@ -442,7 +429,7 @@ async fn run_claims(firing: Firing, expirations: Expirations<Version, ()>, end: 
     let core = Arc::clone(&firing.core);
     let serve = Box::pin(race(firing.run(expirations), loader::run(&core)));
     race(serve, sweep(&core)).await;
-    core.loads.store(false, Ordering::Release);
+    core.change_left(|_| Left::Ended);
     let unreceived = core.deliveries.close(core.part);
     let release = unreceived
         .iter()
@@ -450,7 +437,8 @@ async fn run_claims(firing: Firing, expirations: Expirations<Version, ()>, end: 
     // A claim is released again when it is dropped, if its release fails here.
     join_all(release).await;
     drop(unreceived);
-    if let Err(error) = core.unload_all().await {
+    let _turn = core.loading.lock().await;
+    if let Err(error) = core.end_incarnation().await {
         tracing::warn!(namespace = %core.calls.namespace(), error = %format_args!("{error:#}"), "what was loaded could not be given back");
     }
     drop(end);
@@ -510,7 +498,7 @@ async fn run_settles(core: Arc<Core>, batches: Batches<Ending, ()>) {
     let flush = |endings: Vec<Ending>, _| async move {
         let settles = endings.iter().map(Ending::settle).collect();
         let settled = core.calls.settle(settles, core.near()).await;
-        let claims_ended = !core.loads();
+        let claims_ended = core.left() == Left::Ended;
         let mut outcomes = Vec::with_capacity(endings.len());
         match settled {
             Ok(settled) => {
