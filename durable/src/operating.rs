@@ -204,8 +204,8 @@
 //! | reads of a load, a set, a move | | 3, 19 and 21 pages* at 10^7; some more at 10^9 | O(log n) | O(log n) |
 //!
 //! The number of pending timers costs room, and hardly any work. An instance that has nothing due
-//! asks once a second, and has a window of timers in memory, at most 16 times its capacity: 1.6 MB by
-//! default, at 10^9 as at 10^3. The work follows the rate, which is the number that are pending
+//! asks once a second, and has a window of timers in memory, at most 16 times its capacity: 1.6 MB
+//! by default, at 10^9 as at 10^3. The work follows the rate, which is the number that are pending
 //! divided by how long one waits: with 10^9 that wait a day, 11,600 sets and as many deliveries a
 //! second; with 10^9 that wait a month, 390.
 //!
