@@ -32,13 +32,15 @@ use std::task::{Wake, Waker};
 use loom::thread;
 
 use crate::actor::sleep_wheel::SleepWheel;
-use crate::shared::bound::ActorAction;
-use crate::shared::entry::{Disarmed, Entry, Expiration, Phase};
+use crate::shared::entry::{ActorAction, Disarmed, Entry, Expiration, Phase};
 use crate::shared::mailbox::{Lanes, Mailbox, Notifier};
 use crate::sync::{Mutex, lock};
 use crate::wheel::Step;
 
 pub(crate) type SleepEntry = Entry<()>;
+
+/// Put a node for the entry on the wheel at this tick.
+pub(crate) type Command = (Arc<SleepEntry>, u64);
 
 /// Takes `model` through every interleaving with at most this many preemptions.
 pub(crate) fn check(preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
@@ -106,7 +108,7 @@ impl Wakes {
 
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) mailbox: Mailbox<Arc<SleepEntry>, ActorNotifier>,
+    pub(crate) mailbox: Mailbox<Command, ActorNotifier>,
     /// Cancelled entries, with the tick at which each was scheduled then.
     pool: Mutex<Vec<(u64, Arc<SleepEntry>)>>,
 }
@@ -143,15 +145,12 @@ impl Shared {
 
     fn act(&self, entry: &Arc<SleepEntry>, action: ActorAction) -> bool {
         match action {
-            ActorAction::None => {}
-            ActorAction::Wake(tick) if !self.mailbox.is_soon(tick) => {
-                self.mailbox.announce(0, tick);
-            }
-            ActorAction::Wake(tick) | ActorAction::Enqueue(tick) => {
-                return self.mailbox.push(0, tick, Arc::clone(entry)).is_ok();
+            ActorAction::None => true,
+            ActorAction::Enqueue(tick) | ActorAction::EnqueueEarlier(tick) => {
+                let command = (Arc::clone(entry), tick);
+                self.mailbox.push(0, tick, command).is_ok()
             }
         }
-        true
     }
 
     /// Drops an armed sleep while the pool has room. Returns the phase that ended.
@@ -170,10 +169,6 @@ impl Shared {
             .position(|&(scheduled, _)| scheduled <= deadline);
         at.map_or_else(|| Arc::new(Entry::new(())), |at| pool.swap_remove(at).1)
     }
-
-    pub(crate) fn release(&self, entry: &Arc<SleepEntry>) {
-        self.act(entry, entry.release());
-    }
 }
 
 fn wake(waker: Option<Waker>) {
@@ -186,7 +181,7 @@ fn wake(waker: Option<Waker>) {
 pub(crate) struct Actor {
     shared: Arc<Shared>,
     sleeps: SleepWheel<()>,
-    backlog: Lanes<Arc<SleepEntry>>,
+    backlog: Lanes<Command>,
     /// The deadlines of the sleeps that fired.
     fired: Vec<u64>,
 }
@@ -215,8 +210,8 @@ impl Actor {
 
     pub(crate) fn turn(&mut self, now: u64) {
         self.shared.mailbox.take(&mut self.backlog);
-        while let Some(entry) = self.backlog.pop() {
-            self.sleeps.register(entry);
+        while let Some((entry, tick)) = self.backlog.pop() {
+            self.sleeps.schedule(entry, tick);
         }
         self.advance(now);
         // The next turns.
@@ -229,27 +224,26 @@ impl Actor {
         }
     }
 
-    /// Takes the queued commands, and returns how many of them are for the entry.
-    pub(crate) fn fetch(&mut self, entry: &Arc<SleepEntry>) -> usize {
+    /// The ticks of the commands and nodes that there are for the entry.
+    pub(crate) fn ticks_of(&mut self, entry: &Arc<SleepEntry>) -> Vec<u64> {
         self.shared.mailbox.take(&mut self.backlog);
         let commands: Vec<_> = std::iter::from_fn(|| self.backlog.pop()).collect();
-        let times = commands.iter().filter(|e| Arc::ptr_eq(e, entry)).count();
-        for command in commands {
-            self.backlog.soon.push(0, command);
-        }
-        times
-    }
-
-    /// The tick at which the wheel has the entry.
-    pub(crate) fn tick_of(&self, entry: &Arc<SleepEntry>) -> Option<u64> {
         let wheel = &self.sleeps.wheel;
-        let matches = |&index: &u32| wheel.get(index).is_some_and(|e| Arc::ptr_eq(e, entry));
-        wheel.tick_of((0..wheel.indices()).find(matches)?)
+        let nodes = (0..wheel.indices()).filter_map(|index| {
+            let is_it = wheel.get(index).is_some_and(|e| Arc::ptr_eq(e, entry));
+            wheel.tick_of(index).filter(|_| is_it)
+        });
+        let queued = commands.iter().filter(|(e, _)| Arc::ptr_eq(e, entry));
+        let ticks = queued.map(|&(_, tick)| tick).chain(nodes).collect();
+        for (entry, tick) in commands {
+            self.backlog.soon.push(tick, (entry, tick));
+        }
+        ticks
     }
 
-    /// The search for cancelled sleeps.
-    pub(crate) fn deregister_unarmed(&mut self) {
-        let left = self.sleeps.deregister_unarmed(0, u32::MAX);
+    /// Takes stale nodes off the wheel.
+    pub(crate) fn sweep(&mut self, unless_armed: bool) {
+        let (left, _locked) = self.sleeps.sweep(0, u32::MAX, unless_armed);
         assert_eq!(left, None);
     }
 
@@ -281,7 +275,7 @@ impl Actor {
     /// Ends like the drop of the actor.
     pub(crate) fn close(mut self) {
         self.shared.mailbox.close(&mut self.backlog);
-        while let Some(entry) = self.backlog.pop() {
+        while let Some((entry, _)) = self.backlog.pop() {
             wake(entry.close());
         }
         for entry in self.sleeps.drain() {

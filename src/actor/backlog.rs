@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use tokio::sync::oneshot;
 
 use crate::shared::command::{Command, CommandMailbox};
-use crate::shared::mailbox::{CommandQueue, Lanes};
+use crate::shared::mailbox::Lanes;
 use crate::shared::note::SetKey;
 use crate::sync::EXPLORED;
 
@@ -48,6 +48,8 @@ pub(super) enum Behind {
     Free(SetKey, u32),
     /// Forget a set.
     Forget(SetKey),
+    /// Take stale nodes off the wheel of the sleeps.
+    Sweep,
 }
 
 impl Backlog {
@@ -90,16 +92,6 @@ impl Backlog {
     fn is_soon_next(&self, n: usize) -> bool {
         let Lanes { soon, later } = &self.taken;
         !soon.is_empty() && (n < SOON_PER_TURN || later.is_empty())
-    }
-
-    /// Some of the commands that come next.
-    pub(super) fn upcoming(&self, n: usize) -> &[Command] {
-        let lane: &CommandQueue<_> = if self.is_soon_next(n) {
-            &self.taken.soon
-        } else {
-            &self.taken.later
-        };
-        lane.upcoming()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -160,7 +152,7 @@ mod tests {
     fn barrier_waits_for_the_commands_of_a_locked_queue() {
         let mailbox = CommandMailbox::new(2, ActorNotifier::for_thread());
         let mut backlog = Backlog::new();
-        let pushed = mailbox.push(1, 5, Command::Request(Request::Evict));
+        let pushed = mailbox.push(1, 5, Request::Evict.into());
         assert!(pushed.is_ok());
         backlog.put_behind(Behind::Settle(oneshot::channel().0));
         let held = mailbox.hold_queue(1);

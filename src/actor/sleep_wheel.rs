@@ -3,9 +3,8 @@
 //!
 //! The actor does not wait for the lock of an entry. One that is locked waits in a list, and is
 //! [tried again](SleepWheel::retry_next) in the next turn. It delays no other sleep: the order of
-//! ticks does not hold for a sleep that its owner changes while it is due. An entry that the wheel
-//! has reached is processed before a command for it, which would else move a node that is gone
-//! (B5).
+//! ticks does not hold for a sleep that its owner changes while it is due. A sweep leaves the node
+//! of an entry that is locked, and counts it as stale once more.
 
 use std::collections::VecDeque;
 use std::hint::black_box;
@@ -16,7 +15,10 @@ use crate::shared::entry::{Entry, Expiration};
 use crate::tick::NEVER;
 use crate::wheel::{BareWheel, Step};
 
-/// See the module. The wheel holds the entries themselves; each knows its node.
+/// How many entries a sweep fetches into the processor's cache before it checks the first of them.
+const FETCHED: u32 = 16;
+
+/// See the module. The wheel holds the entries themselves.
 #[derive(Debug)]
 pub(crate) struct SleepWheel<H> {
     /// Others only read it.
@@ -33,8 +35,6 @@ struct Contended<H> {
     entry: Arc<Entry<H>>,
     /// The tick of the wheel at that time.
     since: u64,
-    /// The wheel had reached it; else it came out of the mailbox.
-    is_reached: bool,
 }
 
 impl<H> SleepWheel<H> {
@@ -46,28 +46,9 @@ impl<H> SleepWheel<H> {
         }
     }
 
-    /// Processes an entry that came out of the mailbox.
-    pub(crate) fn register(&mut self, entry: Arc<Entry<H>>) {
-        let since = self.wheel.now();
-        self.register_since(since, entry);
-    }
-
-    fn register_since(&mut self, since: u64, entry: Arc<Entry<H>>) {
-        let mut contended = self.contended.iter();
-        let is_behind = contended.any(|c| c.is_reached && Arc::ptr_eq(&c.entry, &entry));
-        let op = if is_behind {
-            None
-        } else {
-            entry.register(&self.wheel)
-        };
-        match op {
-            Some(op) => op.apply(&mut self.wheel, entry),
-            None => self.contended.push_back(Contended {
-                entry,
-                since,
-                is_reached: false,
-            }),
-        }
+    /// Puts a node for the entry on the wheel.
+    pub(crate) fn schedule(&mut self, entry: Arc<Entry<H>>, tick: u64) {
+        self.wheel.insert(tick, entry);
     }
 
     /// Takes a step towards tick `until`. After [`Step::Batch`],
@@ -100,16 +81,12 @@ impl<H> SleepWheel<H> {
         later: impl FnOnce(&H) -> u64,
     ) -> Expiration {
         let later = || later(entry.context());
-        let expiration = entry.process_expiration(self.wheel.now(), &self.wheel, later);
+        let expiration = entry.process_expiration(self.wheel.now(), later);
         match expiration {
             Expiration::Reschedule(tick) => {
                 self.wheel.insert(tick, entry);
             }
-            Expiration::Contended => self.contended.push_back(Contended {
-                entry,
-                since,
-                is_reached: true,
-            }),
+            Expiration::Contended => self.contended.push_back(Contended { entry, since }),
             Expiration::Fire { .. } | Expiration::Deregister => {}
         }
         expiration
@@ -126,31 +103,41 @@ impl<H> SleepWheel<H> {
         since.min().unwrap_or(NEVER)
     }
 
-    /// Tries the next of these entries. Returns what became of it, if the wheel had reached it.
+    /// Tries the next of these entries. Returns what became of it.
     pub(crate) fn retry_next(&mut self, later: impl FnOnce(&H) -> u64) -> Option<Expiration> {
-        let Contended {
-            entry,
-            since,
-            is_reached,
-        } = self.contended.pop_front()?;
-        if is_reached {
-            return Some(self.process(since, entry, later));
-        }
-        self.register_since(since, entry);
-        None
+        let Contended { entry, since } = self.contended.pop_front()?;
+        Some(self.process(since, entry, later))
     }
 
-    /// Takes cancelled sleeps off the wheel, once no handle is left to use their entries again. It
-    /// checks `indices` indices from `from` on, and returns the next one to check.
-    pub(crate) fn deregister_unarmed(&mut self, from: u32, indices: u32) -> Option<u32> {
-        let end = from.saturating_add(indices);
-        for index in from..end.min(self.wheel.indices()) {
-            let entry = self.wheel.get(index);
-            if entry.is_some_and(|entry| entry.deregister_unarmed()) {
-                self.wheel.remove(index);
+    /// Takes stale nodes off the wheel; if `unless_armed`, also those of entries that no task waits
+    /// for. It checks `indices` indices, the first ones from `from` on in memory that is in use.
+    /// Returns the next one to check, and how many nodes it left because their entries are locked.
+    pub(crate) fn sweep(
+        &mut self,
+        from: u32,
+        indices: u32,
+        unless_armed: bool,
+    ) -> (Option<u32>, usize) {
+        let Some(from) = self.wheel.next_in_use(from) else {
+            return (None, 0);
+        };
+        let now = self.wheel.now();
+        let end = from.saturating_add(indices).min(self.wheel.indices());
+        let mut locked = 0;
+        for first in (from..end).step_by(FETCHED as usize) {
+            let part = first..end.min(first.saturating_add(FETCHED));
+            let entries = part.clone().filter_map(|index| self.wheel.get(index));
+            entries.for_each(fetch);
+            for index in part {
+                let node = self.wheel.get(index).zip(self.wheel.tick_of(index));
+                match node.map(|(entry, tick)| entry.is_stale(tick, now, unless_armed)) {
+                    Some(Some(true)) => drop(self.wheel.remove(index)),
+                    Some(None) => locked += 1,
+                    Some(Some(false)) | None => {}
+                }
             }
         }
-        (end < self.wheel.indices()).then_some(end)
+        (self.wheel.next_in_use(end), locked)
     }
 
     /// Takes the entries off the wheel for which `is_to_leave`. Returns the wakers of the tasks

@@ -48,12 +48,12 @@ use tokio::task;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use crate::actor::sleep_wheel::{SleepWheel, fetch};
+use crate::actor::sleep_wheel::SleepWheel;
 use crate::actor::timer::ActorTimer;
 use crate::clock;
 use crate::metrics::Event;
 use crate::panic::wake;
-use crate::shared::command::{Command, Request};
+use crate::shared::command::{Command, Other, Request};
 use crate::shared::entry::Expiration;
 use crate::shared::notifier::ActorNotifier;
 use crate::shared::turn::Turn;
@@ -61,14 +61,11 @@ use crate::shared::{Shared, SleepContext};
 use crate::sync::EXPLORED;
 use crate::wheel;
 
-/// How many indices of a wheel a turn searches for cancelled sleeps.
+/// How many indices of a wheel a turn sweeps.
 const INDICES_PER_TURN: u32 = if EXPLORED { 2 } else { 4096 };
 
 /// How many sleeps, and how many keyed timers, a turn processes.
 const TIMERS_PER_TURN: usize = if EXPLORED { 2 } else { 256 };
-
-/// How many commands are fetched into the processor's cache before the first of them is applied.
-const FETCHED: usize = 16;
 
 /// The longest wait on Tokio's timer, which reaches about two years.
 const LONGEST_SLEEP: Duration = Duration::from_secs(86_400 * 365);
@@ -84,11 +81,22 @@ pub(crate) struct Actor {
     backlog: Backlog,
     barrier: Barrier,
     timer: ActorTimer,
-    /// The next index to search for cancelled sleeps, once the last handle is dropped.
-    sweep: Option<u32>,
+    sweep: Sweep,
     must_end: bool,
     pause: Pause,
     lateness: Lateness,
+}
+
+/// Where the actor is with taking [stale](crate::shared::stale) nodes off the wheel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sweep {
+    None,
+    /// One begins in this turn.
+    Wanted,
+    /// The commands are applied that were pushed before it began.
+    Behind,
+    /// This is the next index to check.
+    At(u32),
 }
 
 /// The actor's next action after a turn.
@@ -111,7 +119,7 @@ impl Actor {
             backlog: Backlog::new(),
             barrier: Barrier::default(),
             timer,
-            sweep: None,
+            sweep: Sweep::None,
             must_end: false,
             pause,
             lateness: Lateness::new(),
@@ -300,9 +308,9 @@ impl Actor {
         let earliest_queued = self.take_commands(turn.tick);
         self.apply_commands(turn);
         self.finish_work_behind(turn.tick);
-        self.sweep();
         let earliest = self.backlog.earliest().min(earliest_queued);
         let fired_before = self.fire(earliest.min(turn.tick.saturating_add(1)), turn);
+        self.sweep();
         let is_done = fired_before > turn.tick;
         self.lateness.end(turn, is_done, &self.shared);
         !is_done || self.has_work_left()
@@ -313,7 +321,7 @@ impl Actor {
         !self.backlog.is_empty()
             || self.backlog.has_behind()
             || !self.barrier.waiting.is_empty()
-            || self.sweep.is_some()
+            || self.sweep != Sweep::None
             || self.sleeps.wheel.has_spare()
             || self.keyed.wheel.has_spare()
     }
@@ -331,27 +339,27 @@ impl Actor {
     /// Applies commands of the backlog, as many as a turn may before it fires timers.
     fn apply_commands(&mut self, turn: &Turn<'_>) {
         for n in 0..COMMANDS_PER_TURN {
-            if n % FETCHED == 0 {
-                self.fetch(n);
-            }
             let Some(command) = self.backlog.pop(n) else {
                 break;
             };
             turn.metrics.actor.add(Event::Command, 1);
             match command {
                 Command::Note(note) => self.keyed.apply(&note),
-                Command::Request(request) => self.serve(request),
+                Command::Other(Other::Sleep { entry, tick }) => self.sleeps.schedule(entry, tick),
+                Command::Other(Other::Request(request)) => self.serve(*request),
             }
         }
     }
 
     fn serve(&mut self, request: Request) {
         match request {
-            Request::Sleep(entry) => self.sleeps.register(entry),
             Request::Settle(done) => self.backlog.put_behind(Behind::Settle(done)),
             Request::Retire(set) => self.backlog.put_behind(Behind::Forget(set)),
+            // The turn looks at the count.
+            Request::Sweep => {}
             Request::Evict => self.evict(),
-            Request::Orphaned => self.sweep = Some(0),
+            // Cancelled entries are not used again.
+            Request::Orphaned => self.sweep = Sweep::Wanted,
             Request::Shutdown => self.must_end = true,
         }
     }
@@ -368,6 +376,7 @@ impl Actor {
                         self.backlog.put_behind(Behind::Forget(set));
                     }
                 }
+                Behind::Sweep => self.sweep = Sweep::At(0),
             }
         }
     }
@@ -376,25 +385,33 @@ impl Actor {
     ///
     /// This is not bounded: it takes place once, in tests.
     fn evict(&mut self) {
+        // The nodes for commands on their way are stale.
+        self.sweep = Sweep::Wanted;
         let wakers = (self.sleeps).evict(|context: &Arc<SleepContext>| context.clock.is_none());
         for waker in wakers {
             wake(Some(waker));
         }
     }
 
-    /// Makes the processor fetch the entries of the next commands.
-    fn fetch(&self, n: usize) {
-        for command in self.backlog.upcoming(n).iter().take(FETCHED) {
-            if let Command::Request(Request::Sleep(entry)) = command {
-                fetch(entry);
-            }
-        }
-    }
+    // --- stale nodes ---
 
-    /// Takes some cancelled sleeps off the wheel, once no handle is left to use their entries.
+    /// Goes on with a sweep. Begins one if too many nodes are stale.
     fn sweep(&mut self) {
-        if let Some(from) = self.sweep {
-            self.sweep = self.sleeps.deregister_unarmed(from, INDICES_PER_TURN);
+        let shared = &self.shared;
+        if let Sweep::At(index) = self.sweep {
+            let (next, locked) = (self.sleeps).sweep(index, INDICES_PER_TURN, shared.is_orphaned());
+            shared.stale.0.count_again(locked);
+            self.sweep = next.map_or(Sweep::None, Sweep::At);
+        }
+        let wheel = &self.sleeps.wheel;
+        let limit = shared.stale_limit(wheel.len(), wheel.indices() as usize);
+        if shared.stale.0.is_over(limit) && self.sweep == Sweep::None {
+            self.sweep = Sweep::Wanted;
+        }
+        if self.sweep == Sweep::Wanted {
+            let _counted = shared.stale.0.begin_sweep();
+            self.backlog.put_behind(Behind::Sweep);
+            self.sweep = Sweep::Behind;
         }
     }
 

@@ -59,6 +59,11 @@ impl ClockPolicy {
         self.sleeps_stay
     }
 
+    /// Whether the clock of the actor's runtime was found to be virtual, by any thread.
+    pub(crate) fn was_found_virtual(&self) -> bool {
+        self.can_pause && self.is_virtual.load(Ordering::Relaxed)
+    }
+
     /// Whether this thread has another clock than the actor: one of the two is paused, or has been,
     /// and this is not the actor's runtime.
     pub(crate) fn is_foreign(&self) -> bool {

@@ -54,14 +54,6 @@ impl<T, const BLOCK: usize, const SPARE: usize> BlockQueue<T, BLOCK, SPARE> {
         blocks.min().unwrap_or(u64::MAX)
     }
 
-    /// Some item in here is needed by `tick`, and its block may have a later bound. The last block
-    /// gets the bound: once that has been taken out, all have.
-    pub(crate) fn lower_bound(&mut self, tick: u64) {
-        if let Some(last) = self.blocks.back_mut() {
-            last.earliest = last.earliest.min(tick);
-        }
-    }
-
     /// Appends an item that is needed by `tick`.
     pub(crate) fn push(&mut self, tick: u64, item: T) {
         self.len += 1;
@@ -95,12 +87,6 @@ impl<T, const BLOCK: usize, const SPARE: usize> BlockQueue<T, BLOCK, SPARE> {
             shrink(&mut self.blocks);
         }
         item
-    }
-
-    /// Some of the items that come next.
-    pub(crate) fn upcoming(&self) -> &[T] {
-        let first = self.blocks.front();
-        first.map_or(&[], |block| block.items.as_slices().0)
     }
 
     /// Moves all items of the other queue behind those in here. It gets the memory of a block in

@@ -128,6 +128,14 @@ impl<T: Cell, const CHUNK: u32> ChunkSlab<T, CHUNK> {
         self.chunks.len() as u32 * CHUNK
     }
 
+    /// The first index from this one on in a chunk with a cell in use.
+    #[allow(clippy::cast_possible_truncation)] // at most `INDICES`
+    pub(crate) fn next_in_use(&self, from: u32) -> Option<u32> {
+        let mut chunks = self.chunks.iter().skip((from / CHUNK) as usize);
+        let skipped = chunks.position(|chunk| chunk.in_use > 0)? as u32;
+        Some(from.max((from / CHUNK + skipped) * CHUNK))
+    }
+
     #[inline]
     pub(crate) fn get(&self, index: u32) -> Option<&T> {
         let chunk = self.chunks.get((index / CHUNK) as usize)?;

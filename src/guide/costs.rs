@@ -10,9 +10,9 @@
 //! | make, poll and drop a sleep or timeout, with a pooled entry that fits | nothing | its own entry's, twice | none |
 //! | the same without one | the entry, unless the thread's pool has four entries or more | its own entry's, twice | one |
 //! | a timeout with a future that is ready at the first poll, with a pooled entry that fits | nothing | none | none |
-//! | dropping a sleep when the thread's pool is full | nothing | its own entry's, twice | one |
+//! | dropping a sleep when the thread's pool is full | nothing | its own entry's, twice | none, but one once many were dropped |
 //! | [`Sleep::reset`] to later | nothing | its own entry's | none |
-//! | [`Sleep::reset`] to before the scheduled tick of its entry | nothing | its own entry's | one, unless one is queued |
+//! | [`Sleep::reset`] to before the scheduled tick of its entry | nothing | its own entry's | one |
 //! | [`set_timer`](KeyedTimers::set_timer) of a new key | amortised | the set's | none if the slot of a removed timer fits, else one |
 //! | [`set_timer`](KeyedTimers::set_timer) of a key that has a timer, [`move_timer`](KeyedTimers::move_timer) | nothing | the set's | one if the timer is due already or moves to before its scheduled tick, else none |
 //! | [`remove_timer`](KeyedTimers::remove_timer) | nothing | the set's | none while the set keeps fewer than sixteen slots of removed timers and no more than it has timers, else one |
@@ -33,6 +33,12 @@
 //! A thread keeps pools for the last sixteen wheels it used. A pooled entry that the actor reaches
 //! leaves the wheel, and its next use sends a command: about one for each pooled entry and length
 //! of timeout.
+//!
+//! A dropped sleep whose entry the pool has no room for leaves that entry on the wheel. The actor
+//! takes such entries off in a sweep, 4096 in a turn, once there are more than 512 of them, and
+//! more than half of what is on the wheel, and more than a sixteenth of what it has memory for.
+//! Each thread may have left 64 more. Under a virtual clock, and once no handle is left, they leave
+//! the wheel at once.
 //!
 //! Callers, the reader and the actor each hold the lock of a set for at most 256 timers. A thread
 //! that finds it taken spins for some microseconds before it blocks; the actor leaves the set for

@@ -24,6 +24,13 @@
 //! schedules that one earlier: it then fits almost every length. So the number of entries on the
 //! wheel follows the number of timers there are *at once*, not the rate at which they are made.
 //!
+//! A cancelled entry for which the pool has no room stays on the wheel too, and its node is
+//! *stale*. So is the later node of an entry that was scheduled earlier. Threads count the stale
+//! nodes that they leave, and the actor sweeps the wheel when these outnumber the others. So
+//! dropping a sleep sends no command, and the actor registers one without a look at its entry,
+//! which lies in the cache of another core. The modules `shared/entry` and `shared/stale` have the
+//! invariants.
+//!
 //! Tokio's timer has the two ticks too, as `registered_when` and `true_when`, for resets to later.
 //! New here is their use for cancelling, reuse and keyed sets, without `unsafe`.
 //!
@@ -97,7 +104,7 @@
 //!     fire at most 256 sleeps that are due, and reschedule those that were moved
 //!     take at most 256 keyed timers off the wheel, and process at most 512 in their sets, in order
 //!     if commands are left: do all this again, for as long as other tasks have kept the actor waiting
-//!     free some unused memory
+//!     free some unused memory, and sweep at most 4096 nodes if many sleeps were dropped
 //!     if anything is left: let other tasks run, and go on
 //!     publish the next tick; if the queues hold anything after all: go on
 //!     wait for a timer at that tick (for none when both wheels are empty), or for a notification
@@ -161,7 +168,7 @@
 //! | P4 | sleeps are woken tick by tick; keyed expirations come out by tick and, within one, in the order in which they were armed | `p4_sleeps_wake_tick_by_tick_however_armed`, `p4_p11_storm_keeps_order_and_lets_others_run`, `p4_due_timer_moved_into_the_past_expires_first`, `p4_timers_armed_behind_a_backlog_fire_by_tick`, `p4_near_timers_expire_in_order_among_floods` |
 //! | P5 | last write wins: once a move has been applied, the old deadline never fires | `p5_moved_timer_fires_only_at_its_new_deadline`, `p5_only_the_last_reset_counts` |
 //! | P6 | removed or fired: exactly one of them happens, and `remove_timer` says which | `p6_remove_timer_says_whether_the_timer_fired`, `p6_p16_every_timer_ends_once_whatever_threads_do` |
-//! | P7 | dropping a future cancels it: no wake afterwards, and its memory does not wait for the deadline | `p7_sleep_dropped_by_another_waker_wakes_no_task`, `p7_million_dropped_sleeps_are_freed_early`, `p7_one_sleep_that_stays_keeps_little_memory` |
+//! | P7 | dropping a future cancels it: no wake afterwards, and its memory does not wait for the deadline | `p7_sleep_dropped_by_another_waker_wakes_no_task`, `p7_million_dropped_sleeps_are_freed_early`, `p7_released_sleeps_leave_once_there_are_many`, `p7_released_sleeps_leave_when_the_others_have_fired`, `p7_one_sleep_that_stays_keeps_little_memory` |
 //! | P8 | no `Duration` or `Instant` panics or fires early; unrepresentable deadlines never fire | `p8_far_deadlines_do_not_hide_near_timers`, `p8_last_instant_is_accepted_everywhere`, `p8_far_sleep_does_not_hide_a_near_one` |
 //! | P9 | a clock that stands still or steps back is harmless | `p9_nothing_fires_while_the_clock_stands_still`, `p9_time_does_not_go_backwards` |
 //! | P10 | the actor never waits for a consumer | `p10_consumer_that_never_reads_blocks_no_task`, `p10_unread_streams_and_sleeps_delay_no_timer` |

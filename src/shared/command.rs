@@ -1,8 +1,7 @@
 //! Every command to the actor.
 //!
-//! Most commands carry no deadline: they name what the actor has to process, and that knows its
-//! deadline. A [`Note`] about a keyed timer carries all that the actor needs, so that it need not
-//! lock the set.
+//! A command about a timer carries all that the actor needs to put it on the wheel, so it need not
+//! look at the timer: that lies in the cache of another core, or under a lock.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,20 +16,31 @@ use crate::shared::notifier::ActorNotifier;
 /// A command to the actor. It takes 24 bytes, because a note's number is not zero.
 #[derive(Debug)]
 pub(crate) enum Command {
+    /// About a keyed timer.
     Note(Note),
-    Request(Request),
+    Other(Other),
 }
 
-/// A command that is no note.
+/// A command that is no note. It takes two words.
+#[derive(Debug)]
+pub(crate) enum Other {
+    /// Put a node for the entry of a sleeping future on the wheel.
+    Sleep {
+        entry: Arc<SleepEntry>,
+        tick: u64,
+    },
+    Request(Box<Request>),
+}
+
+/// A command about the wheel itself. They are rare.
 pub(crate) enum Request {
-    /// Process this entry of a sleeping future: schedule it, reschedule it earlier, or deregister
-    /// it.
-    Sleep(Arc<SleepEntry>),
     /// Report once every command that was pushed before is applied, and every timer due by now has
     /// fired.
     Settle(oneshot::Sender<()>),
     /// The set was dropped.
     Retire(SetKey),
+    /// Too many nodes of sleeps are [stale](super::stale): look at their count.
+    Sweep,
     /// The clock is virtual: take the sleeps off the wheel. Those that are armed go on with Tokio's
     /// timer.
     Evict,
@@ -42,7 +52,7 @@ pub(crate) enum Request {
 
 impl From<Request> for Command {
     fn from(request: Request) -> Self {
-        Command::Request(request)
+        Command::Other(Other::Request(Box::new(request)))
     }
 }
 
@@ -52,9 +62,9 @@ pub(crate) type CommandMailbox = Mailbox<Command, ActorNotifier>;
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Request::Sleep(_) => "Sleep",
             Request::Settle(_) => "Settle",
             Request::Retire(_) => "Retire",
+            Request::Sweep => "Sweep",
             Request::Evict => "Evict",
             Request::Orphaned => "Orphaned",
             Request::Shutdown => "Shutdown",

@@ -1,5 +1,18 @@
-//! The half of a sleeping future that it shares with the actor: its deadline, its waker, and its
-//! [bound](Bound), which decides when the actor has to be notified.
+//! The half of a sleeping future that it shares with the actor: its deadline, its waker, and the
+//! tick by which the actor processes it.
+//!
+//! # The idea
+//!
+//! The wheel holds a lower bound; the entry holds the truth. The entry knows its real deadline, and
+//! a tick by which the actor is going to process it, `scheduled`. While it is armed `scheduled` is
+//! not later than the deadline, and correctness needs nothing else: at `scheduled` the entry fires,
+//! is scheduled again, or leaves the wheel. Hence **moving later and cancelling send no command**.
+//!
+//! A command names an entry and a tick, and the actor puts a *node* for them on its wheel without a
+//! look at the entry: its memory lies in the cache of another core. So an entry that is scheduled
+//! earlier gets a second node, and one that is released keeps its node. Such nodes are *stale*, and
+//! the entry tells which ones are. The actor drops a stale node when it reaches it, and
+//! [sweeps](super::stale) them off the wheel when there are too many.
 //!
 //! # The operations
 //!
@@ -12,10 +25,9 @@
 //! | [`poll`](Entry::poll) | owner | keeps the waker of the last poll, and no other |
 //! | [`disarm`](Entry::disarm) | owner | cancels: takes the waker out, without a command |
 //! | [`try_arm`](Entry::try_arm), [`try_disarm`](Entry::try_disarm) | owner | the same where that takes neither a wait for the lock nor a command; else nothing |
-//! | [`release`](Entry::release) | owner | releases the entry: the actor has to take it off the wheel |
-//! | [`register`](Entry::register) | actor | the entry came out of a queue: schedules or deregisters it, as its state says |
-//! | [`process_expiration`](Entry::process_expiration) | actor | the wheel reached `scheduled` |
-//! | [`deregister_unarmed`](Entry::deregister_unarmed) | actor | no handle is left: takes the entry off the wheel unless it is armed |
+//! | [`release`](Entry::release) | owner | releases the entry: its nodes are stale from now on |
+//! | [`process_expiration`](Entry::process_expiration) | actor | the wheel reached a node |
+//! | [`is_stale`](Entry::is_stale) | actor | a sweep came to a node |
 //! | [`evict`](Entry::evict) | actor | the clock is virtual: takes the entry off the wheel, and disarms it |
 //! | [`close`](Entry::close) | actor | the actor ends |
 //!
@@ -28,13 +40,21 @@
 //! Each operation is one critical section over [`State`], so they are ordered, and each preserves
 //! the invariants:
 //!
-//! 1. The bound's, with the deadline of an armed entry as the tick that its owner wants.
-//! 2. There is a waker only while armed. A change of the phase takes the waker out in the same
-//!    critical section. So a future that was dropped is not woken, and one that fires is woken
-//!    once.
-//! 3. No code of a user runs under the lock. Wakers are cloned before it is taken. Wakers that are
-//!    taken out are returned, and the caller wakes or drops them last. So a waker whose clone or
-//!    drop panics leaves no entry half changed.
+//! * **E1** An armed entry with a deadline is scheduled at its deadline or before.
+//! * **E2** An entry that is scheduled at a tick has a node there, or a command with that tick is
+//!   in a queue, or its owner pushes one before it does anything else. A tick that has passed
+//!   counts as the wheel's current one. An actor that ends closes the entry instead.
+//! * **E3** A node whose tick is before `scheduled` is stale. So is one whose tick is after
+//!   `scheduled`, unless the wheel has reached that tick: it is then processed in time for both.
+//! * **E4** There is a waker only while armed. A change of the phase takes the waker out in the
+//!   same critical section. So a future that was dropped is not woken, and one that fires is woken
+//!   once.
+//! * **E5** No code of a user runs under the lock. Wakers are cloned before it is taken. Wakers
+//!   that are taken out are returned, and the caller wakes or drops them last. So a waker whose
+//!   clone or drop panics leaves no entry half changed.
+//!
+//! E1 and E2 give the promise: the actor reaches a node of an armed entry by the deadline. It may
+//! have two nodes for one tick. The first one that it reaches leaves the second one stale.
 //!
 //! A cancelled entry that is scheduled early enough can be armed again without a command: the
 //! [`pool`](crate::sleep::pool) keeps such entries for each thread.
@@ -42,10 +62,8 @@
 use std::mem;
 use std::task::Waker;
 
-use crate::shared::bound::{ActorAction, Bound, WheelOp};
 use crate::sync::SpinMutex;
 use crate::tick::NEVER;
-use crate::wheel::BareWheel;
 
 #[cfg(all(test, tickwheel_loom))]
 mod model;
@@ -63,9 +81,10 @@ pub(crate) struct Entry<H> {
 struct State {
     /// The tick to fire at. It has no meaning unless armed.
     deadline: u64,
-    /// Invariant 2: `Some` only while armed.
+    /// The actor processes the entry at this tick or before it; `NEVER` when it is not going to.
+    scheduled: u64,
+    /// E4: `Some` only while armed.
     waker: Option<Waker>,
-    bound: Bound,
     phase: Phase,
 }
 
@@ -78,10 +97,22 @@ pub(crate) enum Phase {
     Armed,
     /// The deadline was reached, and the waker was taken out to be woken.
     Fired,
-    /// The entry has no owner; the actor has to take it off the wheel.
+    /// The entry has no owner, and is never armed again.
     Released,
     /// The actor has ended; the owner has to use another timer.
     Closed,
+}
+
+/// The action that an owner must take after it has armed or moved an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum ActorAction {
+    /// Nothing: the actor processes the entry in time.
+    None,
+    /// Push a command for this tick.
+    Enqueue(u64),
+    /// The same. The entry was scheduled for a later tick, whose node is stale now.
+    EnqueueEarlier(u64),
 }
 
 /// The state of an entry when it was disarmed.
@@ -95,7 +126,7 @@ pub(crate) struct Disarmed {
     pub(crate) waker: Option<Waker>,
 }
 
-/// The action that the actor must take on an entry that came off the wheel.
+/// The action that the actor must take on an entry whose node came off the wheel.
 #[derive(Debug)]
 #[must_use]
 pub(crate) enum Expiration {
@@ -103,7 +134,7 @@ pub(crate) enum Expiration {
     Fire { deadline: u64, waker: Option<Waker> },
     /// It was moved: schedule it at this tick.
     Reschedule(u64),
-    /// It is not armed: drop it.
+    /// The node was stale, or the entry is not armed: drop it.
     Deregister,
     /// Its owner has locked it, and it has not changed: process it again.
     Contended,
@@ -116,8 +147,8 @@ impl<H> Entry<H> {
             context,
             state: SpinMutex::new(State {
                 deadline: NEVER,
+                scheduled: NEVER,
                 waker: None,
-                bound: Bound::NEW,
                 phase: Phase::Idle,
             }),
         }
@@ -136,7 +167,8 @@ impl<H> Entry<H> {
         if state.phase == Phase::Closed {
             return None;
         }
-        Some(state.arm(deadline, waker))
+        state.set(deadline, waker);
+        Some(state.require(deadline))
     }
 
     /// Like [`arm`](Self::arm), if that takes no command. Gives the waker back if it does, if the
@@ -146,10 +178,9 @@ impl<H> Entry<H> {
         let Some(mut state) = self.state.try_lock() else {
             return Err(waker);
         };
-        if matches!(state.phase, Phase::Closed) || state.bound.scheduled > deadline {
+        if matches!(state.phase, Phase::Closed) || state.scheduled > deadline {
             return Err(waker);
         }
-        // The bound holds for this deadline, too.
         state.set(deadline, waker);
         Ok(())
     }
@@ -164,7 +195,7 @@ impl<H> Entry<H> {
             return (was, ActorAction::None);
         }
         state.deadline = deadline;
-        (was, state.bound.require(deadline))
+        (was, state.require(deadline))
     }
 
     /// Makes `waker` the one to be woken if the entry is armed. Returns the phase, and a waker to
@@ -198,7 +229,7 @@ impl<H> Entry<H> {
         }
         Disarmed {
             was,
-            scheduled: state.bound.scheduled,
+            scheduled: state.scheduled,
             waker: state.waker.take(),
         }
     }
@@ -214,56 +245,65 @@ impl<H> Entry<H> {
         state.phase = Phase::Idle;
         Some(Disarmed {
             was: Phase::Armed,
-            scheduled: state.bound.scheduled,
+            scheduled: state.scheduled,
             waker: state.waker.take(),
         })
     }
 
-    /// Releases a disarmed entry. It is never armed again, so it has to leave the wheel now.
-    pub(crate) fn release(&self) -> ActorAction {
+    /// Releases a disarmed entry, which is never armed again. Returns whether that leaves a stale
+    /// node, or a command for one.
+    pub(crate) fn release(&self) -> bool {
         let mut state = self.state.lock();
         if state.phase == Phase::Closed {
-            return ActorAction::None;
+            return false;
         }
         state.phase = Phase::Released;
-        state.bound.release()
+        mem::replace(&mut state.scheduled, NEVER) != NEVER
     }
 
     // --- the actor ---
 
-    /// The entry came out of a queue. `None` if the owner has locked it.
-    pub(crate) fn register<T>(&self, wheel: &BareWheel<T>) -> Option<WheelOp> {
-        let mut state = self.state.try_lock_spinning()?;
-        let want = state.want();
-        Some(state.bound.agree(want, wheel))
-    }
-
-    /// The wheel reached the entry's node, which is gone now. `now` is the current tick.
+    /// The wheel reached a node of the entry, which is gone now. `now` is the wheel's tick.
     ///
     /// `later` gives the tick to which an entry that would fire was put off: touching an idle timer
     /// does not change its entry. It must not call back into the entry.
-    pub(crate) fn process_expiration<T>(
-        &self,
-        now: u64,
-        wheel: &BareWheel<T>,
-        later: impl FnOnce() -> u64,
-    ) -> Expiration {
+    pub(crate) fn process_expiration(&self, now: u64, later: impl FnOnce() -> u64) -> Expiration {
         let Some(mut state) = self.state.try_lock_spinning() else {
             return Expiration::Contended;
         };
-        if state.phase == Phase::Armed && state.deadline <= now {
+        if state.scheduled > now {
+            return Expiration::Deregister;
+        }
+        state.scheduled = NEVER;
+        if state.phase != Phase::Armed {
+            return Expiration::Deregister;
+        }
+        if state.deadline <= now {
             state.deadline = state.deadline.max(later());
         }
-        let want = state.want();
-        match state.bound.reached(want, now, wheel) {
-            Some(deadline) if deadline <= now => {
+        match state.deadline {
+            NEVER => Expiration::Deregister,
+            deadline if deadline <= now => {
                 state.phase = Phase::Fired;
                 let waker = state.waker.take();
                 Expiration::Fire { deadline, waker }
             }
-            Some(tick) => Expiration::Reschedule(tick),
-            None => Expiration::Deregister,
+            deadline => {
+                state.scheduled = deadline;
+                Expiration::Reschedule(deadline)
+            }
         }
+    }
+
+    /// Whether the node at `tick` is stale, on a wheel that has reached `now`. If `unless_armed`,
+    /// an entry that no task waits for takes all of its nodes off the wheel. `None` if its owner
+    /// has locked it.
+    pub(crate) fn is_stale(&self, tick: u64, now: u64, unless_armed: bool) -> Option<bool> {
+        let mut state = self.state.try_lock_spinning()?;
+        if unless_armed && state.phase != Phase::Armed {
+            state.scheduled = NEVER;
+        }
+        Some(tick < state.scheduled || (tick > state.scheduled && tick > now))
     }
 
     /// The actor takes the entry off the wheel, armed or not, because another timer serves sleeps
@@ -271,7 +311,7 @@ impl<H> Entry<H> {
     /// another timer.
     pub(crate) fn evict(&self) -> Option<Waker> {
         let mut state = self.state.lock();
-        state.bound.leave();
+        state.scheduled = NEVER;
         if state.phase == Phase::Armed {
             state.phase = Phase::Idle;
         }
@@ -281,27 +321,12 @@ impl<H> Entry<H> {
     /// The actor ends, or has ended. Returns the waker of a task that waits.
     pub(crate) fn close(&self) -> Option<Waker> {
         let mut state = self.state.lock();
-        state.bound = Bound::NEW;
+        state.scheduled = NEVER;
         if state.phase == Phase::Fired {
             return None;
         }
         state.phase = Phase::Closed;
         state.waker.take()
-    }
-
-    /// The actor takes the entry off the wheel unless a task waits for it. Returns whether it does.
-    ///
-    /// An entry that its owner has locked stays: the owner arms it, or releases it, since it can be
-    /// pooled no more.
-    pub(crate) fn deregister_unarmed(&self) -> bool {
-        let Some(mut state) = self.state.try_lock_spinning() else {
-            return false;
-        };
-        if state.phase == Phase::Armed {
-            return false;
-        }
-        state.bound.leave();
-        true
     }
 }
 
@@ -314,27 +339,24 @@ impl<H> Entry<H> {
 }
 
 impl State {
-    /// Arms an entry that has no waker.
-    #[inline]
-    fn arm(&mut self, deadline: u64, waker: Waker) -> ActorAction {
-        self.set(deadline, waker);
-        self.bound.require(deadline)
-    }
-
     #[inline]
     fn set(&mut self, deadline: u64, waker: Waker) {
-        debug_assert!(self.waker.is_none(), "invariant 2");
+        debug_assert!(self.waker.is_none(), "E4");
         // `None` needs no drop.
         mem::forget(self.waker.replace(waker));
         self.phase = Phase::Armed;
         self.deadline = deadline;
     }
 
-    fn want(&self) -> Option<u64> {
-        match self.phase {
-            Phase::Armed => Some(self.deadline),
-            Phase::Idle | Phase::Fired => Some(NEVER),
-            Phase::Released | Phase::Closed => None,
+    /// The entry was armed or moved: the actor has to process it by `tick`.
+    #[inline]
+    fn require(&mut self, tick: u64) -> ActorAction {
+        if self.scheduled <= tick {
+            return ActorAction::None;
+        }
+        match mem::replace(&mut self.scheduled, tick) {
+            NEVER => ActorAction::Enqueue(tick),
+            _ => ActorAction::EnqueueEarlier(tick),
         }
     }
 }

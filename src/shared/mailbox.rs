@@ -9,8 +9,9 @@
 //! Each queue has two lanes. A command that is needed before the *horizon* goes into the lane
 //! *soon*, any other into *later*. The actor applies soon commands first, so a near timer does not
 //! wait behind a million far ones (P11). Nothing depends on the order of commands, and hence on the
-//! lane: the actor reads what an entry wants from the entry, and of the [notes](super::note::Note)
-//! for one index the newest counts. In one lane, the commands of one thread stay in order.
+//! lane: the [entry](super::entry) tells which of its nodes count, and of the
+//! [notes](super::note::Note) for one index the newest does. In one lane, the commands of one
+//! thread stay in order.
 //!
 //! The horizon lies [`HORIZON`] ticks ahead of the clock. The actor
 //! [publishes](Mailbox::set_horizon) it in each turn, and a caller does when its queue has grown by
@@ -62,15 +63,6 @@
 //! tick of its commands, the mailbox the [earliest](Mailbox::earliest) of those in its queues, and
 //! a turn fires timers that are due before both. A command that the turn does not see was pushed
 //! after the turn read the clock, so it is not due before the timers that the turn fires.
-//!
-//! A timer whose command is queued already may be moved earlier. If the earlier tick is soon, it is
-//! queued once more. Else its command stays where it is, in whichever queue, or in the backlog; the
-//! caller [announces](Mailbox::announce) the earlier tick, and then follows the wake rule with it.
-//!
-//! *No announcement is forgotten too soon:* the command was pushed before the tick was announced,
-//! and the actor collects what was announced before it empties the queues. So the command of each
-//! is in the backlog by the end of [`take`](Mailbox::take), or was applied before. The backlog
-//! keeps the tick until every command that it holds at that point is applied.
 //!
 //! # After the end
 //!
@@ -206,8 +198,6 @@ struct Shard<C> {
     queue: Mutex<Queue<C>>,
     /// The earliest tick of the commands in the queue. Written under its lock, read without.
     earliest: AtomicU64,
-    /// The earliest tick that was announced and not collected by the actor.
-    announced: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -227,7 +217,6 @@ impl<C, S: Notifier> Mailbox<C, S> {
                     closed: false,
                 }),
                 earliest: AtomicU64::new(NEVER),
-                announced: AtomicU64::new(NEVER),
             })
         };
         Mailbox {
@@ -313,15 +302,8 @@ impl<C, S: Notifier> Mailbox<C, S> {
     }
 
     /// Whether a command for this tick goes into the lane soon.
-    pub(crate) fn is_soon(&self, tick: u64) -> bool {
+    fn is_soon(&self, tick: u64) -> bool {
         tick < self.published.0.horizon.load(Ordering::Relaxed)
-    }
-
-    /// A command that was pushed, by any thread, is needed earlier than was said: by `tick`.
-    pub(crate) fn announce(&self, thread: usize, tick: u64) {
-        let announced = &self.shard(thread).announced;
-        announced.fetch_min(tick, Ordering::SeqCst);
-        self.wake_by(tick);
     }
 
     fn shard(&self, thread: usize) -> &Shard<C> {
@@ -385,15 +367,6 @@ impl<C, S: Notifier> Mailbox<C, S> {
     /// Moves every command that was queued before this call, and perhaps some more, to the end of
     /// `taken`. Leaves a queue that another thread has locked, and returns `false` then.
     pub(crate) fn take(&self, taken: &mut Lanes<C>) -> bool {
-        // Before the queues: the command that was announced is in one of them, or has been taken
-        // earlier.
-        let mut announced = NEVER;
-        for CachePadded(shard) in &self.shards {
-            // There is seldom one, and a load leaves the cache line with its core.
-            if shard.announced.load(Ordering::SeqCst) != NEVER {
-                announced = announced.min(shard.announced.swap(NEVER, Ordering::SeqCst));
-            }
-        }
         let mut is_complete = true;
         for CachePadded(shard) in &self.shards {
             let Some(mut queue) = try_lock_with_backoff(&shard.queue) else {
@@ -403,26 +376,14 @@ impl<C, S: Notifier> Mailbox<C, S> {
             shard.earliest.store(NEVER, Ordering::SeqCst);
             taken.append(&mut queue.commands);
         }
-        if announced < NEVER {
-            taken.soon.lower_bound(announced);
-            taken.later.lower_bound(announced);
-            if !is_complete {
-                // Its command may be in the queue that was left.
-                self.shard(0)
-                    .announced
-                    .fetch_min(announced, Ordering::SeqCst);
-            }
-        }
         is_complete
     }
 
-    /// No command in a queue is needed before this tick, and none was announced to be. `NEVER` when
-    /// all are empty.
+    /// No command in a queue is needed before this tick. `NEVER` when all are empty.
     pub(crate) fn earliest(&self) -> u64 {
         let mut earliest = NEVER;
         for CachePadded(shard) in &self.shards {
             earliest = earliest.min(shard.earliest.load(Ordering::SeqCst));
-            earliest = earliest.min(shard.announced.load(Ordering::SeqCst));
         }
         earliest
     }

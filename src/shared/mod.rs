@@ -1,17 +1,18 @@
 //! State that callers and the actor both touch.
 //!
 //! Everything a caller and the actor agree on: the [commands](command) and the [mailbox] that
-//! carries them, what the wheel knows of a timer ([`bound`]), the half of a sleeping future that
-//! the actor sees ([`entry`]), the activity that touches record ([`activity`], [`idle_clock`]), the
-//! list of a wheel's sets of keyed timers ([`sets`]), and the state that all handles of one wheel
-//! share ([`state`]). Callers and the actor depend on this module, never on each other.
+//! carries them, the half of a sleeping future that the actor sees ([`entry`]), the nodes that
+//! dropped sleeps leave behind ([`stale`]), the activity that touches record ([`activity`],
+//! [`idle_clock`]), the list of a wheel's sets of keyed timers ([`sets`]), and the state that all
+//! handles of one wheel share ([`state`]). Callers and the actor depend on this module, never on
+//! each other.
 
 pub(crate) mod activity;
-pub(crate) mod bound;
 pub(crate) mod entry;
 pub(crate) mod idle_clock;
 pub(crate) mod mailbox;
 pub(crate) mod note;
+pub(crate) mod stale;
 
 #[cfg(not(tickwheel_loom))]
 pub(crate) mod command;

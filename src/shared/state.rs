@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use crate::clock::{self, ClockPolicy, Found};
 use crate::metrics::Metrics;
-use crate::shared::bound::ActorAction;
-use crate::shared::command::{Command, CommandMailbox, Request};
+use crate::shared::command::{Command, CommandMailbox, Other, Request};
 use crate::shared::end::End;
-use crate::shared::entry::Entry;
+use crate::shared::entry::{ActorAction, Entry};
 use crate::shared::idle_clock::IdleClock;
 use crate::shared::mailbox::Pushed;
 use crate::shared::notifier::ActorNotifier;
 use crate::shared::sets::SetList;
+use crate::shared::stale::{self, STALE_AT_ONCE, StaleNodes};
 use crate::shared::timer_set::MAX_KEYED;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{CachePadded, EXPLORED, thread_number};
@@ -60,6 +60,7 @@ pub(crate) struct Shared {
     /// The number of pending keyed timers, over all sets.
     pending: CachePadded<AtomicUsize>,
     pub(crate) sets: SetList,
+    pub(crate) stale: CachePadded<StaleNodes>,
 }
 
 /// Keeps the wheel's actor running. All handles of the wheel share one, and its drop notifies the
@@ -102,6 +103,7 @@ impl Shared {
             max_keyed: config.max_keyed,
             pending: CachePadded::default(),
             sets: SetList::default(),
+            stale: CachePadded::default(),
         }
     }
 
@@ -165,20 +167,51 @@ impl Shared {
     }
 
     fn notify_actor(&self, entry: &Arc<SleepEntry>, action: ActorAction) -> bool {
-        match action {
-            ActorAction::None => {}
-            // It may lie in the lane of commands that are needed later, behind many.
-            ActorAction::Wake(tick) if self.mailbox.is_soon(tick) => {
-                // An error means that the actor ends, and closes the entry that is queued.
-                let _ = self.send(tick, Request::Sleep(Arc::clone(entry)));
+        let tick = match action {
+            ActorAction::None => return true,
+            ActorAction::Enqueue(tick) => tick,
+            ActorAction::EnqueueEarlier(tick) => {
+                self.left_stale(1);
+                tick
             }
-            ActorAction::Wake(tick) => self.mailbox.announce(thread_number(), tick),
-            ActorAction::Enqueue(tick) => {
-                let request = Request::Sleep(Arc::clone(entry));
-                return self.send(tick, request).is_ok();
-            }
+        };
+        let entry = Arc::clone(entry);
+        self.send(tick, Command::Other(Other::Sleep { entry, tick }))
+            .is_ok()
+    }
+
+    /// A thread has left so many stale nodes on the wheel.
+    #[cold]
+    pub(crate) fn left_stale(&self, nodes: usize) {
+        if self.stale.0.add(nodes) {
+            // An error means that the actor has ended.
+            let _ = self.send_now(Request::Sweep);
         }
-        true
+    }
+
+    /// How many stale nodes a thread may leave before it adds them up. It asks after it has left
+    /// one. Without a handle, and under a virtual clock, the [limit](Self::stale_limit) is low.
+    #[inline]
+    pub(crate) fn stale_at_once(&self) -> usize {
+        if self.is_orphaned() || self.has_virtual_clock() || self.clock.was_found_virtual() {
+            1
+        } else {
+            STALE_AT_ONCE
+        }
+    }
+
+    /// How many of so many nodes may be stale, on a wheel with memory for so many `places`.
+    ///
+    /// A virtual clock would move to the tick of a stale node, so there it is none. Once the last
+    /// handle is dropped, stale nodes alone must not keep the actor alive.
+    pub(crate) fn stale_limit(&self, nodes: usize, places: usize) -> usize {
+        if self.clock.was_found_virtual() {
+            0
+        } else if self.is_orphaned() {
+            nodes / 2
+        } else {
+            stale::limit(nodes, places)
+        }
     }
 
     /// Whether no handle is left. Entries of dropped sleeps then leave the wheel instead of waiting
@@ -193,20 +226,6 @@ impl Shared {
         self.orphaned.store(true, Ordering::SeqCst);
         // An error means that the actor has ended already.
         let _ = self.send_now(Request::Orphaned);
-    }
-
-    /// Releases the entry: the actor takes it off the wheel. Without a handle it does so at once,
-    /// because the actor may have nothing else left to do, and then ends.
-    #[cold]
-    pub(crate) fn release(&self, entry: &Arc<SleepEntry>) {
-        let action = entry.release();
-        // Else a virtual clock would move to the tick at which the entry lies on the wheel.
-        let is_needed_now = self.is_orphaned() || self.has_virtual_clock();
-        if action != ActorAction::None && is_needed_now {
-            let _ = self.send_now(Request::Sleep(Arc::clone(entry)));
-        } else {
-            self.act(entry, action);
-        }
     }
 
     // --- keyed timers ---
@@ -241,8 +260,8 @@ impl Shared {
     }
 
     /// Sends a command that is needed by `tick`. Returns it if the actor has ended.
-    pub(crate) fn send(&self, tick: u64, request: Request) -> Result<(), Command> {
-        let pushed = self.enqueue(tick, request.into())?;
+    pub(crate) fn send(&self, tick: u64, command: impl Into<Command>) -> Result<(), Command> {
+        let pushed = self.enqueue(tick, command.into())?;
         self.mailbox.wake_after(pushed);
         Ok(())
     }

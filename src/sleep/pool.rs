@@ -20,8 +20,9 @@
 //!   So a short and a long timeout in turn have an entry each.
 //!
 //! A thread keeps pools for the wheels that it used last. To make room it evicts the pool it has
-//! not used for longest, and those of wheels that have ended. The actor takes the entries of an
-//! evicted pool off the wheel, as it does those of a thread that ends.
+//! not used for longest, and those of wheels that have ended. Entries for which there is no room,
+//! those of an evicted pool, and those of a thread that ends are released: their nodes on the wheel
+//! are [stale](crate::shared::stale), and the thread counts them.
 //!
 //! A thread's counts of sleeps live beside its pool. Only the thread writes them, and a reader adds
 //! up all threads.
@@ -64,6 +65,8 @@ struct Pool {
     context: Option<Arc<SleepContext>>,
     counters: OwnCounters,
     entries: Entries,
+    /// How many stale nodes the thread has left and not added up.
+    stale: usize,
     /// The deadline that was last rounded to a tick.
     rounded: Rounded,
 }
@@ -157,6 +160,7 @@ impl Pool {
             context: None,
             counters: shared.metrics.0.register(),
             entries: Entries::default(),
+            stale: 0,
             rounded: Rounded::new(&shared.ticks),
         }
     }
@@ -184,12 +188,26 @@ impl Pool {
     fn may_keep(&self, context: &Arc<SleepContext>) -> bool {
         self.has(context) && !self.shared.is_orphaned()
     }
+
+    /// Counts one more stale node. Returns how many to add up: none until there are `at_once`.
+    fn count_stale(&mut self, at_once: usize) -> usize {
+        self.stale += 1;
+        if self.stale < at_once {
+            return 0;
+        }
+        mem::take(&mut self.stale)
+    }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        for entry in self.entries.slots.drain(..).filter_map(|slot| slot.entry) {
-            self.shared.release(&entry);
+        let entries = self.entries.slots.drain(..);
+        let released = entries
+            .filter_map(|slot| slot.entry)
+            .filter(|entry| entry.release());
+        let stale = self.stale + released.count();
+        if stale > 0 {
+            self.shared.left_stale(stale);
         }
     }
 }
@@ -315,8 +333,23 @@ pub(crate) fn give_any(entry: &mut Option<Arc<SleepEntry>>, scheduled: u64, is_c
         let may_keep = pool.may_keep(entry.as_ref()?.context());
         (may_keep && pool.entries.give(scheduled, entry)).then_some(())
     });
-    if let (None, Some(entry)) = (given, entry.take()) {
-        entry.context().shared.release(&entry);
+    if given.is_none() {
+        leave(entry.take());
+    }
+}
+
+/// Releases an entry for which there is no room, and counts the stale node that it leaves.
+#[inline(never)]
+fn leave(entry: Option<Arc<SleepEntry>>) {
+    let Some(entry) = entry.filter(|entry| entry.release()) else {
+        return;
+    };
+    let shared = &entry.context().shared;
+    let at_once = shared.stale_at_once();
+    let counted = with_first(|pool| pool.is_of(shared).then(|| pool.count_stale(at_once)));
+    match counted.unwrap_or(1) {
+        0 => {}
+        stale => shared.left_stale(stale),
     }
 }
 

@@ -153,7 +153,7 @@ fn notes(shared: &Shared) -> Vec<Note> {
     assert!(shared.mailbox.take(&mut taken));
     let note = |command| match command {
         Command::Note(note) => Some(note),
-        Command::Request(_) => None,
+        Command::Other(_) => None,
     };
     std::iter::from_fn(|| taken.pop())
         .filter_map(note)

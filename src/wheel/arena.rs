@@ -3,7 +3,7 @@
 use crate::collections::{Cell, ChunkSlab, INDICES};
 
 /// How many nodes a chunk has.
-const CHUNK: u32 = 4096;
+const CHUNK: u32 = if cfg!(tickwheel_shuttle) { 4 } else { 4096 };
 
 /// How many chunks are freed at a time at most.
 const FREED_CHUNKS: usize = 8;

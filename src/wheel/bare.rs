@@ -110,14 +110,15 @@ impl<T> BareWheel<T> {
         self.arena.tick(index)
     }
 
-    /// The index that the next item to be inserted will have.
-    pub(crate) fn next_index(&self) -> u32 {
-        self.arena.nodes.next_index()
-    }
-
     /// One more than the highest index of an item.
     pub(crate) fn indices(&self) -> u32 {
         self.arena.nodes.indices()
+    }
+
+    /// The first index from this one on for which there is perhaps an item. It skips most of those
+    /// that have none.
+    pub(crate) fn next_in_use(&self, from: u32) -> Option<u32> {
+        self.arena.nodes.next_in_use(from)
     }
 
     /// Whether unused memory is left. Each call of [`advance`](Self::advance) frees some.

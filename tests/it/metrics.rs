@@ -264,7 +264,7 @@ async fn sends_no_command_when_cancelling_or_moving_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sends_one_command_when_moved_earlier_repeatedly() {
+async fn each_move_to_an_earlier_tick_sends_a_command() {
     let wheel = start_wheel();
     let mut sleep = wheel.sleep(HOUR);
     assert_pending!(poll_idly(&mut sleep));
@@ -274,7 +274,7 @@ async fn sends_one_command_when_moved_earlier_repeatedly() {
         }
     })
     .await;
-    assert_eq!(sent, 1);
+    assert_eq!(sent, 100);
 }
 
 #[tokio::test(start_paused = true)]
@@ -293,7 +293,7 @@ async fn reschedules_a_moved_timer_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deregisters_cancelled_sleeps_beyond_the_pool_at_once() {
+async fn cancelled_sleeps_beyond_the_pool_send_one_command() {
     const KEPT: u64 = 128;
     let wheel = start_wheel();
     let mut sleeps: Vec<_> = (0..1_000).map(|_| wheel.sleep(HOUR)).collect();
@@ -301,7 +301,7 @@ async fn deregisters_cancelled_sleeps_beyond_the_pool_at_once() {
         assert_pending!(poll_idly(sleep));
     }
     let sent = commands(&wheel, async || drop(sleeps)).await;
-    assert_eq!(sent, 1_000 - KEPT);
+    assert_eq!(sent, 1, "to sweep the wheel");
     // As many can be armed again without a command, and no more.
     let mut again = Vec::new();
     let sent = commands(&wheel, async || {

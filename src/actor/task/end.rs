@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::Actor;
 use crate::panic::{catch_panic, wake};
-use crate::shared::command::{Command, Request};
+use crate::shared::command::{Command, Other};
 
 impl Drop for Actor {
     /// Closes everything, step by step. A panic in one step is caught, and the next step follows.
@@ -36,7 +36,7 @@ impl Drop for Actor {
 /// Closes the entry of a command. Dropping the command may wake a task, or drop a set with its keys
 /// and values.
 fn close(command: Command) {
-    if let Command::Request(Request::Sleep(entry)) = &command {
+    if let Command::Other(Other::Sleep { entry, .. }) = &command {
         wake(entry.close());
     }
     catch_panic(

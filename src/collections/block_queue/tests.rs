@@ -31,11 +31,7 @@ fn items_come_out_in_order() {
         all.push(5, 2 * count);
         assert!(one.is_empty() && other.is_empty());
         assert_eq!(all.len(), 2 * count + 1);
-        let upcoming = all.upcoming().to_vec();
-        assert_eq!(upcoming[0], 0);
-        let drained = drain(&mut all);
-        assert!(drained.starts_with(&upcoming));
-        assert!(drained.into_iter().eq(0..=2 * count), "of {count}");
+        assert!(drain(&mut all).into_iter().eq(0..=2 * count), "of {count}");
         assert!(all.is_empty() && all.pop().is_none());
     }
 }
@@ -60,24 +56,6 @@ fn earliest_tick_is_that_of_a_block() {
     assert_eq!((queue.pop(), queue.earliest()), (Some(2), NEVER));
     queue.push(50, 3);
     assert_eq!(queue.earliest(), 50, "the earlier ticks are forgotten");
-}
-
-#[test]
-fn lower_bound_holds_until_all_before_it_are_taken() {
-    let mut queue = filled([1, 2]);
-    queue.append(&mut filled([3, 4]));
-    queue.lower_bound(4);
-    for _ in 0..4 {
-        assert_eq!(queue.earliest(), 4);
-        assert!(queue.pop().is_some());
-    }
-    assert_eq!(queue.earliest(), NEVER);
-    queue.lower_bound(4);
-    assert_eq!(queue.earliest(), NEVER, "nothing is left to be needed");
-    queue.append(&mut filled([1, 2]));
-    assert_eq!((queue.pop(), queue.earliest()), (Some(1), 5));
-    queue.lower_bound(4);
-    assert_eq!(queue.earliest(), 4, "in the block that is being taken");
 }
 
 #[test]

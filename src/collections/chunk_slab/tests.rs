@@ -117,6 +117,27 @@ fn growing_moves_no_full_chunk() {
 }
 
 #[test]
+fn next_in_use_skips_chunks_without_a_cell_in_use() {
+    let mut slab = Slab::new();
+    assert_eq!(slab.next_in_use(0), None);
+    for index in fill(&mut slab, 5 * CHUNK) {
+        if ![CHUNK + 3, 4 * CHUNK].contains(&index) {
+            remove(&mut slab, index);
+        }
+    }
+    for (from, next) in [
+        (0, CHUNK),
+        (CHUNK, CHUNK),
+        (CHUNK + 5, CHUNK + 5),
+        (2 * CHUNK, 4 * CHUNK),
+        (4 * CHUNK + 1, 4 * CHUNK + 1),
+    ] {
+        assert_eq!(slab.next_in_use(from), Some(next));
+    }
+    assert_eq!(slab.next_in_use(5 * CHUNK), None);
+}
+
+#[test]
 fn memory_around_a_cell_in_use_goes_back() {
     const CHUNKS: u32 = 20;
     for stays in [0, 10 * CHUNK + 7, CHUNKS * CHUNK - 1] {

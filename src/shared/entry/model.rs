@@ -1,16 +1,15 @@
 //! Loom models of an entry between its owner and the actor. See [`crate::model`].
 //!
-//! Each model names changes that make it fail, of `entry.rs` and `bound.rs` unless it says
-//! otherwise; each change was tried.
+//! Each model names changes that make it fail, of `entry.rs` unless it says otherwise; each change
+//! was tried.
 
 use std::sync::Arc;
 use std::task::Waker;
 
 use loom::thread::{self, JoinHandle};
 
-use super::{Disarmed, Entry, Phase};
+use super::{ActorAction, Disarmed, Entry, Phase};
 use crate::model::{Actor, Shared, SleepEntry, Wakes, check};
-use crate::shared::bound::ActorAction;
 use crate::sync::{Mutex, lock};
 use crate::tick::NEVER;
 
@@ -41,22 +40,19 @@ fn cancel(entry: &SleepEntry) -> Disarmed {
 
 /// Asserts the module's invariants while no other thread runs.
 fn assert_invariants(actor: &mut Actor, entry: &Arc<SleepEntry>) {
-    let queued = actor.fetch(entry);
-    let on_wheel = actor.tick_of(entry);
+    let ticks = actor.ticks_of(entry);
     let state = entry.state.lock();
     if state.phase == Phase::Armed && state.deadline != NEVER {
-        assert!(state.bound.scheduled() <= state.deadline, "{state:?}");
-        let processed_by = state.bound.scheduled().max(actor.now());
-        let is_on_wheel = on_wheel.is_some_and(|tick| tick <= processed_by);
-        assert!(
-            is_on_wheel || queued > 0,
-            "on the wheel at {on_wheel:?}, {state:?}"
-        );
+        assert!(state.scheduled <= state.deadline, "E1: {state:?}");
     }
-    assert!(queued > 0 || !state.bound.is_queued(), "{state:?}");
+    if state.scheduled != NEVER && state.phase != Phase::Closed {
+        let tick = state.scheduled.max(actor.now());
+        let is_there = ticks.contains(&tick) || ticks.contains(&state.scheduled);
+        assert!(is_there, "E2: {ticks:?}, {state:?}");
+    }
     assert!(
         state.waker.is_none() || state.phase == Phase::Armed,
-        "{state:?}"
+        "E4: {state:?}"
     );
 }
 
@@ -73,6 +69,7 @@ fn assert_fires_at(tick: u64, mut actor: Actor, entry: &Arc<SleepEntry>, wakes: 
     assert_eq!(wakes.count(), 1);
     assert_eq!(entry.phase(), Phase::Fired);
     assert_invariants(&mut actor, entry);
+    actor.sweep(false);
     assert_dropped(&actor, entry);
 }
 
@@ -94,8 +91,8 @@ fn turn(mut actor: Actor, tick: u64) -> JoinHandle<Actor> {
 
 /// A cancelled entry is armed while the actor processes it at its old tick.
 ///
-/// Fails without `self.scheduled = NEVER` in `Bound::reached`: the owner believes that the actor is
-/// going to process the entry.
+/// Fails without `state.scheduled = NEVER` in [`Entry::process_expiration`]: the owner believes
+/// that the actor is going to process the entry.
 fn arm_against_expiration(deadline: u64) {
     check(None, move || {
         let (shared, actor, entry) = cancelled(2);
@@ -143,8 +140,8 @@ fn cancels_during_firing() {
 /// A sleep that was moved later is moved earlier while the actor reschedules it: the earlier
 /// deadline is not lost.
 ///
-/// Fails without `self.scheduled = tick` in `Bound::insert`, since the invariant does not hold
-/// then.
+/// Fails without `state.scheduled = deadline` in [`Entry::process_expiration`]: the owner believes
+/// that the actor is not going to process the entry, and E2 does not hold.
 #[test]
 fn moves_earlier_during_rescheduling() {
     check(None, || {
@@ -196,7 +193,7 @@ fn polls_twice_during_firing() {
 /// task that cancelled is not woken; the one that armed is, at the new deadline.
 ///
 /// Fails without `state.phase = Phase::Idle` in [`Entry::disarm`], and without
-/// `self.scheduled = NEVER` in `Bound::reached`.
+/// `state.scheduled = NEVER` in [`Entry::process_expiration`].
 #[test]
 fn reuses_an_entry_during_expiration() {
     check(None, || {
@@ -223,31 +220,75 @@ fn reuses_an_entry_during_expiration() {
 }
 
 /// An entry is released while the actor processes it. It leaves the wheel, in whichever order, and
-/// is not queued without need.
+/// a node that is left is counted.
 ///
-/// Fails without `!self.is_in_use()` in `Bound::release`.
+/// Fails if [`Entry::release`] does not return whether the entry was scheduled.
 #[test]
 fn releases_during_expiration() {
     check(None, || {
-        let (shared, actor, entry) = cancelled(2);
+        let (_shared, actor, entry) = cancelled(2);
         let actor = turn(actor, 2);
-        shared.release(&entry);
+        let is_left = entry.release();
         let mut actor = actor.join().unwrap();
+        // One that was reached first has left the wheel.
+        assert!(is_left || actor.now() == 2);
         assert_invariants(&mut actor, &entry);
-        actor.turn(2);
+        actor.sweep(false);
         assert_dropped(&actor, &entry);
-        assert_eq!(entry.release(), ActorAction::None);
+        assert!(!entry.release());
     });
 }
 
-// --- against register ---
-
-/// A sleep that is in the queue is moved earlier while the actor registers it.
+/// An entry with two nodes, the later one stale, is released while a sweep goes on: the next sweep
+/// finds nothing else, and the entry does not fire.
 ///
-/// Fails without `self.place &= NO_NODE` in `Bound::agree`: the owner believes that it will come
-/// out of a queue.
+/// Fails without `scheduled = NEVER` in [`Entry::release`], and if [`Entry::is_stale`] takes a node
+/// for stale only before or only after `scheduled`.
 #[test]
-fn moves_earlier_during_registration() {
+fn releases_during_a_sweep() {
+    check(None, || {
+        let (shared, mut actor, entry, wakes) = armed(9);
+        assert_eq!(shared.reset(&entry, 4), Phase::Armed);
+        actor.turn(0);
+        let sweeping = thread::spawn(move || {
+            actor.sweep(false);
+            actor
+        });
+        assert_eq!(cancel(&entry).was, Phase::Armed);
+        assert!(entry.release());
+        let mut actor = sweeping.join().unwrap();
+        assert_invariants(&mut actor, &entry);
+        actor.sweep(false);
+        assert_dropped(&actor, &entry);
+        assert_eq!(wakes.count(), 0);
+    });
+}
+
+/// A sweep goes on while a sleep is moved earlier, and its older node becomes stale.
+///
+/// Fails if [`Entry::is_stale`] takes a node at `scheduled` for stale, and if an owner pushes no
+/// command for [`ActorAction::EnqueueEarlier`].
+#[test]
+fn moves_earlier_during_a_sweep() {
+    check(None, || {
+        let (shared, mut actor, entry, wakes) = armed(9);
+        let sweeping = thread::spawn(move || {
+            actor.sweep(false);
+            actor
+        });
+        assert_eq!(shared.reset(&entry, 4), Phase::Armed);
+        let actor = sweeping.join().unwrap();
+        assert_fires_at(4, actor, &entry, &wakes);
+    });
+}
+
+// --- against commands ---
+
+/// A sleep is moved earlier twice while the actor applies the first command.
+///
+/// Fails if [`ActorAction::EnqueueEarlier`] is returned for the first time only.
+#[test]
+fn moves_earlier_during_a_turn() {
     check(None, || {
         let (shared, actor, entry, wakes) = armed(9);
         assert_eq!(shared.reset(&entry, 4), Phase::Armed);
@@ -258,30 +299,44 @@ fn moves_earlier_during_registration() {
     });
 }
 
-/// The same, moved later first: the wheel's tick is now behind the one for which the entry was
-/// queued.
+/// A sleep is moved to a tick that has passed, while the wheel reaches an older node of it: it
+/// fires once, and its new node is stale.
 ///
-/// Fails without `self.scheduled = tick` where `Bound::agree` moves a node.
+/// Fails if [`Entry::process_expiration`] does not check that `scheduled` is not after the node.
 #[test]
-fn moves_later_and_earlier_during_registration() {
+fn moves_into_the_past_during_expiration() {
     check(None, || {
-        let (shared, actor, entry, wakes) = armed(9);
-        assert_eq!(shared.reset(&entry, 4), Phase::Armed);
-        let actor = turn(actor, 0);
-        for deadline in [6, 5] {
-            assert_eq!(shared.reset(&entry, deadline), Phase::Armed);
-        }
-        let actor = actor.join().unwrap();
-        assert_fires_at(5, actor, &entry, &wakes);
+        let (shared, actor, entry, wakes) = armed(3);
+        let actor = turn(actor, 3);
+        let was = shared.reset(&entry, 1);
+        let mut actor = actor.join().unwrap();
+        assert_invariants(&mut actor, &entry);
+        actor.turn(3);
+        assert_eq!(actor.fired().len(), 1, "it was {was:?}");
+        assert_eq!(wakes.count(), 1);
+        // It is armed again, later than the node that may be left.
+        let (again, waker) = Wakes::task();
+        assert!(shared.arm(&entry, 8, waker));
+        assert_eq!(shared.reset(&entry, 5), Phase::Armed);
+        assert_fires_again_at(5, actor, &entry, &again);
     });
 }
 
-/// A sleep that is in the queue is cancelled and armed again while the actor registers it.
+/// The entry has fired once before, and fires at `tick`.
+fn assert_fires_again_at(tick: u64, mut actor: Actor, entry: &Arc<SleepEntry>, wakes: &Wakes) {
+    actor.turn(tick - 1);
+    assert_eq!(wakes.count(), 0, "early");
+    actor.turn(tick);
+    assert_eq!((wakes.count(), entry.phase()), (1, Phase::Fired));
+    actor.sweep(false);
+    assert_dropped(&actor, entry);
+}
+
+/// A sleep whose command is in the queue is cancelled and armed again while the actor applies it.
 ///
-/// Fails without `self.scheduled = ...` where `Bound::agree` keeps: the actor drops the entry, and
-/// the owner believes that it is going to process it.
+/// Fails if [`Entry::disarm`] sets `scheduled` to `NEVER`, since E2 does not hold then.
 #[test]
-fn cancels_and_arms_during_registration() {
+fn cancels_and_arms_during_a_turn() {
     check(None, || {
         let shared = Shared::new(1);
         let actor = Actor::new(&shared);
@@ -298,39 +353,16 @@ fn cancels_and_arms_during_registration() {
     });
 }
 
-/// An entry that is in the queue and on the wheel is released while the actor registers it.
+/// The last sweep, after which no handle uses an entry again, finds one that is being armed.
 ///
-/// Fails without `self.is_queued()` in `Bound::release`, which would queue it twice; without
-/// `self.place |= QUEUED` there, since the invariant does not hold then; and if `Bound::agree`
-/// keeps what is released.
+/// Fails without `state.scheduled = NEVER` in [`Entry::is_stale`], and if that does not check the
+/// phase.
 #[test]
-fn releases_during_registration() {
-    check(None, || {
-        let (shared, actor, entry, wakes) = armed(9);
-        assert_eq!(shared.reset(&entry, 4), Phase::Armed);
-        let actor = turn(actor, 0);
-        let was = cancel(&entry).was;
-        assert_eq!(was, Phase::Armed);
-        shared.release(&entry);
-        let mut actor = actor.join().unwrap();
-        assert_invariants(&mut actor, &entry);
-        // It fires at its deadline and not a tick later.
-        actor.turn(0);
-        assert_dropped(&actor, &entry);
-        assert_eq!(wakes.count(), 0);
-    });
-}
-
-/// The search for cancelled sleeps finds an entry that is being armed.
-///
-/// Fails without `state.bound.leave()` in [`Entry::deregister_unarmed`], and if that does not check
-/// the phase.
-#[test]
-fn arms_during_the_search_for_cancelled_entries() {
+fn arms_during_the_last_sweep() {
     check(None, || {
         let (shared, mut actor, entry) = cancelled(9);
         let actor = thread::spawn(move || {
-            actor.deregister_unarmed();
+            actor.sweep(true);
             actor
         });
         let (wakes, waker) = Wakes::task();

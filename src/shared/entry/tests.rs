@@ -19,15 +19,6 @@ fn takes_56_bytes_and_72_with_its_reference_counts() {
     assert_eq!(size_of::<Entry<Arc<()>>>(), 56);
 }
 
-/// Armed, and on the wheel at its deadline.
-fn scheduled(deadline: u64) -> (Entry<()>, BareWheel<()>) {
-    let (entry, mut wheel) = (armed(deadline), BareWheel::new(8));
-    let op = entry.register(&wheel).expect("it is not locked");
-    assert_eq!(op, WheelOp::Insert(deadline));
-    op.apply(&mut wheel, ());
-    (entry, wheel)
-}
-
 /// The phase that ended, and the tick by which the actor processes the entry.
 fn disarm(entry: &Entry<()>) -> (Phase, u64) {
     let disarmed = entry.disarm();
@@ -38,7 +29,7 @@ fn disarm(entry: &Entry<()>) -> (Phase, u64) {
 
 /// An entry in this phase that is scheduled and armed for 10, or was.
 fn put(phase: Phase) -> Entry<()> {
-    let (entry, _) = scheduled(10);
+    let entry = armed(10);
     let mut state = entry.state.lock();
     state.phase = phase;
     if phase != Phase::Armed {
@@ -48,13 +39,13 @@ fn put(phase: Phase) -> Entry<()> {
     entry
 }
 
-/// The phase, the deadline, the bound, and whether it has a waker.
-fn seen(entry: &Entry<()>) -> (Phase, u64, Bound, bool) {
+/// The phase, the deadline, the tick at which it is scheduled, and whether it has a waker.
+fn seen(entry: &Entry<()>) -> (Phase, u64, u64, bool) {
     let state = entry.state.lock();
     (
         state.phase,
         state.deadline,
-        state.bound,
+        state.scheduled,
         state.waker.is_some(),
     )
 }
@@ -68,10 +59,11 @@ fn moves_only_an_armed_entry() {
         assert_eq!(seen(&entry), before);
     }
     let entry = put(Phase::Armed);
-    assert_eq!(entry.move_to(5), (Phase::Armed, ActorAction::Enqueue(5)));
-    let (phase, deadline, bound, has_waker) = seen(&entry);
-    assert_eq!((phase, deadline, has_waker), (Phase::Armed, 5, true));
-    assert_eq!(bound.scheduled(), 5);
+    assert_eq!(entry.move_to(12), (Phase::Armed, ActorAction::None));
+    assert_eq!(seen(&entry), (Phase::Armed, 12, 10, true));
+    let earlier = ActorAction::EnqueueEarlier(5);
+    assert_eq!(entry.move_to(5), (Phase::Armed, earlier));
+    assert_eq!(seen(&entry), (Phase::Armed, 5, 5, true));
 }
 
 #[test]
@@ -91,7 +83,7 @@ fn keeps_the_waker_of_the_last_poll_and_returns_the_other() {
         fn wake(self: Arc<Self>) {}
     }
     let wakers = [(); 3].map(|()| Waker::from(Arc::new(Task)));
-    let (entry, _) = scheduled(10);
+    let entry = armed(10);
     let mut last = None;
     for waker in wakers.iter().chain(&wakers[..1]) {
         let (phase, replaced) = entry.poll(waker);
@@ -110,9 +102,9 @@ fn keeps_the_waker_of_the_last_poll_and_returns_the_other() {
 fn returns_waker_and_schedule_when_disarmed() {
     for phase in [Phase::Idle, Phase::Armed, Phase::Fired, Phase::Released] {
         let entry = put(phase);
-        let (_, deadline, bound, _) = seen(&entry);
+        let (_, deadline, scheduled, _) = seen(&entry);
         assert_eq!(disarm(&entry), (phase, 10));
-        assert_eq!(seen(&entry), (Phase::Idle, deadline, bound, false));
+        assert_eq!(seen(&entry), (Phase::Idle, deadline, scheduled, false));
     }
     let entry = armed(20);
     drop(entry.close());
@@ -152,16 +144,16 @@ fn disarms_at_once_only_what_is_armed() {
         assert_eq!(seen(&entry), before, "it is as it was");
     }
     let entry = put(Phase::Armed);
-    let (_, deadline, bound, _) = seen(&entry);
+    let (_, deadline, scheduled, _) = seen(&entry);
     let disarmed = entry.try_disarm().expect("it is armed");
     assert_eq!((disarmed.was, disarmed.scheduled), (Phase::Armed, 10));
     assert!(disarmed.waker.is_some(), "the caller drops it");
-    assert_eq!(seen(&entry), (Phase::Idle, deadline, bound, false));
+    assert_eq!(seen(&entry), (Phase::Idle, deadline, scheduled, false));
 }
 
 #[test]
 fn leaves_a_locked_entry_alone() {
-    let (entry, _) = scheduled(5);
+    let entry = armed(5);
     let locked = entry.state.lock();
     assert!(entry.try_disarm().is_none());
     assert!(entry.try_arm(5, Waker::noop().clone()).is_err());
@@ -170,29 +162,26 @@ fn leaves_a_locked_entry_alone() {
 }
 
 #[test]
-fn phase_says_what_an_entry_wants_of_the_wheel() {
-    for (phase, op) in [
-        (Phase::Idle, WheelOp::Keep),
-        (Phase::Fired, WheelOp::Keep),
-        (Phase::Armed, WheelOp::Move(0, 5)),
-        (Phase::Released, WheelOp::Remove(0)),
-        (Phase::Closed, WheelOp::Remove(0)),
-    ] {
-        let (entry, wheel) = scheduled(10);
-        assert_eq!(entry.move_to(5).1, ActorAction::Enqueue(5));
-        entry.state.lock().phase = phase;
-        assert_eq!(entry.register(&wheel), Some(op), "{phase:?}");
+fn release_says_whether_a_node_is_left() {
+    for phase in [Phase::Idle, Phase::Fired] {
+        let entry = put(phase);
+        assert!(entry.release());
+        assert_eq!(seen(&entry), (Phase::Released, 10, NEVER, false));
+        assert!(!entry.release(), "once");
     }
+    assert!(!Entry::new(()).release());
+    let entry = put(Phase::Armed);
+    drop(entry.close());
+    assert!(!entry.release());
+    assert_eq!(entry.phase(), Phase::Closed);
 }
 
 #[test]
 fn fires_reschedules_or_deregisters_at_expiration() {
     // The entry is due at 10, put off to `later`, and processed at `now`.
     let expire = |phase, now, later| {
-        let (entry, mut wheel) = (put(phase), BareWheel::new(8));
-        wheel.insert(10, ());
-        assert!(wheel.advance(10, 1).next().is_some());
-        let outcome = match entry.process_expiration(now, &wheel, || later) {
+        let entry = put(phase);
+        let outcome = match entry.process_expiration(now, || later) {
             Expiration::Fire { deadline, waker } => {
                 assert!(waker.is_some());
                 ("fire", deadline)
@@ -201,19 +190,13 @@ fn fires_reschedules_or_deregisters_at_expiration() {
             Expiration::Deregister => ("deregister", 0),
             Expiration::Contended => ("contended", 0),
         };
-        let (phase, _, bound, has_waker) = seen(&entry);
-        (outcome, bound.scheduled(), phase, has_waker)
+        let (phase, _, scheduled, has_waker) = seen(&entry);
+        (outcome, scheduled, phase, has_waker)
     };
     let armed = Phase::Armed;
     let fired = |tick| (("fire", tick), NEVER, Phase::Fired, false);
     let scheduled = |tick| (("reschedule", tick), tick, armed, true);
     let off = |phase, waits| (("deregister", 0), NEVER, phase, waits);
-    assert_eq!(expire(armed, 9, 8), scheduled(10));
-    assert_eq!(
-        expire(armed, 9, 12),
-        scheduled(10),
-        "it is not asked before it is due"
-    );
     assert_eq!(expire(armed, 10, 8), fired(10));
     assert_eq!(expire(armed, 12, 12), fired(12));
     assert_eq!(expire(armed, 12, 13), scheduled(13));
@@ -221,6 +204,46 @@ fn fires_reschedules_or_deregisters_at_expiration() {
     for phase in [Phase::Idle, Phase::Fired, Phase::Released, Phase::Closed] {
         assert_eq!(expire(phase, 12, 0), off(phase, false));
     }
+    let stale = (("deregister", 0), 10, armed, true);
+    assert_eq!(expire(armed, 9, 12), stale, "it keeps its other node");
+    let entry = put(armed);
+    assert_eq!(entry.move_to(13), (armed, ActorAction::None));
+    let processed = entry.process_expiration(10, || 0);
+    assert!(matches!(processed, Expiration::Reschedule(13)));
+    assert_eq!(seen(&entry), (armed, 13, 13, true));
+}
+
+#[test]
+fn node_is_stale_unless_the_entry_is_scheduled_there() {
+    let entry = put(Phase::Armed);
+    for (tick, now, is_stale) in [
+        (10, 3, false),
+        (9, 3, true),
+        (11, 3, true),
+        // It was scheduled for a tick that had passed, or will be processed in time all the same.
+        (11, 11, false),
+        (11, 12, false),
+    ] {
+        let seen = [false, true].map(|unless_armed| entry.is_stale(tick, now, unless_armed));
+        assert_eq!(seen, [Some(is_stale); 2], "{tick}, {now}");
+    }
+    for phase in [Phase::Idle, Phase::Fired, Phase::Released] {
+        let entry = put(phase);
+        assert_eq!(entry.is_stale(10, 3, false), Some(false));
+        assert_eq!(seen(&entry), (phase, 10, 10, false));
+        assert_eq!(
+            entry.is_stale(10, 3, true),
+            Some(true),
+            "no task waits for it"
+        );
+        assert_eq!(seen(&entry), (phase, 10, NEVER, false));
+    }
+    let entry = put(Phase::Idle);
+    assert!(entry.release());
+    assert_eq!(entry.is_stale(10, 3, false), Some(true));
+    let held = entry.hold();
+    assert_eq!(entry.is_stale(10, 3, false), None);
+    drop(held);
 }
 
 #[test]
@@ -228,24 +251,11 @@ fn closes_all_but_what_has_fired_and_returns_the_waker() {
     for phase in [Phase::Idle, Phase::Armed, Phase::Released, Phase::Closed] {
         let entry = put(phase);
         assert_eq!(entry.close().is_some(), phase == Phase::Armed);
-        assert_eq!(seen(&entry), (Phase::Closed, 10, Bound::NEW, false));
+        assert_eq!(seen(&entry), (Phase::Closed, 10, NEVER, false));
     }
     let entry = put(Phase::Fired);
     assert!(entry.close().is_none());
-    assert_eq!(seen(&entry), (Phase::Fired, 10, Bound::NEW, false));
-}
-
-#[test]
-fn deregisters_what_is_not_armed() {
-    let entry = put(Phase::Armed);
-    let before = seen(&entry);
-    assert!(!entry.deregister_unarmed());
-    assert_eq!(seen(&entry), before);
-    for phase in [Phase::Idle, Phase::Fired, Phase::Released, Phase::Closed] {
-        let entry = put(phase);
-        assert!(entry.deregister_unarmed());
-        assert_eq!(seen(&entry), (phase, 10, Bound::NEW, false));
-    }
+    assert_eq!(seen(&entry), (Phase::Fired, 10, NEVER, false));
 }
 
 #[test]
@@ -257,20 +267,8 @@ fn evicted_entry_is_idle_and_off_the_wheel() {
     ] {
         let entry = put(phase);
         assert_eq!(entry.evict().is_some(), phase == Phase::Armed);
-        assert_eq!(seen(&entry), (after, 10, Bound::NEW, false));
+        assert_eq!(seen(&entry), (after, 10, NEVER, false));
     }
-}
-
-#[test]
-fn schedules_no_cancelled_entry_out_of_a_queue() {
-    let (entry, wheel) = (armed(10), BareWheel::<()>::new(8));
-    drop(entry.disarm());
-    assert_eq!(entry.register(&wheel), Some(WheelOp::Keep));
-    assert_eq!(
-        entry.arm(10, Waker::noop().clone()),
-        Some(ActorAction::Enqueue(10)),
-        "the actor had dropped it"
-    );
 }
 
 #[test]
@@ -280,6 +278,6 @@ fn stays_closed_whatever_its_owner_does() {
     assert_eq!(entry.arm(5, Waker::noop().clone()), None);
     assert_eq!(entry.poll(Waker::noop()).0, Phase::Closed);
     assert_eq!(entry.disarm().was, Phase::Closed);
-    assert_eq!(entry.release(), ActorAction::None);
+    assert!(!entry.release());
     assert_eq!(entry.phase(), Phase::Closed);
 }

@@ -245,76 +245,10 @@ fn push_against_close() {
     });
 }
 
-/// A command is pushed, and then announced by way of another queue, while the actor takes turns
-/// without applying it: a turn that begins after the announcement knows the earlier tick, and so
-/// does each turn after it.
-///
-/// Fails if [`Mailbox::take`] collects the announcements after the queues, without
-/// `lower_bound(earliest)` there.
-#[test]
-fn announce_against_turns() {
-    check(Some(3), || {
-        let mail = mail(2);
-        let is_announced = Arc::new(AtomicBool::new(false));
-        let actor = thread::spawn({
-            let (mail, is_announced) = (Arc::clone(&mail), Arc::clone(&is_announced));
-            move || {
-                let mut backlog = Lanes::new();
-                for _ in 0..2 {
-                    let is_announced = is_announced.load(Ordering::SeqCst);
-                    if backlog.is_empty() {
-                        mail.take(&mut backlog);
-                    }
-                    let earliest = mail.earliest().min(backlog.earliest());
-                    assert!(!is_announced || earliest <= 3, "it is to be {earliest}");
-                }
-                backlog
-            }
-        });
-        assert_eq!(mail.push(0, FAR, 9), Ok(()));
-        mail.announce(1, 3);
-        is_announced.store(true, Ordering::SeqCst);
-        let mut backlog = actor.join().unwrap();
-        mail.take(&mut backlog);
-        assert_eq!(backlog.earliest(), 3);
-        assert_eq!(all(backlog), [9]);
-    });
-}
-
-/// Two threads announce while the actor takes: the earlier tick of both is known in the end.
-///
-/// Fails if [`Mailbox::announce`] stores instead of taking the minimum, and if the actor stores
-/// [`NEVER`] instead of exchanging it.
-#[test]
-fn two_announcements_against_take() {
-    check(None, || {
-        let mail = mail(1);
-        assert_eq!(mail.push(0, FAR, 9), Ok(()));
-        let actor = thread::spawn({
-            let mail = Arc::clone(&mail);
-            move || {
-                let mut backlog = Lanes::new();
-                mail.take(&mut backlog);
-                backlog
-            }
-        });
-        let other = thread::spawn({
-            let mail = Arc::clone(&mail);
-            move || mail.announce(0, 5)
-        });
-        mail.announce(0, 3);
-        other.join().unwrap();
-        let mut backlog = actor.join().unwrap();
-        mail.take(&mut backlog);
-        assert_eq!(backlog.earliest(), 3);
-    });
-}
-
 /// An entry was queued for a late tick, without a notification. It is needed earlier while the
 /// actor takes it out, schedules it and parks.
 ///
-/// Fails if `Shared::act` does nothing for `ActorAction::Wake`, and without `self.place &= NO_NODE`
-/// in `Bound::agree`.
+/// Fails if `Shared::act` does nothing for `ActorAction::EnqueueEarlier`.
 #[test]
 fn sooner_against_park() {
     check(None, || {

@@ -123,31 +123,6 @@ fn take_carries_the_earliest_tick_over() {
 }
 
 #[test]
-fn announces_an_earlier_tick_from_any_thread_by_the_wake_rule() {
-    const FAR: u64 = 10_000;
-    let mailbox = Mailbox::new(2, Count::default());
-    let mut taken = Lanes::new();
-    assert!(mailbox.park(Some(5)));
-    assert_eq!(mailbox.push(0, FAR, 'x'), Ok(()));
-    mailbox.announce(1, 6);
-    assert_eq!(notified(&mailbox), 0, "it runs in time");
-    mailbox.announce(1, 4);
-    mailbox.announce(1, 4);
-    assert_eq!(notified(&mailbox), 1);
-    assert_eq!(mailbox.earliest(), 4);
-    assert!(mailbox.take(&mut taken));
-    assert_eq!((mailbox.earliest(), taken.earliest()), (NEVER, 4));
-    mailbox.announce(0, 3);
-    assert_eq!(mailbox.earliest(), 3);
-    assert!(mailbox.take(&mut taken));
-    assert_eq!(taken.earliest(), 3, "it was taken already");
-    assert_eq!(drain(&mut taken), ['x']);
-    assert_eq!(mailbox.push(0, FAR, 'y'), Ok(()));
-    assert!(mailbox.take(&mut taken));
-    assert_eq!(taken.earliest(), FAR, "what was announced is applied");
-}
-
-#[test]
 fn command_is_soon_before_the_horizon() {
     let mailbox = Mailbox::new(1, Count::default());
     mailbox.set_horizon(1_000);
@@ -230,53 +205,21 @@ fn gives_a_command_back_after_the_end() {
     assert_eq!(mailbox.enqueue(0, 5, 'b', || 0), Err('b'));
 }
 
-// The tick was once collected after the queues had been emptied: a command that came in between lay
-// in its queue, and nothing said how early it was needed. With many queues that time is long.
-#[test]
-fn announcement_counts_until_its_command_is_taken() {
-    const FAR: u64 = 1_000;
-    let mailbox = Mailbox::new(2_048, Count::default());
-    let (announced, has_ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    std::thread::scope(|scope| {
-        let caller = || {
-            while has_ended.load(Ordering::SeqCst) == 0 {
-                assert!(mailbox.enqueue(0, FAR, (), || 0).is_ok());
-                mailbox.announce(0, 5);
-                announced.fetch_add(1, Ordering::SeqCst);
-            }
-        };
-        scope.spawn(caller);
-        let (mut backlog, mut taken) = (Lanes::new(), 0);
-        let mut is_known = true;
-        for _ in 0..2_000 {
-            // A command that was announced before this is taken now, or was before.
-            mailbox.take(&mut backlog);
-            taken += drain(&mut backlog).len();
-            if announced.load(Ordering::SeqCst) > taken {
-                is_known &= mailbox.earliest() <= 5;
-            }
-        }
-        has_ended.store(1, Ordering::SeqCst);
-        assert!(is_known, "a command lies in its queue and counts as far");
-    });
-}
-
 // The actor once waited for the lock of a queue, and its holder may be preempted.
 #[test]
 fn p11_actor_leaves_a_queue_that_is_locked() {
     let mailbox = Mailbox::new(2, Count::default());
     assert_eq!(mailbox.push(0, 5, 'a'), Ok(()));
     assert_eq!(mailbox.push(1, 7, 'b'), Ok(()));
-    mailbox.announce(1, 3);
     let mut taken = Lanes::new();
     let held = lock(&mailbox.shard(0).queue);
     assert!(!mailbox.take(&mut taken));
     assert!(!mailbox.park(Some(9)), "it is about to hold something");
     assert_eq!(taken.len(), 1);
-    assert_eq!(mailbox.earliest(), 3, "for the command that is left");
+    assert_eq!(mailbox.earliest(), 5, "for the command that is left");
     drop(held);
     assert!(mailbox.take(&mut taken));
-    assert_eq!((mailbox.earliest(), taken.earliest()), (NEVER, 3));
+    assert_eq!((mailbox.earliest(), taken.earliest()), (NEVER, 5));
     assert_eq!(drain(&mut taken), ['b', 'a']);
     assert!(mailbox.park(Some(9)));
 }
@@ -284,7 +227,7 @@ fn p11_actor_leaves_a_queue_that_is_locked() {
 #[test]
 fn caller_gives_way_now_and_then_while_its_queue_is_long() {
     let mailbox = Mailbox::new(1, Count::default());
-    let pushed = (1..=10 * FOLLOW).map(|_| mailbox.enqueue(0, 5, (), || 0).unwrap());
+    let pushed = (1..=QUEUE_BOUND + 8 * FOLLOW).map(|_| mailbox.enqueue(0, 5, (), || 0).unwrap());
     let gave_way = pushed.filter(|pushed| pushed.gives_way).count();
     assert_eq!(gave_way, 9, "not before it is long");
 }

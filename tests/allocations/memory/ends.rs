@@ -4,7 +4,9 @@ use crate::support::{HOUR, ms, start_wheel};
 use allocation_counter::measure;
 use tokio::time;
 
-use super::{KEPT_BYTES, armed, assert_freed, measured, paused_runtime, used_wheel};
+use super::{
+    KEPT_BYTES, armed, assert_freed, measured, paused_runtime, settle_and_free, used_wheel,
+};
 
 #[test]
 fn leaks_no_sleep_pending_when_its_runtime_is_dropped() {
@@ -56,23 +58,20 @@ fn keeps_nothing_on_the_wheel_of_threads_that_ended() {
     let come_and_go = |threads| {
         for _ in 0..threads {
             let wheel = wheel.clone();
-            std::thread::spawn(move || drop(armed(&wheel, 100)))
+            std::thread::spawn(move || drop(armed(&wheel, 200)))
                 .join()
                 .unwrap();
         }
-        runtime.block_on(wheel.settle());
+        runtime.block_on(settle_and_free(&wheel));
     };
     come_and_go(10);
     // The actor runs on this thread. It allocates nodes for the sleeps, and has to free them.
     let info = measure(|| come_and_go(200));
     assert!(info.bytes_current < KEPT_BYTES, "{info:?}");
     assert_eq!(wheel.metrics().sleeps_pending, 0);
-    // Entries that had stayed would cost turns.
-    let turns = wheel.metrics().turns;
+    // Entries that had stayed would cost turns, as the nine do that this thread keeps.
+    let before = wheel.metrics().turns;
     runtime.block_on(async { time::sleep(HOUR * 2).await });
-    assert!(
-        wheel.metrics().turns - turns < 10,
-        "{}",
-        wheel.metrics().turns - turns
-    );
+    let turns = wheel.metrics().turns - before;
+    assert!(turns < 15, "{turns}");
 }

@@ -107,6 +107,42 @@ fn guard_or_completion_but_never_both() {
     });
 }
 
+/// A thread without a runtime adds up the nodes that it leaves on the wheel, and a paused clock
+/// would stop at their ticks.
+#[tokio::test(start_paused = true)]
+async fn timers_dropped_by_another_thread_do_not_stop_a_paused_clock() {
+    let wheel = TimerWheel::new();
+    let (armed, all_armed) = std::sync::mpsc::channel();
+    let (drop_all, may_drop) = std::sync::mpsc::channel::<()>();
+    let (dropped, all_dropped) = std::sync::mpsc::channel();
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let thread = thread::spawn({
+        let wheel = wheel.clone();
+        move || {
+            let length = |n: u64| Duration::from_secs(3_600 + n);
+            let mut timers: Vec<_> = (0..30).map(|n| wheel.idle_timer(length(n))).collect();
+            for idle in &mut timers {
+                tokio_test::assert_pending!(tokio_test::task::spawn(idle).poll());
+            }
+            armed.send(()).expect("it is awaited");
+            let _ = may_drop.recv();
+            drop(timers);
+            dropped.send(()).expect("it is awaited");
+            let _ = stopped.recv();
+        }
+    });
+    all_armed.recv().expect("they are armed");
+    wheel.settle().await;
+    drop(drop_all);
+    all_dropped.recv().expect("they are dropped");
+    let before = wheel.metrics().turns;
+    tokio::time::sleep(Duration::from_secs(7_200)).await;
+    let turns = wheel.metrics().turns - before;
+    assert!(turns < 10, "{turns}");
+    drop(stop);
+    thread.join().expect("it does not panic");
+}
+
 /// The wheel's clock is paused and jumps; the task's is not. An instant that one clock has reached
 /// is decided, and not checked again and again.
 #[test]

@@ -61,7 +61,8 @@ async fn serves_short_timeouts_from_a_pool_full_of_long_ones() {
     let wheel = start_wheel();
     cancel_a_thousand_sleeps(&wheel, HOUR).await;
     let commands = commands_of_a_thousand_timeouts(&wheel).await;
-    assert!(commands <= 1, "{commands} commands");
+    // One schedules the entry earlier, and under a virtual clock one sweeps.
+    assert!(commands <= 2, "{commands} commands");
 }
 
 #[tokio::test(start_paused = true)]

@@ -68,11 +68,16 @@ async fn sweeps_cancelled_sleeps_in_bounded_turns() {
     }
     assert_eq!(actor.items(), 9_000);
     drop(wheel);
-    for (after, end) in [(8_998, "again"), (8_996, "again"), (8_994, "wait")] {
+    for (after, end) in [
+        (9_000, "again"),
+        (8_998, "again"),
+        (8_996, "again"),
+        (8_994, "wait"),
+    ] {
         assert_eq!(step(&mut actor), end);
         assert_eq!(actor.items(), after);
     }
-    assert_eq!(actor.sweep, None);
+    assert_eq!(actor.sweep, Sweep::None);
     drop(sleeps);
     assert_eq!(step(&mut actor), "again");
     while step(&mut actor) == "again" {}
@@ -86,8 +91,9 @@ async fn actor_waits_after_a_sweep_of_exactly_its_limit() {
     let _sleeps: Vec<_> = (0..4_096).map(|_| armed(&wheel, FAR)).collect();
     assert_eq!(step(&mut actor), "wait");
     drop(wheel);
+    assert_eq!(step(&mut actor), "again", "it sweeps next");
     assert_eq!(step(&mut actor), "wait");
-    assert_eq!(actor.sweep, None);
+    assert_eq!(actor.sweep, Sweep::None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,11 +101,13 @@ async fn ends_by_command_or_without_handles_and_timers() {
     let (mut actor, wheel) = start();
     assert_eq!(step(&mut actor), "wait");
     drop(wheel);
+    assert_eq!(step(&mut actor), "again", "it sweeps next");
     assert_eq!(step(&mut actor), "end");
 
     let (mut actor, wheel) = start();
     let _sleep = armed(&wheel, ms(3));
     drop(wheel);
+    assert_eq!(step(&mut actor), "again", "it sweeps next");
     assert_eq!(step(&mut actor), "wait");
     jump(ms(3));
     assert_eq!(step(&mut actor), "end");

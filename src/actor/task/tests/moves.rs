@@ -2,27 +2,105 @@
 
 use super::*;
 
+/// Sweeps, and returns how many timers are left on the wheels.
+fn swept(actor: &mut Actor) -> usize {
+    actor.sweep = Sweep::Wanted;
+    while step(actor) == "again" {}
+    actor.items()
+}
+
+/// How many cancelled entries this thread keeps.
+const POOLED: usize = 128;
+
 #[tokio::test(start_paused = true)]
-async fn deregisters_released_entries() {
+async fn p7_released_sleeps_leave_once_there_are_many() {
     let (mut actor, wheel) = start();
-    let sleeps: Vec<_> = (0..200).map(|_| armed(&wheel, FAR)).collect();
-    assert_eq!(step(&mut actor), "wait");
+    let sleeps: Vec<_> = (0..5_000).map(|_| armed(&wheel, FAR)).collect();
+    while step(&mut actor) == "again" {}
+    let shared = Arc::clone(wheel.shared());
     drop(sleeps);
-    assert_eq!(step(&mut actor), "wait");
-    // This thread's pool keeps the rest.
-    assert_eq!(actor.items(), 128);
+    assert!(was_notified(&shared), "it waits for an hour");
+    while step(&mut actor) == "again" {}
+    assert_eq!(actor.items(), POOLED);
+    assert!(was_notified(&shared) || step(&mut actor) == "wait");
 }
 
 #[tokio::test(start_paused = true)]
-async fn reschedules_what_is_moved_earlier() {
+async fn few_released_sleeps_stay_on_the_wheel() {
+    let (mut actor, wheel) = start();
+    let sleeps: Vec<_> = (0..POOLED + 500).map(|_| armed(&wheel, FAR)).collect();
+    assert_eq!(step(&mut actor), "wait");
+    drop(sleeps);
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(actor.items(), POOLED + 500);
+    assert_eq!(swept(&mut actor), POOLED);
+}
+
+// As many others hide them from the threads that drop sleeps.
+#[tokio::test(start_paused = true)]
+async fn p7_released_sleeps_leave_when_the_others_have_fired() {
+    let (mut actor, wheel) = start();
+    let near: Vec<_> = (0..2_000).map(|_| armed(&wheel, ms(10))).collect();
+    let far: Vec<_> = (0..1_500).map(|_| armed(&wheel, FAR)).collect();
+    while step(&mut actor) == "again" {}
+    drop(far);
+    assert!(!was_notified(wheel.shared()));
+    assert_eq!(step(&mut actor), "wait");
+    assert_eq!(actor.items(), 3_500);
+    jump(ms(10));
+    while step(&mut actor) == "again" {}
+    assert_eq!((fired(&wheel), actor.items()), (2_000, POOLED));
+    drop(near);
+}
+
+// The clock would move to the tick of that node.
+#[tokio::test(start_paused = true)]
+async fn eviction_leaves_no_node_for_a_command_behind_it() {
+    let (mut actor, wheel) = start();
+    let mut sleep = armed(&wheel, FAR);
+    assert_eq!(step(&mut actor), "wait");
+    assert!(wheel.shared().send_now(Request::Evict).is_ok());
+    Pin::new(&mut sleep).reset(Instant::now() + FAR / 2);
+    assert_eq!(step(&mut actor), "again");
+    assert_eq!(actor.items(), 1);
+    while step(&mut actor) == "again" {}
+    assert_eq!(actor.items(), 0);
+}
+
+// Each sweep once looked at all the memory that the others had used.
+#[tokio::test(start_paused = true)]
+async fn sweep_skips_memory_that_no_node_uses() {
+    const MANY: u64 = 30 * 4_096;
+    let (mut actor, wheel) = start();
+    let near: Vec<_> = (0..MANY).map(|_| armed(&wheel, ms(1))).collect();
+    let far: Vec<_> = (0..3_000).map(|_| armed(&wheel, FAR)).collect();
+    while step(&mut actor) == "again" {}
+    jump(ms(1));
+    while step(&mut actor) == "again" {}
+    assert_eq!(fired(&wheel), MANY);
+    drop(near);
+    drop(far);
+    actor.sweep = Sweep::Wanted;
+    let mut turns = 1;
+    while step(&mut actor) == "again" {
+        turns += 1;
+    }
+    assert_eq!(actor.items(), 0);
+    assert!(turns < 10, "{turns} turns");
+}
+
+#[tokio::test(start_paused = true)]
+async fn schedules_what_is_moved_earlier_once_more() {
     let (mut actor, wheel) = start();
     let mut sleep = armed(&wheel, ms(10));
     assert_eq!(step(&mut actor), "wait");
     for earlier in [5, 3] {
         Pin::new(&mut sleep).reset(Instant::now() + ms(earlier));
         assert_eq!(step(&mut actor), "wait");
-        assert_eq!((actor.next_wake(), actor.items()), (Some(earlier), 1));
+        assert_eq!(actor.next_wake(), Some(earlier));
     }
+    assert_eq!((actor.items(), swept(&mut actor)), (3, 1));
+    assert_eq!(actor.next_wake(), Some(3));
 }
 
 // Rescheduling inserts an entry again, at an index that was used before.
@@ -41,17 +119,19 @@ async fn reschedules_what_was_moved_later_and_then_earlier() {
     for (sleep, earlier) in sleeps.iter_mut().zip([28, 27]) {
         Pin::new(sleep).reset(start + ms(earlier));
         assert_eq!(step(&mut actor), "wait");
-        assert_eq!((actor.next_wake(), actor.items()), (Some(earlier), 3));
+        assert_eq!(actor.next_wake(), Some(earlier));
     }
+    assert_eq!((actor.items(), swept(&mut actor)), (5, 3));
 }
 
 #[tokio::test(start_paused = true)]
-async fn leaves_what_is_moved_earlier_and_cancelled() {
+async fn keeps_what_is_moved_earlier_and_cancelled() {
     let (mut actor, wheel) = start();
     let mut sleep = armed(&wheel, ms(10));
     assert_eq!(step(&mut actor), "wait");
     Pin::new(&mut sleep).reset(Instant::now() + ms(5));
     drop(sleep);
     assert_eq!(step(&mut actor), "wait");
-    assert_eq!(actor.next_wake(), Some(10));
+    assert_eq!(actor.next_wake(), Some(5));
+    assert_eq!(swept(&mut actor), 1);
 }
