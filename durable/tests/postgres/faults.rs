@@ -4,35 +4,38 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
 use tickwheel_durable::store::{
     Action, Due, Fire, Load, LoadWindow, Namespace, Settle, Settled, Settlement, Store, StoreError,
     Version, Write, WriteOutcome,
 };
-use tickwheel_durable::{Claims, DurableTimers, Postgres, PostgresOptions, builder};
+use tickwheel_durable::{Claims, DurableTimers, Postgres, builder};
 use tokio_postgres::Transaction;
-use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::server::{Server, client, database, missing, shared_url, until};
+use super::server::{Server, client, database, missing, shared_url};
 use super::started::started;
 
-const SECOND: Duration = Duration::from_secs(1);
-const FAR: Duration = Duration::from_secs(3_600);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
+pub(super) const FAR: Duration = Duration::from_secs(3_600);
 
 type Timers = DurableTimers<String, u64>;
 
+/// Starts an instance with a time limit for calls that they keep on this machine.
 async fn start(url: &str, space: &str) -> (Timers, Claims<String, u64>) {
-    start_within(url, space, SECOND).await
+    start_within(url, space, call_limit(url).await).await
 }
 
 /// Starts an instance whose calls have this time limit.
-async fn start_within(url: &str, space: &str, limit: Duration) -> (Timers, Claims<String, u64>) {
+pub(super) async fn start_within(
+    url: &str,
+    space: &str,
+    limit: Duration,
+) -> (Timers, Claims<String, u64>) {
     let store = Postgres::connect(url).await.expect("it connects");
     let build = || {
         builder(space)
             .poll(Duration::from_millis(200))
+            // What is due after four limits is near.
+            .window(60 * SECOND)
             .call_timeout(limit)
     };
     started(build, store).await
@@ -40,7 +43,7 @@ async fn start_within(url: &str, space: &str, limit: Duration) -> (Timers, Claim
 
 /// A time limit that calls keep on this machine, as busy as it is: a second, or more if a plain
 /// client that connects and writes takes a good part of one.
-async fn call_limit(url: &str) -> Duration {
+pub(super) async fn call_limit(url: &str) -> Duration {
     let mut longest = Duration::ZERO;
     for _ in 0..10 {
         let began = Instant::now();
@@ -63,7 +66,7 @@ fn set(key: &str, delay: Duration) -> Write {
 const UNLOADED: LoadWindow = LoadWindow::new(Duration::ZERO, None);
 
 /// The error of a connection that must fail.
-async fn refused(url: &str) -> StoreError {
+pub(super) async fn refused(url: &str) -> StoreError {
     Postgres::connect(url).await.expect_err("it must fail")
 }
 
@@ -73,25 +76,26 @@ async fn recovers_when_the_server_is_back() {
     let Some(mut server) = Server::start(&[]) else {
         return missing();
     };
-    let (timers, mut claims) = start(&server.url(), "restart").await;
+    let limit = call_limit(&server.url()).await;
+    let (timers, mut claims) = start_within(&server.url(), "restart", limit).await;
     for number in 0..50 {
         let key = number.to_string();
-        let set = timers.set_timer(&key, &number, 3 * SECOND);
+        let set = timers.set_timer(&key, &number, 3 * limit);
         set.await.expect("it is set");
     }
     server.stop();
     let failed = timers.set_timer("late", &0, FAR).await;
     let error = failed.expect_err("the server is away").to_string();
     assert!(
-        error.contains("unavailable") || error.contains("within 1s"),
+        error.contains("unavailable") || error.contains(&format!("within {limit:?}")),
         "{error}"
     );
-    tokio::time::sleep(4 * SECOND).await;
+    tokio::time::sleep(4 * limit).await;
     assert_eq!(timers.metrics().delivered, 0, "nothing is confirmed");
     server.start_again();
     let mut seen = BTreeSet::new();
     while seen.len() < 50 {
-        let next = tokio::time::timeout(20 * SECOND, claims.recv()).await;
+        let next = tokio::time::timeout(60 * SECOND, claims.recv()).await;
         let claim = next.expect("nothing is lost").expect("the stream goes on");
         assert!(seen.insert(claim.value), "{claim:?} came twice");
         claim.ack().await.expect("it is held");
@@ -122,7 +126,7 @@ async fn recovers_when_all_connections_are_cut() {
             .expect("it cuts")
             .get(0);
         assert!(cut >= 3, "{cut} connections");
-        let next = tokio::time::timeout(10 * SECOND, claims.recv()).await;
+        let next = tokio::time::timeout(60 * SECOND, claims.recv()).await;
         let claim = next.expect("nothing is lost").expect("the stream goes on");
         assert_eq!(claim.value, number);
         claim.ack().await.expect("it is held");
@@ -135,7 +139,7 @@ async fn recovers_when_all_connections_are_cut() {
         .set_timer("b", &9, Duration::from_millis(50))
         .await
         .expect("it is set");
-    let next = tokio::time::timeout(10 * SECOND, claims.recv()).await;
+    let next = tokio::time::timeout(60 * SECOND, claims.recv()).await;
     assert_eq!(
         next.expect("it comes").expect("the stream goes on").value,
         9
@@ -163,7 +167,7 @@ async fn set_each(timers: &Timers, numbers: Range<u64>, delay: Duration) {
 async fn next(claims: &mut Claims<String, u64>, count: usize) -> BTreeSet<u64> {
     let mut values = BTreeSet::new();
     for _ in 0..count {
-        let next = tokio::time::timeout(10 * SECOND, claims.recv()).await;
+        let next = tokio::time::timeout(60 * SECOND, claims.recv()).await;
         let next = next.unwrap_or_else(|_| panic!("after {values:?} nothing comes"));
         let claim = next.expect("the stream goes on");
         claim.ack().await.expect("it is held");
@@ -207,14 +211,16 @@ async fn goes_on_beside_a_claim_that_is_locked() {
     let Some(url) = database("claim").await else {
         return missing();
     };
-    let (timers, mut claims) = start(&url, "claim").await;
+    let limit = call_limit(&url).await;
+    let (timers, mut claims) = start_within(&url, "claim", limit).await;
     let mut other = client(&url).await;
     set_each(&timers, 0..1, Duration::ZERO).await;
     let claim = claims.recv().await.expect("the stream goes on");
     let locked = lock(&mut other, "0").await;
-    set_each(&timers, 1..2, 3 * SECOND).await;
+    set_each(&timers, 1..2, 3 * limit).await;
     let error = claim.ack().await.expect_err("the row is locked");
-    assert!(error.to_string().contains("within 1s"), "{error}");
+    let says = format!("within {limit:?}");
+    assert!(error.to_string().contains(&says), "{error}");
     set_each(&timers, 2..3, Duration::ZERO).await;
     assert_eq!(next(&mut claims, 2).await, [1, 2].into());
     locked.rollback().await.expect("it ends");
@@ -228,8 +234,10 @@ async fn shuts_down_beside_a_row_that_is_locked() {
     let Some(url) = database("shutdown").await else {
         return missing();
     };
-    let (timers, _claims) = start(&url, "shutdown").await;
-    set_each(&timers, 0..2, 2 * SECOND).await;
+    let limit = call_limit(&url).await;
+    let (timers, _claims) = start_within(&url, "shutdown", limit).await;
+    // They are not due before the shutdown has ended.
+    set_each(&timers, 0..2, 4 * limit).await;
     let reader = client(&url).await;
     let loaders = async || {
         let sql = "SELECT loaded_by FROM tickwheel_timers WHERE NOT in_flight ORDER BY key";
@@ -244,7 +252,7 @@ async fn shuts_down_beside_a_row_that_is_locked() {
     let locked = lock(&mut other, "0").await;
     timers.shutdown().await;
     assert_eq!(loaders().await, [loaded[0], None]);
-    let (_timers, mut claims) = start(&url, "shutdown").await;
+    let (_timers, mut claims) = start_within(&url, "shutdown", limit).await;
     assert_eq!(next(&mut claims, 1).await, [1].into());
     locked.rollback().await.expect("it ends");
     assert_eq!(next(&mut claims, 1).await, [0].into());
@@ -508,111 +516,4 @@ async fn says_where_no_server_answers() {
     let text = format!("{error:#}");
     assert!(text.contains("127.0.0.1:1/orders as me"), "{text}");
     assert!(!text.contains("s3cret"), "{text}");
-}
-
-/// A key and a certificate of its own for 127.0.0.1, if there is a program to make them.
-fn certificate(folder: &std::path::Path) -> bool {
-    let made = std::process::Command::new("openssl")
-        .args([
-            "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
-        ])
-        .args([
-            "-subj",
-            "/CN=test",
-            "-addext",
-            "subjectAltName=IP:127.0.0.1",
-        ])
-        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
-        .arg("-keyout")
-        .arg(folder.join("server.key"))
-        .arg("-out")
-        .arg(folder.join("server.crt"))
-        .stderr(std::process::Stdio::null())
-        .status();
-    made.is_ok_and(|status| status.success())
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn encrypts_and_checks_the_certificate() {
-    let Some(server) = Server::start(&["fsync=off"]) else {
-        return missing();
-    };
-    let without = refused(&format!("{}?sslmode=require", server.url())).await;
-    assert!(
-        format!("{without:#}").contains("does not support TLS"),
-        "{without:#}"
-    );
-    if !certificate(server.folder()) {
-        eprintln!("NOT RUN: no openssl to make a certificate with");
-        return;
-    }
-    let data = server.folder().join("data");
-    for name in ["server.key", "server.crt"] {
-        // The file of the server's user, with its rights, and another content.
-        let to = data.join(name);
-        std::fs::copy(data.join("PG_VERSION"), &to).expect("it is copied");
-        std::fs::copy(server.folder().join(name), &to).expect("it is copied");
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-            let owner = std::fs::metadata(&data).expect("it is there").uid();
-            chown(&to, Some(owner), None).expect("it is given away");
-            let mode = std::fs::Permissions::from_mode(0o600);
-            std::fs::set_permissions(&to, mode).expect("it is closed");
-        }
-    }
-    let admin = client(&server.url()).await;
-    for sql in ["ALTER SYSTEM SET ssl = on", "SELECT pg_reload_conf()"] {
-        admin.batch_execute(sql).await.expect("it is set");
-    }
-    until("TLS", async || {
-        client(&server.url())
-            .await
-            .query_one("SHOW ssl", &[])
-            .await
-            .is_ok_and(|row| row.get::<_, &str>(0) == "on")
-    })
-    .await;
-    let error = refused(&format!("{}?sslmode=require", server.url())).await;
-    assert!(format!("{error:#}").contains("certificate"), "{error}");
-    let roots = server.folder().join("server.crt");
-    let trusted = format!(
-        "{}?sslmode=verify-full&sslrootcert={}",
-        server.url(),
-        roots.display()
-    );
-    let (timers, claims) = start(&trusted, "tls").await;
-    timers.set_timer("a", &1, FAR).await.expect("it is set");
-    let encrypted = async || -> i64 {
-        let sql = "SELECT count(*) FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid)
-            WHERE s.ssl AND a.application_name = 'tickwheel-durable'";
-        admin.query_one(sql, &[]).await.expect("it reads").get(0)
-    };
-    let by_url = encrypted().await;
-    assert!(by_url >= 2, "{by_url} connections");
-    // A connector of the user's encrypts, whatever the URL says.
-    timers.shutdown().await;
-    drop((timers, claims));
-    until("the end of the connections", async || {
-        encrypted().await == 0
-    })
-    .await;
-    let options = PostgresOptions::new(&server.url()).expect("it parses");
-    let own = Postgres::connect_with(options.tls(connector(&roots))).await;
-    let _own = own.expect("it connects");
-    assert_eq!(encrypted().await, 2);
-}
-
-/// Trusts this certificate alone.
-fn connector(certificate: &std::path::Path) -> MakeRustlsConnect {
-    let certificate = CertificateDer::from_pem_file(certificate).expect("it is there");
-    let mut roots = RootCertStore::empty();
-    roots.add(certificate).expect("it is a root");
-    let provider = rustls::crypto::ring::default_provider();
-    let config = ClientConfig::builder_with_provider(provider.into())
-        .with_safe_default_protocol_versions()
-        .expect("it has them")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    MakeRustlsConnect::new(config)
 }
