@@ -107,6 +107,14 @@ pub async fn lists_all_rows_of_a_key<T: Stores>(world: &World<T>) {
     assert_eq!(rows, expected);
     let rows = inspect.rows_of(&case.space, b"b".to_vec()).await;
     assert_eq!(rows, Ok(Vec::new()));
+
+    // Of dead ones alone, the one that died last is read.
+    let claims = [case.fired("c").await, case.fired("c").await];
+    for token in [claims[1], claims[0]] {
+        case.settle(token, Settlement::Dead).await;
+        world.wait(1).await;
+    }
+    assert_eq!(case.get("c").await.map(|row| row.version), Some(claims[0]));
 }
 
 /// Rows in each state are found by what their keys begin with, page by page, whatever bytes that

@@ -227,6 +227,18 @@ pub async fn leaves_rows_to_those_that_can_decode_them<T: Stores>(world: &World<
     world.wait(20).await;
     assert_eq!(load(first).await, [token]);
 
+    // What it leaves later does not keep it from that for longer.
+    let mut left = Vec::new();
+    for key in ["d", "e"] {
+        let token = case.fired(key).await;
+        let Settled::Armed(row) = leave(token, first, Duration::ZERO).await else {
+            panic!("it waits again")
+        };
+        left.push(row.version);
+        world.wait(12).await;
+    }
+    assert_eq!(load(first).await, left);
+
     // A left row is moved and removed like any other, and then it is not left any more.
     let mut rows = Vec::new();
     for key in ["b", "c"] {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tickwheel_durable::store::{Action, Due, Settle, Settled, Settlement, Store, StoreTime, Write};
 
-use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, set, versions};
+use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, set, versions, write};
 use crate::world::{Stores, World};
 
 /// Deadlines saturate at never, the past is due, and the time is read once in a call.
@@ -13,6 +13,12 @@ pub async fn takes_any_deadline<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     for due in [Due::In(Duration::MAX), Due::At(StoreTime::NEVER)] {
         assert_eq!(case.set("never", due).await.due, StoreTime::NEVER);
+    }
+    // A set revives such a timer, also one with the schedule that it has.
+    for due in [Due::At(StoreTime::NEVER), FAR] {
+        let set = Action::set_scheduled(Vec::new(), due, "0 9 * * * UTC".into());
+        let written = case.write(vec![write("cron", set)]).await;
+        assert_eq!(armed(&written[0]).0.due.is_never(), due != FAR);
     }
     let written = case.write(vec![set("a", "", NOW), set("b", "", FAR)]).await;
     let [(now, _), (far, _)] = [&written[0], &written[1]].map(armed);
