@@ -70,6 +70,25 @@ async fn dead_timers_are_discarded_again_and_again() {
     }
 }
 
+/// A store discards some hundreds at once, and half an hour passes between two sweeps.
+#[tokio::test(start_paused = true)]
+async fn sweep_discards_all_that_are_old() {
+    const TIMERS: u64 = 600;
+    let keep = HOUR * 4;
+    let (timers, mut claims) = start(Memory::new(), |b| b.keep_dead(keep)).await;
+    for number in 0..TIMERS {
+        set(&timers, &number.to_string(), Duration::ZERO).await;
+        let failed = next(&mut claims).await.fail(Retry::never("why")).await;
+        failed.expect("it is held");
+    }
+    assert_eq!(counts(&timers).await, (0, 0, TIMERS));
+    while counts(&timers).await == (0, 0, TIMERS) {
+        sleep(SECOND * 60).await;
+    }
+    sleep(SECOND * 60).await;
+    assert_eq!(counts(&timers).await, (0, 0, 0));
+}
+
 /// A handler's own delay counts between attempts, and not after the last one.
 #[tokio::test(start_paused = true)]
 async fn delay_of_the_handler_comes_before_the_backoff() {

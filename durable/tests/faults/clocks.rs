@@ -127,6 +127,29 @@ async fn change_of_an_operator_is_refused_when_it_is_late() {
     }
 }
 
+/// The time limit is that of a step: a change of very many timers takes longer.
+#[tokio::test(start_paused = true)]
+async fn long_change_of_an_operator_is_not_late() {
+    let store = Memory::new();
+    let (timers, _claims) = start(store.clone()).await;
+    for number in 0..300 {
+        let key = format!("a {number}");
+        set(&timers, &key, HOUR).await.expect("it is set");
+    }
+    let space = Namespace::new("orders").expect("it is a name");
+    let mut changes = PrefixChange::new("\"a", Change::MoveIn(HOUR * 2)).within(SECOND * 2);
+    let mut moved = 0;
+    loop {
+        let changed = changes.step(&store, &space).await.expect("it is in time");
+        moved += changed.rows;
+        if !changed.more {
+            break;
+        }
+        tokio::time::sleep(SECOND * 3).await;
+    }
+    assert_eq!(moved, 300);
+}
+
 /// How often a timer is handled whose handler takes half an hour, while the store's clock steps
 /// forward by that much, and how many claims are lost. The lease is a minute.
 async fn handled_across_a_step(step: Duration) -> (usize, u64) {

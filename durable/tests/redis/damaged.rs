@@ -1,5 +1,11 @@
 //! Rows that another program has written.
 
+use std::time::Duration;
+
+use tickwheel_durable::store::{
+    Action, Due, LoadWindow, Namespace, Store as _, Write, WriteOutcome,
+};
+
 use super::server::Server;
 
 #[path = "../support/damaged.rs"]
@@ -82,4 +88,43 @@ async fn damaged_rows_are_set_aside() {
             ("", "it is cut off"),
         ])
         .await;
+}
+
+/// A write that meets such a row before it has fired sets it aside, too, and its key is free.
+#[tokio::test]
+async fn move_of_a_damaged_row_sets_it_aside() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let store = server.connect().await;
+    let space = Namespace::new("damaged").expect("it is a name");
+    store.open(&space, &"json".into()).await.expect("it opens");
+    let row = packed(b'w', [5.0, -1.0, 0.0], "a", b"1");
+    let (key, version) = (b"\"a\"", "1000000000001001");
+    let client = redis::Client::open(server.url()).expect("it is a URL");
+    let connected = client.get_multiplexed_async_connection().await;
+    let mut write = redis::pipe();
+    write.hset("tickwheel:{damaged}:rows", version, row.as_slice());
+    write.hset("tickwheel:{damaged}:keys", key, version);
+    write.zadd(
+        "tickwheel:{damaged}:waiting",
+        version,
+        9_007_199_254_740_990_u64,
+    );
+    let written = write
+        .query_async(&mut connected.expect("it connects"))
+        .await;
+    let () = written.expect("it is written");
+    let change = async |action| {
+        let near = LoadWindow::new(Duration::ZERO, None);
+        let writes = vec![Write::new(key.to_vec(), action)];
+        let written = store.write(&space, writes, near).await;
+        written.expect("it writes").remove(0)
+    };
+    let far = Due::In(Duration::from_secs(3_600));
+    assert_eq!(change(Action::move_to(far)).await, WriteOutcome::Absent);
+    let dead = store.count(&space).await.expect("it counts").dead;
+    assert_eq!(dead, 1);
+    let set = change(Action::set(b"2".to_vec(), far, None, true)).await;
+    assert!(matches!(set, WriteOutcome::Armed { .. }), "{set:?}");
 }

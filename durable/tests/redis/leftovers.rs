@@ -70,22 +70,22 @@ async fn dead_instances_leave_nothing() {
         return;
     };
     let (store, space) = open(&server).await;
-    let living = store
-        .open(&space, &"json".into())
-        .await
-        .expect("it opens")
-        .instance;
+    let instance = async || {
+        let opened = store.open(&space, &"json".into()).await;
+        opened.expect("it opens").instance
+    };
+    let (living, ended) = (instance().await, instance().await);
     let alive = Duration::from_millis(20);
     for _ in 0..3 {
-        let dead = store
-            .open(&space, &"json".into())
-            .await
-            .expect("it opens")
-            .instance;
-        let mut load = Load::new(dead, HOUR, 5, alive);
+        let mut load = Load::new(instance().await, HOUR, 5, alive);
         load.wanted = 5;
+        load.name = Some("dead".to_owned());
         store.load(&space, load).await.expect("it loads");
     }
+    let mut load = Load::new(ended, HOUR, 5, HOUR);
+    load.name = Some("ended".to_owned());
+    store.load(&space, load).await.expect("it loads");
+    store.unload(&space, ended).await.expect("it unloads");
     sleep(alive * 4).await;
     let load = Load::new(living, HOUR, 5, HOUR);
     store.load(&space, load).await.expect("it loads");
@@ -100,6 +100,9 @@ async fn dead_instances_leave_nothing() {
         let living = living.0.to_string();
         assert!(left.iter().all(|id| *id == living), "{name}: {left:?}");
     }
+    let keys = kept(&server).await;
+    let names = keys.iter().filter(|key| key.ends_with(":names"));
+    assert_eq!(names.count(), 0, "the living one has no name");
 }
 
 /// A row that was deleted behind the store's back is loaded, fails to fire, and is forgotten: it

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tickwheel::TimerWheel;
 use tickwheel_durable::store::Store;
-use tickwheel_durable::{Claims, DurableTimers, builder};
+use tickwheel_durable::{Claims, DurableTimers, SetIfAbsent, builder};
 use tokio::time::{Instant, timeout};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -58,11 +58,11 @@ impl Started {
             let error = error.unwrap_or_else(|| panic!("no {key:?} in {dead:?}"));
             assert!(error.contains(reason), "{key:?}: {error}");
         }
-        // A set revives the key.
+        // A set revives the key, which has no timer.
         let revived: Vec<_> = damaged.iter().filter(|(key, _)| !key.is_empty()).collect();
         for (key, _) in &revived {
-            let set = self.timers.set_timer(*key, &99, Duration::ZERO).await;
-            set.expect("it is set");
+            let set = self.timers.set_if_absent(*key, &99, Duration::ZERO).await;
+            assert_eq!(set, Ok(SetIfAbsent::Done), "{key}");
             let claim = timeout(LIMIT, self.claims.recv()).await;
             let claim = claim.expect("it comes").expect("the stream goes on");
             assert_eq!((&*claim.key, claim.value), (*key, 99));
