@@ -337,18 +337,20 @@ mod tests {
     }
 
     /// The program receives so many claims, and finishes each in this time.
-    async fn finish(state: &mut State, claims: usize, time: Duration) {
+    async fn finish(deliveries: &Deliveries, claims: usize, time: Duration) {
         for _ in 0..claims {
-            state.receive();
+            deliveries.lock().receive();
             advance(time).await;
-            state.pace.ask(0, state.span(), Instant::now());
+            let mut state = deliveries.lock();
+            let span = state.span();
+            state.pace.ask(0, span, Instant::now());
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_a_program_can_take_is_gathered_while_it_works() {
         let deliveries = deliveries();
-        finish(&mut deliveries.lock(), 8, Duration::ZERO).await;
+        finish(&deliveries, 8, Duration::ZERO).await;
         let is_demanded = |wanted, firing| {
             let mut state = deliveries.lock();
             (state.wanted, state.firing[0]) = (wanted, firing);
@@ -371,10 +373,8 @@ mod tests {
             for _ in 0..20 {
                 deliveries.note_round_trip(round_trip * milli);
             }
-            let state = deliveries.state.into_inner();
-            let mut state = state.unwrap_or_else(PoisonError::into_inner);
-            finish(&mut state, 1_100, milli).await;
-            let found = state.ahead();
+            finish(&deliveries, 1_100, milli).await;
+            let found = deliveries.lock().ahead();
             assert!(found.abs_diff(ahead) <= 2, "{found} of {ahead}");
         }
     }
