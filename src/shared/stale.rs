@@ -3,7 +3,7 @@
 //! A thread that drops a sleep, and has no room for its entry in its pool, sends no command for
 //! it: it leaves a node behind that nothing needs. So does a sleep that is scheduled earlier. A
 //! thread counts the nodes it leaves, and adds them up here, [`STALE_AT_ONCE`] at a time. Above a
-//! [limit](limit) the actor sweeps: it visits the nodes, a bounded number each turn, and takes the
+//! [limit] the actor sweeps: it visits the nodes, a bounded number each turn, and takes the
 //! stale ones off the wheel.
 //!
 //! # Invariants
