@@ -3,7 +3,7 @@
 //!
 //! ```sh
 //! cargo bench -p tickwheel-durable --features postgres --bench postgres            # all
-//! cargo bench -p tickwheel-durable --features postgres --bench postgres -- sets    # one: sets, storm, quick, lateness, near, start
+//! cargo bench -p tickwheel-durable --features postgres --bench postgres -- sets    # one: sets, storm, lateness, near, start
 //! ```
 //!
 //! The server is that of `TICKWHEEL_POSTGRES_URL`, in which timers of namespaces `bench-*` go, or
@@ -64,9 +64,6 @@ fn main() {
             for instances in [1, 4] {
                 numbers::storm(&local, 100_000, instances).await;
             }
-        }
-        if wanted("quick") {
-            numbers::quick_handlers(&local, 20_000, 64).await;
         }
         if wanted("lateness") {
             lateness_of_a_poll(&url).await;

@@ -2,7 +2,7 @@
 //!
 //! ```sh
 //! cargo bench -p tickwheel-durable              # all
-//! cargo bench -p tickwheel-durable -- sets      # one: sets, lateness, storm, quick, start
+//! cargo bench -p tickwheel-durable -- sets      # one: sets, lateness, storm, start
 //! ```
 //!
 //! The file lies in the folder `TICKWHEEL_BENCH_DIR`, or in that for temporary files: put it on the
@@ -37,9 +37,6 @@ fn main() {
     }
     if wanted("storm") {
         runtime.block_on(numbers::storm(&Folder::new("storm"), 100_000, 4));
-    }
-    if wanted("quick") {
-        runtime.block_on(numbers::quick_handlers(&Folder::new("quick"), 20_000, 64));
     }
     if wanted("start") {
         runtime.block_on(numbers::start_with(&Folder::new("start"), 1_000_000));

@@ -115,7 +115,7 @@ impl<K, V, C: Codec> Builder<K, V, C> {
     ///
     /// The capacity bounds programs that receive claims and do not wait for their handlers.
     /// Otherwise [demand](crate::Claims#demand) decides how many timers are claimed:
-    /// `dispatch(16, ..)` has 16 at once, and as many more as its handlers finish in 50 ms.
+    /// `dispatch(16, ..)` has few more than 16 at once, or 32 while its handlers are quick.
     pub fn capacity(mut self, capacity: usize) -> Self {
         self.settings.capacity = capacity;
         self

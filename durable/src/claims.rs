@@ -24,6 +24,9 @@ use crate::instance::{Core, Cores, Delivery, End, Lease, Settling, Shutdown, Ver
 use crate::retry::Retry;
 use crate::store::{Fired, Settlement};
 
+/// The most claims that wait for a program which quickly receives one after the other.
+const PREFETCH: usize = 512;
+
 /// The timers that this instance claims as they come due. Made by
 /// [`Builder::start`](crate::Builder::start).
 ///
@@ -32,17 +35,16 @@ use crate::store::{Fired, Settlement};
 /// # Demand
 ///
 /// The instance claims a timer when the program asks for one, and leaves the others to other
-/// instances. It also claims some ahead, so that the program need not wait for the store: as many
-/// as the program finishes in two round trips to the store and 50 ms, but not more than in half a
-/// [poll](crate::Builder::poll), nor than 512. A program finishes a claim of
-/// [`dispatch`](Self::dispatch) when its handler does, and one of [`recv`](Self::recv) when it asks
-/// for the next. At most [`capacity`](crate::Builder::capacity) claims are unsettled at once. The
+/// instances. For a program that quickly takes one claim after the other, it claims some ahead, so
+/// that the program need not wait for the store: about as many as the program takes within an
+/// eighth of a [poll](crate::Builder::poll), and at most 512, or as many as
+/// [`recv_many`](Self::recv_many) asks for, or as [`dispatch`](Self::dispatch) runs at once. At
+/// most [`capacity`](crate::Builder::capacity) claims are unsettled at once. The
 /// [protocol](crate::protocol#demand) says how instances share a backlog.
 ///
 /// The program receives every claim with at least half of its lease left, unless the whole process
-/// stood still while it was fired. One that it has not received until then, or for a poll and at
-/// least a second, is released for any instance. That does not count as an
-/// [attempt](Claim::attempt).
+/// stood still while it was fired. A claim that has waited for longer is released, and does not
+/// count as an [attempt](Claim::attempt).
 ///
 /// # Timers that do not decode
 ///
@@ -104,9 +106,10 @@ impl<K, V> Claims<K, V> {
         let before = into.len();
         poll_fn(|cx| {
             while into.len() - before < limit {
-                let busy = into.len() - before;
-                let now = limit - busy;
-                let want = Want { now, busy };
+                let want = Want {
+                    now: limit - (into.len() - before),
+                    ahead: limit,
+                };
                 match self.poll_claim(cx, want) {
                     Poll::Ready(Some(claim)) => into.push(claim),
                     Poll::Pending if into.len() == before => return Poll::Pending,
@@ -120,7 +123,11 @@ impl<K, V> Claims<K, V> {
 
     /// Polls for the next claim; `None` when there will be no more.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Claim<K, V>>> {
-        self.poll_claim(cx, Want { now: 1, busy: 0 })
+        let want = Want {
+            now: 1,
+            ahead: PREFETCH,
+        };
+        self.poll_claim(cx, want)
     }
 
     fn poll_claim(&mut self, cx: &mut Context<'_>, want: Want) -> Poll<Option<Claim<K, V>>> {
@@ -244,9 +251,10 @@ impl<K, V> Claims<K, V> {
         poll_fn(|cx| {
             loop {
                 while is_open && running.len() < concurrency {
-                    let busy = running.len();
-                    let now = concurrency - busy;
-                    let want = Want { now, busy };
+                    let want = Want {
+                        now: concurrency - running.len(),
+                        ahead: concurrency,
+                    };
                     match self.poll_claim(cx, want) {
                         Poll::Ready(Some(claim)) => running.push(start(claim, settling.clone())),
                         Poll::Ready(None) => is_open = false,

@@ -32,9 +32,8 @@ pub struct DurableMetrics {
     pub redelivered: u64,
     /// Claims that turned out to be lost when they were settled or renewed.
     pub lost: u64,
-    /// Claims that waited to be received for a poll, and a second at least, or until less than half
-    /// of their lease was left. They were not delivered to the program, and do not count as
-    /// attempts.
+    /// Claims that waited to be received until less than half of their lease was left. They were
+    /// not delivered to the program, and do not count as attempts.
     pub lapsed: u64,
     /// Renewals of leases, while handlers ran or guards were held.
     pub renewed: u64,

@@ -81,7 +81,7 @@
 //! | `lateness.max()` | it is far above the store's round trip |
 //! | `redelivered` | it grows without crashes: handlers fail or panic, or claims are dropped |
 //! | `lost` | it grows: a process stood still, or could not reach the store, for half a lease; or claims from `recv` are held for longer than a lease without [`auto_renew`](crate::Claim::auto_renew) |
-//! | `lapsed` | it grows: handlers turn slow again and again, or the program asks for claims and does not receive them |
+//! | `lapsed` | it grows: the program asks for claims and does not receive them |
 //! | `slow_handlers` | it grows: handlers take longer than a lease |
 //! | `timed_out` | it grows: handlers hang |
 //! | `due`, or `left_to_others` on all instances | it stays high, or grows: handlers are slow, or too few |

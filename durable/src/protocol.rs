@@ -150,22 +150,22 @@
 //! loaded row that its instance cannot fire is no better. So an instance fires what its program
 //! asks for, and loads what it fires.
 //!
-//! A program that waits for claims says how many it can take. As many more may wait ahead of it as
-//! it finishes in two round trips to the store and 50 ms. The instance fires as many due rows,
-//! whether it has loaded them or not. The others wait, in the store or with the instance that has
-//! loaded them, earliest first.
+//! A program that waits for claims says how many it can take. While it quickly comes back for more,
+//! some claims may wait ahead of it. The instance fires as many due rows, whether it has loaded
+//! them or not. The others wait, in the store or with the instance that has loaded them, earliest
+//! first.
 //!
 //! With each load an instance says how many due rows it *lacks*. Another instance that has had more
 //! due rows than its program takes, for half a poll, takes its mark off as many. So rows change
 //! hands only on request, and an instance that lacks rows gets them a quarter of a poll later, even
-//! if the handlers of the other one hang. A claim that waits for its program for a poll, and for a
-//! second at least, or until half of its lease is over, is unfired.
+//! if the handlers of the other one hang. A claim that waits for the program until half of its
+//! lease is over is unfired.
 //!
 //! Costs (D10): a timer is marked when it is set or loaded, fired, and acknowledged: three row
 //! writes, and a single instance makes no others. Most of a backlog is never marked: two. A timer
 //! that another instance asks for is unmarked and marked again: five. Rows that are ahead of a
-//! program can change hands once more, when it turns slow; these are few more than it has just
-//! finished.
+//! program can change hands once more, when it turns slow; these are no more than it has just
+//! received.
 //!
 //! # Incarnations
 //!

@@ -345,9 +345,9 @@ async fn what_is_due_at_once_needs_no_poll() {
     }
 }
 
-/// No more claims wait for handlers than they finish in 50 ms.
+/// However quick its handlers have been, no more claims wait for them than run at once.
 #[tokio::test(start_paused = true)]
-async fn few_claims_are_ahead_of_handlers_that_hang() {
+async fn few_claims_are_ahead_of_quick_handlers() {
     let (timers, mut claims) = start(Memory::new(), |b| b).await;
     for number in 0..1_000 {
         set(&timers, &number.to_string(), SECOND).await;
@@ -360,14 +360,13 @@ async fn few_claims_are_ahead_of_handlers_that_hang() {
             if hangs {
                 std::future::pending::<()>().await;
             }
-            sleep(SECOND / 100).await;
             Ok(())
         }
     };
     let ended = timeout(SECOND * 5, claims.dispatch(4, handle)).await;
     assert!(ended.is_err());
     let claimed = timers.metrics().claimed;
-    assert!((204..=224).contains(&claimed), "{claimed}");
+    assert!((204..=208).contains(&claimed), "{claimed}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use futures_util::future::try_join_all;
 use tickwheel::TimerWheel;
 use tickwheel_durable::store::Due;
 use tickwheel_durable::{Claims, DurableTimers, builder};
@@ -97,50 +96,6 @@ pub(crate) async fn storm(stores: &impl Connect, count: u64, instances: usize) {
     for (timers, run) in running {
         timers.shutdown().await;
         run.await.expect("it ends");
-    }
-}
-
-/// So many timers due at once, for one instance whose few handlers return at once: overdue when it
-/// starts, or set by itself some seconds ahead.
-pub(crate) async fn quick_handlers(stores: &impl Connect, count: u64, places: usize) {
-    for ahead in [Duration::ZERO, Duration::from_secs(4)] {
-        let space = format!("bench-quick-{places}");
-        let overdue = if ahead.is_zero() { count } else { 0 };
-        let timers = (0..overdue).map(|key| (key, "0".to_owned(), Due::In(Duration::ZERO)));
-        fill(&stores.connect().await, &space, timers).await;
-        let (timers, mut claims) = start(stores, &space).await;
-        let deadline = SystemTime::now() + ahead;
-        if overdue == 0 {
-            let set = (0..count).map(|key| {
-                let timers = &timers;
-                async move { timers.set_timer_at(&key, &0, deadline).await }
-            });
-            let set = try_join_all(set).await;
-            set.expect("they are set");
-        }
-        let mut handled = 0_u64;
-        let dispatched = claims.dispatch(places, |_| {
-            handled += 1;
-            std::future::ready(Ok(()))
-        });
-        let done = async {
-            while timers.metrics().settle_batches.sum < count
-                && deadline.elapsed().unwrap_or_default() < Duration::from_secs(60)
-            {
-                sleep(Duration::from_millis(2)).await;
-            }
-        };
-        tokio::select! {
-            () = dispatched => {}
-            () = done => {}
-        }
-        let took = deadline.elapsed().unwrap_or_default();
-        let acked = timers.metrics().settle_batches.sum;
-        let what = format!("fired and acknowledged, dispatch({places}), set {ahead:?} ahead");
-        report_rate(&what, acked, took);
-        println!("  handlers ran: {handled} of {count}");
-        println!("  fired at once: {}", timers.metrics().fire_batches);
-        timers.shutdown().await;
     }
 }
 

@@ -6,12 +6,12 @@
 //! 1. **Wanted.** A program that waits for claims says how many it can take: `recv` one,
 //!    `recv_many` its limit, `dispatch` as many as it has places free. While it does not wait, it
 //!    wants none.
-//! 2. **Ahead.** So many claims may wait for the program besides: as many as it finishes in a
-//!    *span* of [work](super::pace), at most 512, and none if it has received nothing for a poll.
-//!    A span is two round trips of a fire: while the program works on half of what is ahead, the
-//!    other half is fired. To these come 50 ms, so that a quick program needs few fires. A span is
-//!    bounded by half a poll and an eighth of a lease. So nothing waits long for a program that
-//!    goes on as before, and a slow one holds nothing that it does not work on.
+//! 2. **Ahead.** So many claims may wait for the program besides: none at first, and twice as many
+//!    and one more each time it comes back for more within an eighth of a poll. The limit is the
+//!    places of `dispatch`, or what `recv_many` asks for, or 512. If the program does not come back
+//!    for an eighth of a poll, no more are ahead of it than it has received in that time, and none
+//!    if it receives nothing for a poll. So a quick program does not wait for round trips, and a
+//!    slow one holds nothing that it does not work on.
 //! 3. **Fired** is what is due, up to wanted and ahead together, less what waits for the program
 //!    already, and within the capacity. The rest stays here and *due*, earliest first. Nothing else
 //!    decides when to fire: a place that comes free fires a row that is here, without a load. While
@@ -38,9 +38,8 @@
 //!    A load comes with each poll. Two kinds of instances load four times a poll: one that holds
 //!    more due rows than may be ahead of its program, for as long as others have lacked any; and
 //!    one that lacks rows, for a poll after its program has asked for overdue ones.
-//! 6. **Stale** is a claim that has waited for the program for a poll, and a second at least, or
-//!    until half of its lease was over: the program has turned slow, or has not come back. It is
-//!    unfired, and nothing is ahead of the program until it has finished more claims.
+//! 6. **Stale** is a claim that has waited for the program until half of its lease was over. It is
+//!    unfired, and nothing is fired until the program asks again.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -51,8 +50,6 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::lease::Lease;
-use super::pace::Pace;
-use crate::settings::Settings;
 use crate::store::Fired;
 
 /// A timer that this instance has fired.
@@ -62,13 +59,13 @@ pub(crate) struct Delivery {
     pub(crate) lease: Lease,
 }
 
-/// What the program says when it asks for a claim.
+/// How many claims the program can take.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Want {
-    /// How many it can take at once.
+    /// At once.
     pub(crate) now: usize,
-    /// How many it has received and works on.
-    pub(crate) busy: usize,
+    /// At most so many more while it is quick.
+    pub(crate) ahead: usize,
 }
 
 /// Deliveries that wait to be received.
@@ -77,36 +74,24 @@ pub(crate) struct Deliveries {
     state: Mutex<State>,
     /// Notifies the task of each part that fires when the program can take more.
     asked: Vec<Notify>,
+    /// A program that receives nothing for this time has nothing ahead of it.
+    poll: Duration,
 }
 
-/// The shortest span, of a store without round trips.
-const MIN_SPAN: Duration = Duration::from_millis(50);
+/// A program has no more ahead of it than it has received within this part of a poll.
+const PARTS: u32 = 8;
 
-/// At most so many claims are ahead of a program: half of the usual capacity, so that these are
-/// fired while those before are acknowledged.
-const MAX_AHEAD: usize = 512;
-
-/// No claim is stale sooner, unless half of its lease is over.
-const MIN_STALE: Duration = Duration::from_secs(1);
-
-/// A round trip counts for a quarter of the average, those before for the rest.
-const ROUND_TRIPS: u32 = 4;
-
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
-    /// With when they came here.
-    queue: VecDeque<(Instant, Delivery)>,
+    queue: VecDeque<Delivery>,
     receiver: Option<Waker>,
     /// How many claims the program waits for; zero while it does not.
     wanted: usize,
-    /// How quickly the program finishes claims.
-    pace: Pace,
-    /// How long a fire takes, on average.
-    round_trip: Duration,
-    /// The longest span.
-    max_span: Duration,
-    /// A program that receives nothing for this time has nothing ahead of it.
-    poll: Duration,
+    /// How many claims may wait for the program, as long as it receives them.
+    ahead: usize,
+    /// When the program received the first claim of this eighth of a poll, and how many it has
+    /// received since. A new one starts when the program waits.
+    burst: Option<(Instant, usize)>,
     /// How many each part is firing.
     firing: Vec<usize>,
     /// When the program last received a claim.
@@ -118,82 +103,62 @@ struct State {
 }
 
 impl State {
-    fn span(&self) -> Duration {
-        (MIN_SPAN + 2 * self.round_trip).min(self.max_span)
-    }
-
-    /// How many claims may wait for the program.
-    fn ahead(&self) -> usize {
-        let now = Instant::now();
+    fn ahead(&self, poll: Duration) -> usize {
         match self.received {
-            Some(received) if now - received < self.poll => {
-                self.pace.finishes_in(self.span(), now).min(MAX_AHEAD)
-            }
+            Some(received) if received.elapsed() < poll => self.ahead,
             _ => 0,
         }
     }
 
     /// How many more claims the program can take, and how many of these are ahead of it.
-    fn demand(&self, part: usize) -> (usize, usize) {
-        let ahead = self.ahead();
+    fn demand(&self, part: usize, poll: Duration) -> (usize, usize) {
+        let ahead = self.ahead(poll);
         let there = self.queue.len() + self.firing[part];
         ((self.wanted + ahead).saturating_sub(there), ahead)
     }
 
-    /// Whether it is time to fire. A program that does not wait has claims to work on, so what it
-    /// can take meanwhile is gathered to a larger batch.
-    fn is_demanded(&self, part: usize) -> bool {
-        let (demand, ahead) = self.demand(part);
-        demand > 0 && (self.wanted > 0 || demand >= ahead / 2)
-    }
-
-    /// Notes that the program receives a claim.
-    fn receive(&mut self) {
+    /// Notes that the program has received a claim.
+    fn receive(&mut self, poll: Duration) {
         let now = Instant::now();
-        let last = self.received.replace(now);
-        if last.is_some_and(|last| now - last >= self.poll) {
-            self.pace.forget(now);
+        self.ahead = self.ahead(poll);
+        self.received = Some(now);
+        let (began, received) = self.burst.get_or_insert((now, 0));
+        *received += 1;
+        if now - *began >= poll / PARTS {
+            self.ahead = self.ahead.min(*received);
+            self.burst = None;
         }
-        self.pace.receive(now);
     }
 
-    /// When the first one that waits is stale.
-    fn stale_at(&self) -> Option<Instant> {
-        let (came, first) = self.queue.front()?;
-        let at = first.lease.stale_at()?;
-        Some(at.min(*came + self.poll.max(MIN_STALE)))
+    /// Notes that the program has come back for more. If that was soon, twice as many may wait for
+    /// it next time.
+    fn come_back(&mut self, poll: Duration) {
+        let burst = self.burst.take();
+        let is_quick = burst.is_some_and(|(began, _)| began.elapsed() < poll / PARTS);
+        self.ahead = self.ahead(poll);
+        if is_quick {
+            self.ahead = 2 * self.ahead + 1;
+        }
     }
 }
 
 impl Deliveries {
     /// For this number of parts.
-    pub(super) fn new(settings: &Settings, parts: usize) -> Self {
+    pub(super) fn new(poll: Duration, parts: usize) -> Self {
         let state = State {
-            queue: VecDeque::new(),
-            receiver: None,
-            wanted: 0,
-            pace: Pace::default(),
-            round_trip: Duration::ZERO,
-            max_span: (settings.poll / 2).min(settings.lease / 8),
-            poll: settings.poll,
             firing: vec![0; parts],
-            received: None,
             open: parts,
-            abandoned: false,
+            ..State::default()
         };
         Deliveries {
             state: Mutex::new(state),
             asked: (0..parts).map(|_| Notify::new()).collect(),
+            poll,
         }
     }
 
-    /// Notifies the tasks that have something to fire now.
-    fn notify(&self, state: &State) {
-        for (part, asked) in self.asked.iter().enumerate() {
-            if state.is_demanded(part) {
-                asked.notify_one();
-            }
-        }
+    fn notify(&self) {
+        self.asked.iter().for_each(Notify::notify_one);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -203,24 +168,22 @@ impl Deliveries {
     /// How many more claims the program can take from a part, and how many of these are ahead of
     /// it.
     pub(super) fn demand(&self, part: usize) -> (usize, usize) {
-        self.lock().demand(part)
+        self.lock().demand(part, self.poll)
     }
 
     /// Returns when the program waits for a claim, or can take half of what may be ahead of it.
     pub(super) async fn demanded(&self, part: usize) {
-        while !self.lock().is_demanded(part) {
+        while !self.is_demanded(part) {
             self.asked[part].notified().await;
         }
     }
 
-    /// Notes how long a fire took.
-    pub(super) fn note_round_trip(&self, took: Duration) {
-        let mut state = self.lock();
-        state.round_trip = if state.round_trip.is_zero() {
-            took
-        } else {
-            (state.round_trip * (ROUND_TRIPS - 1) + took) / ROUND_TRIPS
-        };
+    /// A program that does not wait has claims to work on, so what it can take meanwhile is
+    /// gathered to a larger batch.
+    fn is_demanded(&self, part: usize) -> bool {
+        let state = self.lock();
+        let (demand, ahead) = state.demand(part, self.poll);
+        demand > 0 && (state.wanted > 0 || demand >= ahead / 2)
     }
 
     /// So many are being fired, until the next [`push`](Self::push).
@@ -233,10 +196,7 @@ impl Deliveries {
         let receiver = {
             let mut state = self.lock();
             state.firing[part] = 0;
-            let now = Instant::now();
-            state
-                .queue
-                .extend(deliveries.into_iter().map(|new| (now, new)));
+            state.queue.extend(deliveries);
             if state.queue.is_empty() {
                 None
             } else {
@@ -251,43 +211,47 @@ impl Deliveries {
     /// Takes the next one; `None` once all parts have closed it.
     pub(crate) fn poll_next(&self, cx: &mut Context<'_>, want: Want) -> Poll<Option<Delivery>> {
         let mut state = self.lock();
-        let (now, span) = (Instant::now(), state.span());
-        state.pace.ask(want.busy, span, now);
-        if let Some((_, delivery)) = state.queue.pop_front() {
-            state.receive();
+        if let Some(delivery) = state.queue.pop_front() {
+            state.receive(self.poll);
             state.wanted = 0;
-            self.notify(&state);
+            drop(state);
+            self.notify();
             return Poll::Ready(Some(delivery));
         }
         if state.open == 0 {
             return Poll::Ready(None);
         }
-        state.pace.wait(want.busy, now);
+        if state.wanted == 0 {
+            state.come_back(self.poll);
+        }
+        state.ahead = state.ahead.min(want.ahead);
         state.wanted = want.now;
         let stale = state.receiver.replace(cx.waker().clone());
-        self.notify(&state);
         drop(state);
         drop(stale);
+        self.notify();
         Poll::Pending
     }
 
-    /// When the first one has waited too long.
+    /// When the first one has waited too long to be handed out.
     pub(super) fn stale_at(&self) -> Option<Instant> {
-        self.lock().stale_at()
+        self.lock().queue.front()?.lease.stale_at()
     }
 
-    /// Takes out what has waited too long.
+    /// Takes out what has waited too long. The program has not come for it, so nothing is fired
+    /// until it does.
     pub(super) fn take_stale(&self) -> Vec<Delivery> {
         let mut state = self.lock();
-        let now = Instant::now();
         let mut stale = Vec::new();
-        while state.stale_at().is_some_and(|at| at <= now) {
-            stale.extend(state.queue.pop_front().map(|(_, delivery)| delivery));
+        while state
+            .queue
+            .front()
+            .is_some_and(|first| first.lease.is_stale())
+        {
+            stale.extend(state.queue.pop_front());
         }
         if !stale.is_empty() {
-            // The program has not come for it, so nothing is fired until it does.
-            state.wanted = 0;
-            state.pace.forget(now);
+            (state.wanted, state.ahead) = (0, 0);
         }
         stale
     }
@@ -311,8 +275,8 @@ impl Deliveries {
             let mut state = self.lock();
             state.open -= 1;
             let queue = std::mem::take(&mut state.queue).into_iter();
-            let (held, rest): (Vec<_>, Vec<_>) =
-                queue.partition(|(_, waits)| waits.lease.part() == part && waits.lease.is_held());
+            let (held, rest): (Vec<_>, Vec<_>) = queue
+                .partition(|delivery| delivery.lease.part() == part && delivery.lease.is_held());
             if state.open > 0 || !state.abandoned {
                 state.queue = rest.into();
             }
@@ -322,7 +286,7 @@ impl Deliveries {
         if let Some(receiver) = receiver {
             receiver.wake();
         }
-        unreceived.into_iter().map(|(_, waits)| waits).collect()
+        unreceived
     }
 }
 
@@ -332,50 +296,86 @@ mod tests {
 
     use super::*;
 
-    fn deliveries() -> Deliveries {
-        Deliveries::new(&Settings::default(), 1)
-    }
+    const POLL: Duration = Duration::from_secs(1);
 
-    /// The program receives so many claims, and finishes each in this time.
-    async fn finish(deliveries: &Deliveries, claims: usize, time: Duration) {
+    /// A program receives so many claims, each after so long, and comes back for more.
+    async fn take(state: &mut State, claims: u32, each: Duration) {
         for _ in 0..claims {
-            deliveries.lock().receive();
-            advance(time).await;
-            let mut state = deliveries.lock();
-            let span = state.span();
-            state.pace.ask(0, span, Instant::now());
+            state.receive(POLL);
+            advance(each).await;
         }
+        state.come_back(POLL);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_a_program_can_take_is_gathered_while_it_works() {
-        let deliveries = deliveries();
-        finish(&deliveries, 8, Duration::ZERO).await;
-        let is_demanded = |wanted, firing| {
+        let deliveries = Deliveries::new(POLL, 1);
+        let is_demanded = |wanted, ahead, firing| {
             let mut state = deliveries.lock();
-            (state.wanted, state.firing[0]) = (wanted, firing);
-            state.is_demanded(0)
+            (state.wanted, state.ahead, state.firing[0]) = (wanted, ahead, firing);
+            state.received = Some(Instant::now());
+            drop(state);
+            deliveries.is_demanded(0)
         };
-        // 13 may be ahead of it.
-        assert!(!is_demanded(0, 8));
-        assert!(is_demanded(0, 7));
-        assert!(is_demanded(1, 13), "it waits for the one");
-        assert!(!is_demanded(1, 14), "it is being fired");
-        advance(Duration::from_secs(1)).await;
-        assert!(!is_demanded(0, 0), "it has received nothing for a poll");
+        assert!(!is_demanded(0, 8, 5));
+        assert!(is_demanded(0, 8, 4));
+        assert!(is_demanded(0, 1, 0));
+        assert!(!is_demanded(0, 0, 0));
+        assert!(is_demanded(1, 8, 8), "it waits for the one");
+        assert!(!is_demanded(1, 8, 9), "it is being fired");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn slower_store_has_more_claims_ahead_up_to_half_a_poll() {
-        let milli = Duration::from_millis(1);
-        for (round_trip, ahead) in [(1, 52), (20, 90), (40, 130), (200, 450), (2_000, 500)] {
-            let deliveries = deliveries();
-            for _ in 0..20 {
-                deliveries.note_round_trip(round_trip * milli);
-            }
-            finish(&deliveries, 1_100, milli).await;
-            let found = deliveries.lock().ahead();
-            assert!(found.abs_diff(ahead) <= 2, "{found} of {ahead}");
+    async fn twice_as_many_are_ahead_of_a_program_that_comes_back_soon() {
+        let mut state = State::default();
+        for ahead in [1, 3, 7, 15] {
+            take(&mut state, 2, POLL / 20).await;
+            assert_eq!(state.ahead(POLL), ahead);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn none_are_ahead_of_a_program_that_works_on_each() {
+        let mut state = State::default();
+        for _ in 0..5 {
+            take(&mut state, 1, POLL / 7).await;
+            assert_eq!(state.ahead(POLL), 0);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn few_are_ahead_of_a_program_that_turned_slow() {
+        let mut state = State {
+            ahead: 512,
+            received: Some(Instant::now()),
+            ..State::default()
+        };
+        // It never waits, since so many are ahead of it.
+        for _ in 0..100 {
+            state.receive(POLL);
+            advance(POLL / 1_000).await;
+        }
+        assert_eq!(state.ahead(POLL), 512);
+        for _ in 0..2 {
+            state.receive(POLL);
+            advance(POLL / 7).await;
+        }
+        assert_eq!(state.ahead(POLL), 102);
+        for _ in 0..2 {
+            state.receive(POLL);
+            advance(POLL / 7).await;
+        }
+        assert_eq!(state.ahead(POLL), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn none_are_ahead_of_a_program_that_receives_nothing_for_a_poll() {
+        let mut state = State::default();
+        for _ in 0..5 {
+            take(&mut state, 1, POLL / 20).await;
+            assert_eq!(state.ahead(POLL), 1);
+            advance(POLL).await;
+            assert_eq!(state.ahead(POLL), 0);
         }
     }
 }

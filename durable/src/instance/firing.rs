@@ -202,8 +202,6 @@ impl Firing {
             match core.calls.fire(request).await {
                 Ok(timed) => {
                     core.observe(timed.sent, timed.received, timed.answer.now);
-                    let took = timed.received - timed.sent;
-                    core.deliveries.note_round_trip(took);
                     let done = rows.len().saturating_sub(timed.answer.left);
                     core.due.add(rows[done..].iter().copied());
                     let done = rows[..done].iter().map(|(_, version)| version);

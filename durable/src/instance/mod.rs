@@ -28,7 +28,6 @@ mod lease;
 mod loader;
 mod lost_fires;
 mod opening;
-mod pace;
 mod undecoded;
 
 use std::collections::HashSet;
@@ -364,7 +363,7 @@ pub(crate) async fn start(
     let others = calls[1..].iter().map(|calls| open(calls, &settings));
     // No task starts before it is clear that the instance does.
     opened.extend(try_join_all(others).await?);
-    let deliveries = Arc::new(Deliveries::new(&settings, opened.len()));
+    let deliveries = Arc::new(Deliveries::new(settings.poll, opened.len()));
     let (stop, stopped) = watch::channel(false);
     let (end, ended) = watch::channel(());
     let (mut cores, mut writes) = (Vec::new(), Vec::new());
