@@ -30,8 +30,8 @@ pub(crate) struct Calls {
     differs: AtomicBool,
     limit: Duration,
     metrics: Arc<Metrics>,
-    /// Whether the response of a call in a lane was lost since the last unload. Other calls mark no
-    /// rows.
+    /// Whether the response of a call in a lane was lost since this was last read. Other calls mark
+    /// no rows.
     lost_answer: AtomicBool,
     lanes: [Lane; 4],
 }
@@ -127,14 +127,9 @@ impl Calls {
         }
     }
 
-    /// Whether a call has failed since the last unload. It may have taken effect all the same.
-    pub(crate) fn has_lost_answer(&self) -> bool {
-        self.lost_answer.load(Ordering::Acquire)
-    }
-
-    /// An unload has succeeded.
-    pub(crate) fn forget_lost_answer(&self) {
-        self.lost_answer.store(false, Ordering::Release);
+    /// Whether a call has failed since this was last called. It may have taken effect all the same.
+    pub(crate) fn take_lost_answer(&self) -> bool {
+        self.lost_answer.swap(false, Ordering::AcqRel)
     }
 
     pub(crate) fn namespace(&self) -> &Namespace {

@@ -13,10 +13,10 @@
 //! the instance first unloads everything, which ends the
 //! [incarnation](crate::protocol#incarnations) of its id, and loads under another one.
 //!
-//! 1. Loads and unloads take turns: [`Core::loading`].
+//! 1. Loads and unloads take turns: [`Core::unloading`].
 //! 2. A load holds its turn until what it has loaded is armed, so that an unload finds it there.
-//! 3. When an unload has failed, the id stays the old one, and may have ended. So nothing is loaded
-//!    under it: the response is lost still, and the next load unloads again first.
+//! 3. When an unload has failed or was dropped, the id stays the old one, and may have ended. So
+//!    nothing is loaded under it: the next load unloads it again first.
 //! 4. A row that is left to others names the id that has loaded it, and is armed nowhere any more.
 //!    No load returns it before the mark is gone, and once it is, the call has no more effect.
 //!
@@ -64,12 +64,10 @@ struct Found {
     others_lack: usize,
 }
 
-/// Whether the instance loads, and the rows that the store may have for it, but for demand or room:
-/// what the last load has left, and what has happened since.
+/// The rows that the store may have for this instance, but for demand or room: what the last load
+/// has left, and what has happened since.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Left {
-    /// The claims have ended: it loads no more.
-    Ended,
     Nothing,
     /// Perhaps rows that are not due yet, or that are left to other instances.
     Later,
@@ -125,7 +123,7 @@ pub(super) async fn run(core: &Core) {
                 match left {
                     Some(Left::Nothing | Left::Later) => hint(core).await,
                     // The task that fires notifies `load_now`.
-                    _ => pending::<()>().await,
+                    Some(Left::Due) | None => pending::<()>().await,
                 }
                 false
             },
@@ -144,11 +142,11 @@ async fn hint(core: &Core) {
 /// Loads once, at most so many rows. Rows that are not due yet are loaded only if all of them have
 /// room.
 async fn load(core: &Core, limit: usize) -> Result<Found, Error> {
-    let _turn = core.loading.lock().await;
+    let mut unloading = core.unloading.lock().await;
     // Rows that a call with a lost response has marked are on no wheel, and no other instance would
     // load them.
-    if core.calls.has_lost_answer() {
-        core.end_incarnation().await?;
+    if core.calls.take_lost_answer() || *unloading {
+        core.end_incarnation(&mut unloading).await?;
     }
     let limit = limit.min(BATCH);
     // Rows that are due already take no room on the wheel. Without room a load asks for these
@@ -234,15 +232,13 @@ impl Core {
         self.left() > Left::Nothing && self.room() > self.max_loaded.load(Ordering::Acquire) / 2
     }
 
-    pub(super) fn left(&self) -> Left {
+    fn left(&self) -> Left {
         *self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn change_left(&self, change: impl FnOnce(Left) -> Left) {
+    fn change_left(&self, change: impl FnOnce(Left) -> Left) {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        if *left != Left::Ended {
-            *left = change(*left);
-        }
+        *left = change(*left);
     }
 
     /// Whether the store probably has due rows that no instance has loaded.

@@ -32,7 +32,7 @@ mod undecoded;
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex as StdMutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -81,8 +81,9 @@ pub(crate) struct Core {
     part: usize,
     /// The id under which it loads: another one after each unload.
     id: AtomicI64,
-    /// Held during a load or unload: see [`loader`].
-    loading: Mutex<()>,
+    /// Held during a load or unload. True when an unload has started and not succeeded: see
+    /// [`loader`].
+    unloading: Mutex<bool>,
     clock: StoreClock,
     /// The schedules of loaded rows.
     calendar: Calendar,
@@ -98,7 +99,9 @@ pub(crate) struct Core {
     max_loaded: AtomicUsize,
     /// One permit for each claim that is not settled.
     capacity: Arc<Semaphore>,
-    /// Whether it loads, and what the store may have for it.
+    /// Whether it loads: not after the claims have ended.
+    loads: AtomicBool,
+    /// What the store may have for it to load.
     left: StdMutex<Left>,
     /// Tells the loader to load now.
     load_now: Notify,
@@ -176,6 +179,10 @@ impl Core {
         InstanceId(self.id.load(Ordering::Acquire))
     }
 
+    fn loads(&self) -> bool {
+        self.loads.load(Ordering::Acquire)
+    }
+
     /// Whether more is due here than the program can take.
     fn is_behind(&self) -> bool {
         self.due.len() > 0 && self.deliveries.demand(self.part).0 == 0
@@ -214,7 +221,7 @@ impl Core {
 
     /// How many more rows it may load.
     fn room(&self) -> usize {
-        if self.left() == Left::Ended {
+        if !self.loads() {
             return 0;
         }
         let max = self.max_loaded.load(Ordering::Acquire);
@@ -252,18 +259,23 @@ impl Core {
         }
     }
 
-    /// Unloads everything, for other instances to load, and goes on under another id. Called by the
-    /// one that holds [`Core::loading`].
-    async fn end_incarnation(&self) -> Result<(), Error> {
+    /// Unloads everything, for other instances to load.
+    async fn unload_all(&self) -> Result<(), Error> {
+        self.end_incarnation(&mut *self.unloading.lock().await)
+            .await
+    }
+
+    /// Unloads everything, and goes on under another id.
+    async fn end_incarnation(&self, unloading: &mut bool) -> Result<(), Error> {
+        *unloading = true;
         // The wheel first: another instance may load what is armed after this, which is then on two
         // wheels at worst.
         drop(self.drain());
         self.due.clear();
         self.calendar.clear();
         let InstanceId(fresh) = self.calls.unload(self.id()).await?;
-        // Before a call under the fresh id can lose its response.
-        self.calls.forget_lost_answer();
         self.id.store(fresh, Ordering::Release);
+        *unloading = false;
         Ok(())
     }
 }
@@ -386,13 +398,14 @@ pub(crate) async fn start(
             metrics: Arc::clone(&metrics),
             part,
             id: AtomicI64::new(opened.instance.0),
-            loading: Mutex::default(),
+            unloading: Mutex::new(false),
             on_wheel,
             due: Due::default(),
             undecoded: Undecoded::default(),
             deliveries: Arc::clone(&deliveries),
             max_loaded: AtomicUsize::new(settings.max_loaded()),
             capacity: Arc::new(Semaphore::new(settings.capacity)),
+            loads: AtomicBool::new(true),
             left: StdMutex::new(Left::Nothing),
             load_now: Notify::new(),
             settings: settings.clone(),
@@ -428,7 +441,7 @@ async fn run_claims(firing: Firing, expirations: Expirations<Version, ()>, end: 
     let core = Arc::clone(&firing.core);
     let serve = Box::pin(race(firing.run(expirations), loader::run(&core)));
     race(serve, sweep(&core)).await;
-    core.change_left(|_| Left::Ended);
+    core.loads.store(false, Ordering::Release);
     let unreceived = core.deliveries.close(core.part);
     let release = unreceived
         .iter()
@@ -436,8 +449,7 @@ async fn run_claims(firing: Firing, expirations: Expirations<Version, ()>, end: 
     // A claim is released again when it is dropped, if its release fails here.
     join_all(release).await;
     drop(unreceived);
-    let _turn = core.loading.lock().await;
-    if let Err(error) = core.end_incarnation().await {
+    if let Err(error) = core.unload_all().await {
         tracing::warn!(namespace = %core.calls.namespace(), error = %format_args!("{error:#}"), "what was loaded could not be given back");
     }
     drop(end);
@@ -497,7 +509,7 @@ async fn run_settles(core: Arc<Core>, batches: Batches<Ending, ()>) {
     let flush = |endings: Vec<Ending>, _| async move {
         let settles = endings.iter().map(Ending::settle).collect();
         let settled = core.calls.settle(settles, core.near()).await;
-        let claims_ended = core.left() == Left::Ended;
+        let claims_ended = !core.loads();
         let mut outcomes = Vec::with_capacity(endings.len());
         match settled {
             Ok(settled) => {
