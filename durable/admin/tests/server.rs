@@ -442,7 +442,8 @@ async fn long_change_has_a_page_of_its_progress() {
     }
 }
 
-/// What has been due for five seconds is late, and only that. A section without a timer says so.
+/// A timer is late once it has been due for five seconds, not sooner. A section without a timer
+/// says so.
 #[tokio::test]
 async fn page_counts_what_is_late() {
     let file = File::new();

@@ -34,7 +34,7 @@ pub(super) async fn start_within(
     let build = || {
         builder(space)
             .poll(Duration::from_millis(200))
-            // What is due after four limits is near.
+            // A timer that is due after four limits is near.
             .window(60 * SECOND)
             .call_timeout(limit)
     };

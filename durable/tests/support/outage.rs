@@ -21,7 +21,7 @@ pub(crate) async fn is_survived(namespace: &str, store: impl Store, outage: impl
     let build = || builder::<String, u64>(namespace).call_timeout(short);
     let store = Faulty::new(store);
     let (timers, mut claims) = started(build, store.clone()).await;
-    // What is set again after a set that failed may have fired between them. One with so long a
+    // A timer that is set again after a failed set may have fired in between. A set with so long a
     // time limit does not fail, however busy the machine is.
     let patient = || builder(namespace).call_timeout(Duration::from_secs(60));
     let (setting, unused) = started(patient, store).await;

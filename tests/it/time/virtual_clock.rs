@@ -324,6 +324,17 @@ fn sleeps_armed_before_the_pause_complete_at_tokios_instants() {
     }
 }
 
+/// Waits for 20 ms of the real clock. Meanwhile the virtual one moves to what is on the wheel.
+async fn let_real_time_pass() {
+    let (send, receive) = tokio::sync::oneshot::channel();
+    let thread = std::thread::spawn(|| {
+        std::thread::sleep(ms(20));
+        send.send(()).unwrap();
+    });
+    receive.await.unwrap();
+    thread.join().unwrap();
+}
+
 // A timer that is cancelled, and lies in the pool when the clock is paused, moved the clock to its
 // deadline.
 #[test]
@@ -334,13 +345,7 @@ fn timer_cancelled_before_the_pause_does_not_move_the_clock() {
         pause();
         let paused_at = Instant::now();
         wheel.sleep(ms(5)).await;
-        let (send, receive) = tokio::sync::oneshot::channel();
-        let thread = std::thread::spawn(|| {
-            std::thread::sleep(ms(20));
-            send.send(()).unwrap();
-        });
-        receive.await.unwrap();
-        thread.join().unwrap();
+        let_real_time_pass().await;
         assert!(paused_at.elapsed() <= ms(6), "{:?}", paused_at.elapsed());
     });
 }
@@ -404,20 +409,13 @@ fn removed_keyed_timer_does_not_move_the_clock() {
             let mut idle = Box::pin(idle);
             assert!(futures::poll!(&mut idle).is_pending());
             drop(idle);
-            let (send, receive) = tokio::sync::oneshot::channel();
-            let thread = std::thread::spawn(|| {
-                std::thread::sleep(ms(20));
-                send.send(()).unwrap();
-            });
-            receive.await.unwrap();
-            thread.join().unwrap();
+            let_real_time_pass().await;
             assert_eq!(start.elapsed(), Duration::ZERO, "midway: {midway}");
         });
     }
 }
 
-// The actor was not woken for the note that takes the index off the wheel. Another command that
-// woke it hid that.
+// Nothing else wakes the actor, which has to take the index off the wheel before the clock moves.
 #[test]
 fn removal_alone_takes_a_keyed_timer_off_a_virtual_clock() {
     let removals: [fn(&KeyedTimers<u32, ()>); 3] = [
@@ -435,13 +433,7 @@ fn removal_alone_takes_a_keyed_timer_off_a_virtual_clock() {
             tokio::task::yield_now().await;
             let start = Instant::now();
             remove(&timers);
-            let (send, receive) = tokio::sync::oneshot::channel();
-            let thread = std::thread::spawn(|| {
-                std::thread::sleep(ms(20));
-                send.send(()).unwrap();
-            });
-            receive.await.unwrap();
-            thread.join().unwrap();
+            let_real_time_pass().await;
             assert_eq!(start.elapsed(), Duration::ZERO);
         });
     }

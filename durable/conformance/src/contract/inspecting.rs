@@ -108,7 +108,7 @@ pub async fn lists_all_rows_of_a_key<T: Stores>(world: &World<T>) {
     let rows = inspect.rows_of(&case.space, b"b".to_vec()).await;
     assert_eq!(rows, Ok(Vec::new()));
 
-    // Of dead ones alone, the one that died last is read.
+    // If all of them are dead, the one that died last is read.
     let claims = [case.fired("c").await, case.fired("c").await];
     for token in [claims[1], claims[0]] {
         case.settle(token, Settlement::Dead).await;
