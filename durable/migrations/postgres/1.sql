@@ -110,8 +110,9 @@ CREATE TABLE @.tickwheel_dead (
 );
 CREATE INDEX tickwheel_dead_key ON @.tickwheel_dead (namespace, key, died, version);
 CREATE INDEX tickwheel_dead_died ON @.tickwheel_dead (namespace, died, version);
--- The functions have the version of the tables. What follows is the text that the crate has.
--- <functions>
+-- The functions for users, which have the version of the tables. They run the statements of the store's own calls, for one key.
+--
+-- This one encodes a key as the codec `json` does, without spaces. The order of an object's fields is lost in `jsonb`.
 CREATE OR REPLACE FUNCTION @.tickwheel_compact(key jsonb) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $body$
 BEGIN
     CASE jsonb_typeof(key)
@@ -127,6 +128,16 @@ BEGIN
         RETURN key::text;
     END CASE;
 END $body$;
+-- Does all that the functions for users do, with the rights of its caller.
+--
+-- A timer that is due within an hour of the call gets a hint, which leaves with the commit. It may be due by then, however far
+-- it is. But transactions with hints commit one after the other, which those that set the very far ones are spared.
+--
+-- A transaction that looks at a snapshot, by REPEATABLE READ or SERIALIZABLE, may not decide by rows that were changed since.
+-- What the snapshot has of a key is locked, which the server refuses for such rows by a serialization failure. It does not have
+-- a row that waits under the key since: an insert that stands back for it fails likewise. Both are undone at once, since the
+-- locks would delay acknowledgements. What the snapshot does not have, and does not wait now, is not seen: a timer that was set
+-- since and has fired.
 CREATE OR REPLACE FUNCTION @.tickwheel_write(its_name text, its_key bytea, its_value bytea, its_time timestamptz,
     its_action text, OUT its_result text, OUT its_removed bytea)
 LANGUAGE plpgsql AS $body$
@@ -297,6 +308,10 @@ FROM unnest(its_keys::bytea[]) AS i(key) LOOP
         END LOOP;
     END IF;
 END $body$;
+-- Each of the functions for users has its owner's rights, so its callers need no other right. Its path has the built-in
+-- functions, operators and types alone: no caller, and no role that may create in a schema, chooses what it runs. Where it calls
+-- another of ours, the arguments have the exact types, so that no overload fits better. The settings have rows looked up by
+-- indices, as those of the store's own connections do.
 CREATE OR REPLACE FUNCTION @.tickwheel_set(namespace text, key text, value jsonb, due timestamptz) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -402,7 +417,6 @@ BEGIN
 END $body$;
 REVOKE ALL ON FUNCTION @.tickwheel_remove(text, jsonb) FROM PUBLIC;
 REVOKE ALL ON FUNCTION @.tickwheel_compact(jsonb), @.tickwheel_write(text, bytea, bytea, timestamptz, text) FROM PUBLIC;
--- </functions>
     $sql$, '@.', place || '.');
 END $install$;
 COMMIT;

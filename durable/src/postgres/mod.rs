@@ -25,8 +25,6 @@
 mod dead;
 mod dial;
 mod fire;
-#[cfg(test)]
-mod functions;
 mod hints;
 mod hosts;
 mod inspect;

@@ -15,34 +15,8 @@ macro_rules! key_hash {
     };
 }
 
-/// One of 64 locks of transactions.
-macro_rules! transactions_lock {
-    ($bucket:expr) => {
-        concat!(
-            "hashtextextended('tickwheel transactions', ",
-            space_seed!(),
-            ") # (",
-            $bucket,
-            " & 63)"
-        )
-    };
-}
-
-/// The lock of the key itself.
-macro_rules! key_lock {
-    ($key:literal) => {
-        concat!(
-            "hashtextextended(encode(",
-            $key,
-            ", 'hex'), hashtextextended('tickwheel key', ",
-            space_seed!(),
-            "))"
-        )
-    };
-}
-
 /// Takes the locks of batches of the keys in `i`, in their order, and then tries to take their
-/// locks of transactions.
+/// locks of transactions, of which there are 64.
 ///
 /// A server has room for some thousands of locks, for all that use it
 /// (`max_locks_per_transaction`), and a batch may have a thousand keys. The numbers are spread
@@ -58,9 +32,11 @@ macro_rules! hold {
                 ) o
             ), free AS MATERIALIZED (
                 SELECT coalesce(bit_or(1::bigint << b.bucket) FILTER (WHERE b.is_free), 0) AS buckets FROM (
-                    SELECT o.bucket, pg_try_advisory_xact_lock(",
-            transactions_lock!("o.bucket"),
-            ") AS is_free
+                    SELECT o.bucket, pg_try_advisory_xact_lock(
+                        hashtextextended('tickwheel transactions', ",
+            space_seed!(),
+            ") # (o.bucket & 63)
+                    ) AS is_free
                     FROM held, (SELECT DISTINCT (i.hash & 63)::int AS bucket FROM i) o
                     WHERE held.locks > 0
                 ) b
@@ -75,9 +51,11 @@ macro_rules! is_free {
     () => {
         concat!(
             "CASE WHEN ((SELECT buckets FROM free) >> (i.hash & 63)::int) & 1 = 1 THEN true
-                WHEN i.number <= 256 THEN pg_try_advisory_xact_lock(",
-            key_lock!("i.key"),
-            ") ELSE false END"
+                WHEN i.number <= 256 THEN pg_try_advisory_xact_lock(
+                    hashtextextended(encode(i.key, 'hex'), hashtextextended('tickwheel key', ",
+            space_seed!(),
+            "))
+                ) ELSE false END"
         )
     };
 }
@@ -133,19 +111,6 @@ pub(in crate::postgres) const HOLD_CLAIMED: &str = hold_rows!("@.tickwheel_timer
 /// Locks the keys of dead rows, by their tokens.
 pub(in crate::postgres) const HOLD_DEAD: &str = hold_rows!("@.tickwheel_dead");
 
-/// Shares the lock of transactions of the key `$2`, for a transaction of a user.
-#[cfg(test)]
-pub(in crate::postgres) const SHARE: &str = concat!(
-    "SELECT pg_advisory_xact_lock_shared(",
-    transactions_lock!(key_hash!("$2")),
-    ")"
-);
-
-/// Takes the lock of the key `$2` itself, likewise.
-#[cfg(test)]
-pub(in crate::postgres) const TAKE: &str =
-    concat!("SELECT pg_advisory_xact_lock(", key_lock!("$2"), ")");
-
 /// Locks the waiting rows under an array of keys.
 pub(in crate::postgres) const LOCK: &str = concat!(
     "WITH ",
@@ -154,20 +119,6 @@ pub(in crate::postgres) const LOCK: &str = concat!(
     WHERE t.namespace = i.namespace AND t.key = i.key AND NOT t.in_flight
     FOR UPDATE OF t"
 );
-
-/// Locks all rows under an array of keys.
-#[cfg(test)]
-pub(in crate::postgres) const LOCK_ALL: &str = "
-    WITH waiting AS MATERIALIZED (
-        SELECT 1 FROM @.tickwheel_timers t
-        WHERE t.namespace = $1::int AND t.key = ANY($2::bytea[]) AND NOT t.in_flight FOR UPDATE
-    ), claimed AS MATERIALIZED (
-        SELECT 1 FROM @.tickwheel_timers t
-        WHERE t.namespace = $1::int AND t.key = ANY($2::bytea[]) AND t.in_flight FOR UPDATE
-    ), dead AS MATERIALIZED (
-        SELECT 1 FROM @.tickwheel_dead d WHERE d.namespace = $1::int AND d.key = ANY($2::bytea[]) FOR UPDATE
-    )
-    SELECT (SELECT count(*) FROM waiting), (SELECT count(*) FROM claimed), (SELECT count(*) FROM dead)";
 
 /// Locks the claims with an array of tokens, in their order.
 pub(in crate::postgres) const LOCK_CLAIMS: &str = concat!(
@@ -179,4 +130,4 @@ pub(in crate::postgres) const LOCK_CLAIMS: &str = concat!(
     FOR UPDATE OF t"
 );
 
-pub(super) use {hold, is_free, key_hash, key_lock, space_seed, transactions_lock};
+pub(super) use {hold, is_free, key_hash, space_seed};

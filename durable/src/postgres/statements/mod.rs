@@ -100,32 +100,15 @@ macro_rules! never {
     };
 }
 
-/// The greatest time, for what is part of a statement.
-#[cfg(test)]
-pub(super) const NEVER: &str = never!();
-
-/// The version of the schema that these statements are for.
-macro_rules! schema_version {
-    () => {
-        "1"
-    };
-}
-
-/// The same, for what is not a statement of its own.
-#[cfg(test)]
-pub(super) const SCHEMA_VERSION: &str = schema_version!();
-
-/// The id of the namespace, if the tables have the [version](schema_version) that these statements
-/// are for, the charter still has the edition, and it is not too late. Without an edition or a time
-/// these do not matter. Otherwise the statement fails as a whole: a text that says why is no
-/// number. [`Target::describe`](super::target::Target::describe) reads it.
+/// The id of the namespace, if the tables have the version that these statements are for, the
+/// charter still has the edition, and it is not too late. Without an edition or a time these do not
+/// matter. Otherwise the statement fails as a whole: a text that says why is no number.
+/// [`Target::describe`](super::target::Target::describe) reads it.
 macro_rules! terms {
     ($edition:literal, $until:literal) => {
         concat!(
             "CASE
-                WHEN (SELECT s.version FROM @.tickwheel_schema s WHERE s.version = ",
-            schema_version!(),
-            ") IS NULL
+                WHEN (SELECT s.version FROM @.tickwheel_schema s WHERE s.version = 1) IS NULL
                     THEN ('tickwheel|schema|' || (SELECT max(s.version) FROM @.tickwheel_schema s) || '|')::int
                 WHEN (SELECT n.edition FROM @.tickwheel_namespaces n WHERE n.id = $1::int) <> ",
             $edition,
@@ -321,10 +304,6 @@ macro_rules! free_keys {
     };
 }
 
-/// The part of a statement that leaves out keys.
-#[cfg(test)]
-pub(super) const UNLESS_LOCKED: &str = unless_locked!("encode(u.key, 'hex')");
-
 /// The columns of a row, as `read::stored` reads them.
 macro_rules! stored {
     () => {
@@ -380,8 +359,6 @@ pub(super) use inspect::{
 };
 pub(super) use loads::{ALIVE, LOAD, STILL_MARKED, UNLOAD, UNMARK};
 pub(super) use locks::{HOLD, HOLD_CLAIMED, HOLD_DEAD, LOCK, LOCK_CLAIMS};
-#[cfg(test)]
-pub(super) use locks::{LOCK_ALL, SHARE, TAKE};
 pub(super) use looks::{COUNT, GET, LIST, LIST_DEAD, SAMPLE, SAMPLE_DEAD};
 pub(super) use namespaces::{AMEND, CHARTER, FIND, NAME, NAMESPACES, OPEN};
 pub(super) use purge::{PURGE, PURGE_LOCKED};

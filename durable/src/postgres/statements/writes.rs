@@ -1,6 +1,6 @@
 //! Sets, moves and removes.
 
-use super::locks::{hold, is_free, key_hash, key_lock, space_seed, transactions_lock};
+use super::locks::{hold, is_free, key_hash, space_seed};
 
 /// When an item of the arrays `at` and `relative` is due.
 macro_rules! item_due {
