@@ -1,12 +1,12 @@
 //! The program on an SQLite file that an instance uses at the same time.
 
+#[path = "program/secrets.rs"]
+mod secrets;
 mod support;
 
 use std::collections::BTreeSet;
-use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::io::Write as _;
 use std::process::{Command, Stdio};
-use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
@@ -463,113 +463,6 @@ async fn question_is_asked_at_a_terminal() {
     );
     assert_eq!(code, Some(0), "{output}");
     assert_eq!(counted(&timers).await[0], 0);
-}
-
-/// A password was in the arguments, which all users of a machine see.
-#[tokio::test]
-async fn url_is_in_a_file_or_the_environment() {
-    let file = File::new();
-    let _instance = file.instance().await;
-    let path = file.path();
-    let path = path.to_str().expect("it is text");
-    let url_file = file.path().with_extension("url");
-    std::fs::write(&url_file, format!("{path}\n")).expect("it is written");
-    let url_file = url_file.to_str().expect("it is text");
-    let stats = |arguments: &[&str], variable: Option<&str>| {
-        let mut command = program();
-        command.args(["stats", "--json"]).args(arguments);
-        if let Some(url) = variable {
-            command.env("TICKWHEEL_ADMIN_URL", url);
-        }
-        ended(&mut command)
-    };
-    for (arguments, variable) in [
-        (&["--url", path][..], None),
-        (&["--url", path], Some("elsewhere.db")),
-        (&["--url-file", url_file], None),
-        (&["--url-file", url_file], Some("elsewhere.db")),
-        (&[], Some(path)),
-    ] {
-        let stats = stats(arguments, variable).json();
-        assert_eq!(stats["namespaces"][0]["namespace"], "orders");
-    }
-    for nothing in [None, Some("")] {
-        let Run { code, errors, .. } = stats(&[], nothing);
-        assert_eq!(code, 2, "{errors}");
-        for way in ["--url", "--url-file", "TICKWHEEL_ADMIN_URL"] {
-            assert!(errors.contains(way), "{errors}");
-        }
-    }
-    assert_eq!(
-        stats(&["--url", path, "--url-file", url_file], None).code,
-        2
-    );
-    assert_eq!(stats(&["--url-file", "absent"], None).code, 2);
-    // An error does not repeat a password.
-    let secret = stats(&[], Some("mysql://me:s3cret@host/db"));
-    assert!(
-        secret.code == 2 && !secret.errors.contains("s3cret"),
-        "{secret:?}"
-    );
-}
-
-/// A PostgreSQL server that asks for a password. Returns its URL, and the password that it gets.
-fn guarded_server() -> (String, JoinHandle<Option<String>>) {
-    fn message(client: &mut TcpStream) -> Option<Vec<u8>> {
-        let mut length = [0; 4];
-        client.read_exact(&mut length).ok()?;
-        let mut message = vec![0; u32::from_be_bytes(length) as usize - 4];
-        client.read_exact(&mut message).ok()?;
-        Some(message)
-    }
-    let listener = TcpListener::bind("127.0.0.1:0").expect("it listens");
-    let address = listener.local_addr().expect("it has one");
-    let asked = std::thread::spawn(move || {
-        let (mut client, _) = listener.accept().expect("it comes");
-        message(&mut client)?;
-        // AuthenticationCleartextPassword; the answer begins with a `p`.
-        let ask = [b'R', 0, 0, 0, 8, 0, 0, 0, 3];
-        client.write_all(&ask).expect("it reads");
-        client.read_exact(&mut [0]).ok()?;
-        let password = String::from_utf8(message(&mut client)?).ok()?;
-        Some(password.trim_end_matches('\0').to_owned())
-    });
-    let url = format!("postgres://worker@{address}/orders?sslmode=disable");
-    (url, asked)
-}
-
-/// A password that all may read is not used, and the program says why.
-#[cfg(unix)]
-#[test]
-fn password_is_in_a_variable_or_a_private_file() {
-    use std::os::unix::fs::PermissionsExt as _;
-    let file = File::new();
-    let passwords = file.path().with_extension("pgpass");
-    std::fs::write(&passwords, "*:*:orders:worker:of the file").expect("it is written");
-    for (variable, mode, expected) in [
-        (Some("of the variable"), 0o600, Some("of the variable")),
-        (None, 0o600, Some("of the file")),
-        (None, 0o644, None),
-    ] {
-        let mode = std::fs::Permissions::from_mode(mode);
-        std::fs::set_permissions(&passwords, mode).expect("it is ours");
-        let (url, asked) = guarded_server();
-        let mut command = program();
-        command.args(["stats", "--url", &url]);
-        command
-            .env("PGPASSFILE", &passwords)
-            .env_remove("PGPASSWORD");
-        if let Some(password) = variable {
-            command.env("PGPASSWORD", password);
-        }
-        let Run { code, errors, .. } = ended(&mut command);
-        assert_eq!(code, 1, "{errors}");
-        let sent = asked.join().expect("it ends");
-        assert_eq!(sent.as_deref(), expected, "{errors}");
-        for words in ["0600", "set the variable PGPASSWORD"] {
-            assert_eq!(errors.contains(words), expected.is_none(), "{errors}");
-        }
-    }
 }
 
 #[test]
