@@ -106,6 +106,8 @@ mod redis;
 mod reporter;
 mod retry;
 mod settings;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod silence;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 #[cfg(feature = "unstable-store")]

@@ -35,7 +35,7 @@ use tokio_postgres::Error;
 use super::dial::dial;
 use super::pooler;
 use super::schema::Tables;
-use super::session::{Asked, Backend, Session};
+use super::session::{Backend, Session};
 use super::target::{Target, is_conflict, is_lost};
 use crate::jitter::jittered;
 use crate::store::StoreError;
@@ -141,7 +141,7 @@ impl Lanes {
     /// Runs a call that only reads, beside others.
     pub(super) async fn read<C: Call>(&self, call: &C) -> Result<C::Answer, StoreError> {
         let session = self.shared().await?;
-        let asked = Asked::on(&session);
+        let asked = session.read();
         self.end_orphans(&session).await?;
         let outcome = call.run(&session).await;
         asked.answered();

@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::TryFutureExt;
 use futures_util::future::{try_join, try_join_all};
@@ -13,6 +12,7 @@ use tokio_postgres::{Client, Error, Row, Statement};
 
 use super::schema::{self, Tables};
 use super::target::Target;
+use crate::silence::{Silence, Waiting};
 use crate::store::StoreError;
 
 /// The settings of every connection, once it is known to be the only one on its process: see
@@ -63,9 +63,7 @@ pub(super) struct Session {
     client: Client,
     backend: Backend,
     tables: Tables,
-    /// How many reads had a response, and whether it is given up.
-    answers: AtomicU64,
-    given_up: AtomicBool,
+    silence: Silence,
     statements: Mutex<HashMap<&'static str, Statement>>,
 }
 
@@ -116,8 +114,7 @@ impl Session {
             client,
             backend,
             tables,
-            answers: AtomicU64::new(0),
-            given_up: AtomicBool::new(false),
+            silence: Silence::default(),
             statements: Mutex::default(),
         }
     }
@@ -132,7 +129,12 @@ impl Session {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.client.is_closed() || self.given_up.load(Ordering::Acquire)
+        self.client.is_closed() || self.silence.is_given_up()
+    }
+
+    /// A read is sent.
+    pub(super) fn read(&self) -> Waiting<'_> {
+        self.silence.call(SILENT)
     }
 
     /// A prepared statement: the first time it takes a round trip.
@@ -194,38 +196,6 @@ impl Session {
         let (pids, began): (Vec<_>, Vec<_>) = backends.iter().map(|b| (b.pid, b.began)).unzip();
         let left = self.query(TERMINATE, &[&pids, &began]).await?;
         Ok(left[0].get::<_, i64>(0) == 0)
-    }
-}
-
-/// A read that waits for its response. Dropped without one, it gives the connection up, if no other
-/// read had a response meanwhile and it has waited for [`SILENT`].
-pub(super) struct Asked<'a> {
-    session: &'a Session,
-    /// How many reads had a response before.
-    answers: u64,
-    since: Instant,
-}
-
-impl<'a> Asked<'a> {
-    pub(super) fn on(session: &'a Session) -> Self {
-        Asked {
-            session,
-            answers: session.answers.load(Ordering::Acquire),
-            since: Instant::now(),
-        }
-    }
-
-    pub(super) fn answered(self) {
-        self.session.answers.fetch_add(1, Ordering::AcqRel);
-    }
-}
-
-impl Drop for Asked<'_> {
-    fn drop(&mut self) {
-        let answers = self.session.answers.load(Ordering::Acquire);
-        if answers == self.answers && self.since.elapsed() > SILENT {
-            self.session.given_up.store(true, Ordering::Release);
-        }
     }
 }
 

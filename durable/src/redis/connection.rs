@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,6 +16,7 @@ use super::error::{Redirect, ends_connection, store_error, without_credentials};
 use super::scripts::Script;
 use super::servers::Servers;
 use crate::crypto;
+use crate::silence::Silence;
 use crate::store::{Namespace, StoreError};
 
 /// A server has this time to let a store connect, or a listener connect and subscribe.
@@ -91,35 +91,12 @@ struct Line {
 struct Link {
     connection: MultiplexedConnection,
     epoch: i64,
-    silence: StdMutex<Silence>,
+    silence: Silence,
     /// When replicas last had what a call has changed.
     replicated: StdMutex<Option<Instant>>,
-    is_given_up: AtomicBool,
-    given_up: Arc<Notify>,
-}
-
-/// How long a server has said nothing.
-///
-/// A response to a call that was given up is not seen. Then `since` is too early, and at worst a
-/// good connection is given up.
-#[derive(Default)]
-struct Silence {
-    /// How many calls wait for their responses.
-    waiting: usize,
-    /// Since when a call has been sent and no response received.
-    since: Option<Instant>,
 }
 
 impl Link {
-    fn give_up(&self) {
-        self.is_given_up.store(true, Ordering::Release);
-        self.given_up.notify_waiters();
-    }
-
-    fn silence(&self) -> MutexGuard<'_, Silence> {
-        self.silence.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn replicated(&self) -> MutexGuard<'_, Option<Instant>> {
         self.replicated
             .lock()
@@ -136,7 +113,7 @@ impl Link {
     /// future gives up waiting for the response.
     async fn send(&self, command: &Cmd, replicas: Option<Replicas>) -> Result<Value, RedisError> {
         let mut connection = self.connection.clone();
-        let mut waiting = Waiting::on(self);
+        let waiting = self.silence.call(SILENCE);
         let answer = match replicas {
             None => command.query_async(&mut connection).await,
             Some(replicas) => {
@@ -147,10 +124,9 @@ impl Link {
                 answer
             }
         };
-        waiting.is_answered = true;
-        drop(waiting);
+        waiting.answered();
         if answer.as_ref().is_err_and(ends_connection) {
-            self.give_up();
+            self.silence.give_up();
         }
         answer
     }
@@ -205,39 +181,6 @@ impl Replicas {
     }
 }
 
-/// A call that waits for its response, until it has one or the caller gives up.
-struct Waiting<'a> {
-    link: &'a Link,
-    is_answered: bool,
-}
-
-impl<'a> Waiting<'a> {
-    fn on(link: &'a Link) -> Self {
-        let mut silence = link.silence();
-        silence.waiting += 1;
-        silence.since.get_or_insert_with(Instant::now);
-        Waiting {
-            link,
-            is_answered: false,
-        }
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        let mut silence = self.link.silence();
-        silence.waiting -= 1;
-        if self.is_answered {
-            silence.since = (silence.waiting > 0).then(Instant::now);
-        } else if silence
-            .since
-            .is_some_and(|since| since.elapsed() >= SILENCE)
-        {
-            self.link.give_up();
-        }
-    }
-}
-
 impl Connection {
     /// Takes a URL apart. Connects when it is first used.
     pub(super) fn new(url: &str) -> Result<Self, StoreError> {
@@ -283,7 +226,7 @@ impl Connection {
         let line = self.line(namespace);
         let mut live = line.live.lock().await;
         let last_epoch = match &*live {
-            Some(link) if !link.is_given_up.load(Ordering::Acquire) => return Ok(Arc::clone(link)),
+            Some(link) if !link.silence.is_given_up() => return Ok(Arc::clone(link)),
             Some(link) => Some(link.epoch),
             None => None,
         };
@@ -300,10 +243,8 @@ impl Connection {
         let link = Arc::new(Link {
             connection,
             epoch,
-            silence: StdMutex::default(),
+            silence: Silence::notifying(Arc::clone(&line.given_up)),
             replicated: StdMutex::default(),
-            is_given_up: AtomicBool::new(false),
-            given_up: Arc::clone(&line.given_up),
         });
         *live = Some(Arc::clone(&link));
         Ok(link)
