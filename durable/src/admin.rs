@@ -1,6 +1,7 @@
 //! The operator's view of all timers: lists, changes, releases, dead timers, and purge.
 
 mod change;
+mod dead;
 mod entry;
 
 use std::borrow::Borrow;
@@ -8,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures_util::future::{TryFutureExt, try_join_all};
+use futures_util::future::try_join_all;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
@@ -19,7 +20,7 @@ use crate::codec::Coder;
 use crate::error::Error;
 use crate::instance::{Core, Cores};
 use crate::store::{
-    Charter, DeadRows, List, PrefixCursor, PrefixRows, Purged, Settle, Settled, Settlement, State,
+    ChangedRows, Charter, List, PrefixCursor, PrefixRows, Settle, Settled, Settlement, State,
     StoreError, StoreTime, Stored, StoredInstance, Version,
 };
 use crate::token::Token;
@@ -166,93 +167,6 @@ impl<K, V> Admin<K, V> {
         self.list(State::Dead, after, limit).await
     }
 
-    /// Retries the dead timer with this token. Returns whether there was one.
-    ///
-    /// # Errors
-    ///
-    /// See [above](Self).
-    pub async fn retry_dead(&self, token: Token) -> Result<bool, Error> {
-        let Some(core) = self.cores.of_token(token) else {
-            return Ok(false);
-        };
-        Ok(retry(core, || DeadRows::Token(token.version)).await? > 0)
-    }
-
-    /// Retries the dead timers with this key. Returns how many there were: of a repeating timer
-    /// each occurrence dies for itself.
-    ///
-    /// # Errors
-    ///
-    /// See [above](Self).
-    pub async fn retry_dead_key<Q>(&self, key: &Q) -> Result<u64, Error>
-    where
-        K: Borrow<Q>,
-        Q: Serialize + ?Sized,
-    {
-        let key = self.coder.encode_key(&key)?;
-        retry(self.cores.of_key(&key), || DeadRows::Key(key.clone())).await
-    }
-
-    /// Retries all timers that are dead now, those that died first before others. Returns how many
-    /// there were.
-    ///
-    /// After an error, or when the future is dropped, some may have been retried.
-    ///
-    /// # Errors
-    ///
-    /// See [above](Self).
-    pub async fn retry_all_dead(&self) -> Result<u64, Error> {
-        let began = Instant::now();
-        let mut retried = 0;
-        for core in self.cores.iter() {
-            // One that dies again meanwhile is not retried again.
-            retried += retry(core, || DeadRows::OlderThan(began.elapsed())).await?;
-        }
-        Ok(retried)
-    }
-
-    /// Discards the dead timer with this token. Returns whether there was one.
-    ///
-    /// # Errors
-    ///
-    /// See [above](Self).
-    pub async fn discard_dead(&self, token: Token) -> Result<bool, Error> {
-        let Some(core) = self.cores.of_token(token) else {
-            return Ok(false);
-        };
-        Ok(discard_rows(core, || DeadRows::Token(token.version)).await? > 0)
-    }
-
-    /// Discards the dead timers with this key. Returns how many there were.
-    ///
-    /// # Errors
-    ///
-    /// See [above](Self).
-    pub async fn discard_dead_key<Q>(&self, key: &Q) -> Result<u64, Error>
-    where
-        K: Borrow<Q>,
-        Q: Serialize + ?Sized,
-    {
-        let key = self.coder.encode_key(&key)?;
-        discard_rows(self.cores.of_key(&key), || DeadRows::Key(key.clone())).await
-    }
-
-    /// Discards all timers that are dead now. Returns how many there were.
-    ///
-    /// After an error, or when the future is dropped, some may have been discarded.
-    ///
-    /// # Errors
-    ///
-    /// See [above](Self).
-    pub async fn discard_all_dead(&self) -> Result<u64, Error> {
-        let began = Instant::now();
-        let mut discarded = 0;
-        for core in self.cores.iter() {
-            discarded += discard_rows(core, || DeadRows::OlderThan(began.elapsed())).await?;
-        }
-        Ok(discarded)
-    }
-
     /// The timer with this key: the waiting one, else the one that was delivered last and is not
     /// settled, else the one that died last.
     ///
@@ -392,8 +306,7 @@ impl<K, V> Admin<K, V> {
     ///
     /// See [above](Self).
     pub async fn purge(&self) -> Result<u64, Error> {
-        let step = || self.purge_batch();
-        in_steps(|| step().map_ok(|purged| (purged.rows, purged.more))).await
+        in_steps(|| self.purge_batch()).await
     }
 
     /// Deletes as many timers of the namespace as the store can delete without delaying other
@@ -417,15 +330,11 @@ impl<K, V> Admin<K, V> {
     /// # Errors
     ///
     /// See [above](Self).
-    pub async fn purge_batch(&self) -> Result<Purged, Error> {
-        let mut purged = Purged {
-            rows: 0,
-            more: false,
-        };
+    pub async fn purge_batch(&self) -> Result<ChangedRows, Error> {
+        let mut purged = ChangedRows::default();
         for core in self.cores.iter() {
-            let Purged { rows, more } = core.calls.purge().await?;
-            purged.rows += rows;
-            purged.more |= more;
+            let step = core.calls.purge().await?;
+            purged = ChangedRows::new(purged.rows + step.rows, purged.more || step.more);
         }
         Ok(purged)
     }
@@ -523,30 +432,19 @@ async fn list(
     Ok(rows)
 }
 
-async fn retry(core: &Core, which: impl Fn() -> DeadRows) -> Result<u64, Error> {
-    let step = || core.calls.retry_dead(which());
-    in_steps(|| step().map_ok(|retried| (retried.rows, retried.more))).await
-}
-
-async fn discard_rows(core: &Core, which: impl Fn() -> DeadRows) -> Result<u64, Error> {
-    let step = || core.calls.discard_dead(which());
-    in_steps(|| step().map_ok(|discarded| (discarded.rows, discarded.more))).await
-}
-
-/// Repeats a call that returns how many rows it has changed, and whether there are more. Returns
-/// the sum.
+/// Makes steps until there are no more. Returns how many timers they have changed.
 ///
 /// Not an `AsyncFn`: callers could not spawn the future.
-async fn in_steps<F>(step: impl Fn() -> F) -> Result<u64, Error>
+async fn in_steps<F>(mut step: impl FnMut() -> F) -> Result<u64, Error>
 where
-    F: Future<Output = Result<(u64, bool), Error>>,
+    F: Future<Output = Result<ChangedRows, Error>>,
 {
     let mut sum = 0;
     loop {
         let began = Instant::now();
-        let (rows, more) = step().await?;
-        sum += rows;
-        if !more {
+        let step = step().await?;
+        sum += step.rows;
+        if !step.more {
             return Ok(sum);
         }
         // Half of the time is for other calls.

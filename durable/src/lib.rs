@@ -148,8 +148,8 @@ pub use rusqlite;
 #[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
 pub use sqlite::{Sqlite, SqliteTransaction};
 pub use store::{
-    BoxError, Change, ChangedRows, Charter, Counts, InstanceId, Missed, NamespaceError, Purged,
-    State, Store, StoreError, StoreTime, StoredInstance,
+    BoxError, Change, ChangedRows, Charter, Counts, InstanceId, Missed, NamespaceError, State,
+    Store, StoreError, StoreTime, StoredInstance,
 };
 pub use timers::{DurableTimers, Moved, Removed, SetIfAbsent};
 pub use token::Token;

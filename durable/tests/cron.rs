@@ -3,9 +3,9 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tickwheel_durable::store::{
-    Answer, BoxFuture, Charter, Counts, DeadRows, Fire, FireReport, Inspect, InstanceId, List,
-    Load, LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Schedules, Settle, Settled,
-    Store, Stored, Version, Write, WriteOutcome,
+    Answer, BoxFuture, ChangedRows, Charter, Counts, DeadChange, DeadRows, Fire, FireReport,
+    Inspect, InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened, Schedules, Settle,
+    Settled, Store, Stored, Version, Write, WriteOutcome,
 };
 use tickwheel_durable::{
     Backoff, Builder, Claim, Claims, CronError, Error, Memory, Missed, Moved, Removed, SetIfAbsent,

@@ -3,9 +3,9 @@
 
 use tickwheel_durable::Memory;
 use tickwheel_durable::store::{
-    Answer, BoxFuture, Charter, Counts, DeadRows, Fire, FireReport, Inspect, InstanceId, List,
-    Load, LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle, Settled, Store, Stored,
-    Version, Write, WriteOutcome,
+    Answer, BoxFuture, ChangedRows, Charter, Counts, DeadChange, DeadRows, Fire, FireReport,
+    Inspect, InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened, Settle, Settled, Store,
+    Stored, Version, Write, WriteOutcome,
 };
 use tickwheel_durable_conformance::{Pace, Stores};
 

@@ -4,13 +4,14 @@
 use std::time::{Duration, SystemTime};
 
 use tickwheel_durable::store::{
-    Change, DeadRows, PrefixChange, PrefixRows, Settlement, State, StoreTime, Stored, Version,
+    Change, DeadChange, DeadRows, PrefixChange, PrefixRows, Settlement, State, StoreTime, Stored,
+    Version, WriteOutcome,
 };
 use tokio::time::{Instant, sleep};
 
 use crate::details::state_text;
 use crate::failure::Failure;
-use crate::operator::{Bulk, KeyChange, Operator};
+use crate::operator::{Bulk, Operator};
 use crate::shown::{line, separated, text_line};
 
 /// So many timers of a prefix are found at once.
@@ -86,41 +87,33 @@ impl Action {
         all.into_iter().find(|action| action.verb() == verb)
     }
 
-    pub(crate) fn verb(self) -> &'static str {
+    /// Its verb, the outcome for the timers, and the state of those that it changes.
+    fn about(self) -> (&'static str, &'static str, Option<State>) {
+        use State::{Dead, InFlight, Waiting};
         match self {
-            Action::Remove => "remove",
-            Action::MoveIn(_) => "move",
-            Action::Run => "run",
-            Action::Retry => "retry",
-            Action::Discard => "discard",
-            Action::Release => "release",
-            Action::Acknowledge => "acknowledge",
-            Action::Purge => "purge",
+            Action::Remove => ("remove", "removed", Some(Waiting)),
+            Action::MoveIn(_) => ("move", "moved", Some(Waiting)),
+            Action::Run => ("run", "made due now", Some(Waiting)),
+            Action::Retry => ("retry", "retried", Some(Dead)),
+            Action::Discard => ("discard", "discarded", Some(Dead)),
+            Action::Release => ("release", "released", Some(InFlight)),
+            Action::Acknowledge => ("acknowledge", "acknowledged", Some(InFlight)),
+            Action::Purge => ("purge", "deleted", None),
         }
+    }
+
+    pub(crate) fn verb(self) -> &'static str {
+        self.about().0
     }
 
     /// The outcome for the timers.
     pub(crate) fn done(self) -> &'static str {
-        match self {
-            Action::Remove => "removed",
-            Action::MoveIn(_) => "moved",
-            Action::Run => "made due now",
-            Action::Retry => "retried",
-            Action::Discard => "discarded",
-            Action::Release => "released",
-            Action::Acknowledge => "acknowledged",
-            Action::Purge => "deleted",
-        }
+        self.about().1
     }
 
     /// The state of the timers that it changes.
     pub(crate) fn state(self) -> Option<State> {
-        match self {
-            Action::Remove | Action::MoveIn(_) | Action::Run => Some(State::Waiting),
-            Action::Release | Action::Acknowledge => Some(State::InFlight),
-            Action::Retry | Action::Discard => Some(State::Dead),
-            Action::Purge => None,
-        }
+        self.about().2
     }
 
     /// Whether it is asked first: nothing brings back what is deleted, or the deadlines of many.
@@ -309,7 +302,18 @@ impl Work<'_> {
                 self.tokens(found, false).await
             }
             (Some(_), Selection::Tokens(tokens)) => self.tokens(tokens, true).await,
-            (Some(_), Selection::All) => self.bulk(Bulk::DeadSince(Instant::now())).await,
+            (Some(_), Selection::All) => {
+                self.bulk(Bulk::DeadSince(Instant::now(), self.dead()))
+                    .await
+            }
+        }
+    }
+
+    /// What it does to dead timers.
+    fn dead(&self) -> DeadChange {
+        match self.action {
+            Action::Retry => DeadChange::Retry,
+            _ => DeadChange::Discard,
         }
     }
 
@@ -323,8 +327,7 @@ impl Work<'_> {
     async fn bulk(&mut self, mut bulk: Bulk) -> Result<(), Failure> {
         loop {
             let began = Instant::now();
-            let retries = self.action == Action::Retry;
-            let step = self.operator.step(&mut bulk, retries).await?;
+            let step = self.operator.step(&mut bulk).await?;
             self.done.in_flight += step.in_flight;
             self.done.locked += step.locked;
             self.has_changed(step.rows);
@@ -346,10 +349,12 @@ impl Work<'_> {
         }
         match state {
             State::Waiting => match self.operator.change_key(key.clone(), change).await? {
-                KeyChange::Done => self.has_changed(1),
-                KeyChange::Locked => self.done.locked += 1,
-                KeyChange::Absent => self.done.because(why_not(&key, &[])),
-                KeyChange::InFlight(token) => {
+                WriteOutcome::Armed { .. } | WriteOutcome::Removed { .. } => self.has_changed(1),
+                WriteOutcome::Locked(_) => self.done.locked += 1,
+                WriteOutcome::Absent | WriteOutcome::Present => {
+                    self.done.because(why_not(&key, &[]));
+                }
+                WriteOutcome::InFlight(token) => {
                     self.done.in_flight += 1;
                     self.done.because(in_flight(&line(&key, LOGGED), token));
                 }
@@ -359,7 +364,10 @@ impl Work<'_> {
                 self.tokens(claims.map(|row| row.version).collect(), true)
                     .await?;
             }
-            _ => self.bulk(Bulk::Dead(DeadRows::Key(key))).await?,
+            _ => {
+                let which = DeadRows::Key(key);
+                self.bulk(Bulk::Dead(which, self.dead())).await?;
+            }
         }
         Ok(())
     }
@@ -377,7 +385,8 @@ impl Work<'_> {
                 let settled = self.operator.settle(token, how).await?;
                 self.has_changed(u64::from(settled));
             } else {
-                self.bulk(Bulk::Dead(DeadRows::Token(token))).await?;
+                let which = DeadRows::Token(token);
+                self.bulk(Bulk::Dead(which, self.dead())).await?;
             }
             if are_named && self.done.changed == before {
                 let what = how.map_or("dead timer", |_| "claim");

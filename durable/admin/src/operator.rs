@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Answer, Change, Counts, DeadRows, Inspect, List, LoadWindow, Namespace, PrefixChange,
-    PrefixRows, RowPage, Settle, Settled, Settlement, Store, StoreTime, Stored, StoredInstance,
-    StoredNamespace, Version, Write, WriteOutcome,
+    Answer, Change, ChangedRows, Counts, DeadChange, DeadRows, Inspect, List, LoadWindow,
+    Namespace, PrefixChange, PrefixRows, RowPage, Settle, Settled, Settlement, Store, StoreTime,
+    Stored, StoredInstance, StoredNamespace, Version, Write, WriteOutcome,
 };
 use tokio::time::{Instant, timeout};
 
@@ -95,27 +95,9 @@ pub(crate) enum Bulk {
     /// Deletes all.
     Purge,
     Waiting(PrefixChange),
-    Dead(DeadRows),
+    Dead(DeadRows, DeadChange),
     /// Those that were dead at that time: some die again meanwhile.
-    DeadSince(Instant),
-}
-
-/// What a step has done.
-#[derive(Debug, Default)]
-pub(crate) struct Step {
-    pub(crate) rows: u64,
-    pub(crate) in_flight: u64,
-    pub(crate) locked: u64,
-    pub(crate) more: bool,
-}
-
-/// What became of a change of one key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum KeyChange {
-    Done,
-    Absent,
-    InFlight(Version),
-    Locked,
+    DeadSince(Instant, DeadChange),
 }
 
 /// A namespace of a store.
@@ -211,54 +193,29 @@ impl Operator {
         &self,
         key: Vec<u8>,
         change: Change,
-    ) -> Result<KeyChange, Failure> {
+    ) -> Result<WriteOutcome, Failure> {
         // Nothing changes after the caller has given up.
         let until = self.counts().await?.now.after(self.desk.limit);
         let writes = vec![Write::new(key, change.action())];
         let call = self
             .store()
             .write(&self.namespace, writes, NEAR.until(until));
-        Ok(match self.desk.call(call).await?[..] {
-            [WriteOutcome::Armed { .. } | WriteOutcome::Removed { .. }] => KeyChange::Done,
-            [WriteOutcome::InFlight(token)] => KeyChange::InFlight(token),
-            [WriteOutcome::Locked(_)] => KeyChange::Locked,
-            _ => KeyChange::Absent,
-        })
+        let outcome = self.desk.call(call).await?.pop();
+        Ok(outcome.unwrap_or(WriteOutcome::Absent))
     }
 
-    /// Makes a step of a change. Dead timers are retried or discarded.
-    pub(crate) async fn step(&self, bulk: &mut Bulk, retries: bool) -> Result<Step, Failure> {
+    /// Makes a step of a change.
+    pub(crate) async fn step(&self, bulk: &mut Bulk) -> Result<ChangedRows, Failure> {
         let (store, space) = (self.store(), &self.namespace);
-        let dead = match bulk {
-            Bulk::Purge => {
-                let purged = self.desk.call(store.purge(space)).await?;
-                return Ok(rows(purged.rows, purged.more));
+        let step: Answer<'_, ChangedRows> = match bulk {
+            Bulk::Purge => store.purge(space),
+            Bulk::Waiting(changes) => Box::pin(changes.step(store, space)),
+            Bulk::Dead(which, change) => store.change_dead(space, which.clone(), *change),
+            Bulk::DeadSince(time, change) => {
+                let which = DeadRows::OlderThan(time.elapsed());
+                store.change_dead(space, which, *change)
             }
-            Bulk::Waiting(changes) => {
-                let changed = self.desk.call(Box::pin(changes.step(store, space))).await?;
-                return Ok(Step {
-                    rows: changed.rows,
-                    in_flight: changed.in_flight,
-                    locked: changed.locked,
-                    more: changed.more,
-                });
-            }
-            Bulk::Dead(which) => which.clone(),
-            Bulk::DeadSince(time) => DeadRows::OlderThan(time.elapsed()),
         };
-        if retries {
-            let retried = self.desk.call(store.retry_dead(space, dead)).await?;
-            return Ok(rows(retried.rows, retried.more));
-        }
-        let discarded = self.desk.call(store.discard_dead(space, dead)).await?;
-        Ok(rows(discarded.rows, discarded.more))
-    }
-}
-
-fn rows(rows: u64, more: bool) -> Step {
-    Step {
-        rows,
-        more,
-        ..Step::default()
+        self.desk.call(step).await
     }
 }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Answer, Armed, BoxFuture, Charter, Counts, DeadRows, Fire, FireReport, Inspect, InstanceId,
-    List, Load, LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle, Settled,
+    Answer, Armed, BoxFuture, ChangedRows, Charter, Counts, DeadChange, DeadRows, Fire, FireReport,
+    Inspect, InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened, Settle, Settled,
     Settlement, Store, StoreError, Stored, Version, Write, WriteOutcome,
 };
 use tokio::time::sleep;
@@ -263,7 +263,11 @@ impl<S: Store> Faulty<S> {
         let due = report.now;
         report.later = versions
             .into_iter()
-            .map(|version| Armed::new(version, due, true))
+            .map(|version| Armed {
+                version,
+                due,
+                loaded: true,
+            })
             .collect();
         Ok(report)
     }
@@ -475,7 +479,7 @@ impl<S: Store> Store for Faulty<S> {
         Box::pin(self.call("count", move || self.store.count(namespace)))
     }
 
-    fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Purged> {
+    fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, ChangedRows> {
         Box::pin(self.call("purge", move || self.store.purge(namespace)))
     }
 
@@ -488,15 +492,14 @@ impl<S: Store> Store for Faulty<S> {
         self.store.inspect()
     }
 
-    fn retry_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Retried> {
-        Box::pin(self.call("retry_dead", move || {
-            self.store.retry_dead(namespace, which)
-        }))
-    }
-
-    fn discard_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Purged> {
-        Box::pin(self.call("discard_dead", move || {
-            self.store.discard_dead(namespace, which)
+    fn change_dead<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        which: DeadRows,
+        change: DeadChange,
+    ) -> Answer<'a, ChangedRows> {
+        Box::pin(self.call("change_dead", move || {
+            self.store.change_dead(namespace, which, change)
         }))
     }
 

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, Armed, DeadRows, Due, Fire, FireReport, Fired, InstanceId, Load, LoadWindow, Loaded,
-    Purged, Retried, Scheduled, Settle, Settled, Settlement, State, StoreTime, Stored, Version,
+    Action, Armed, ChangedRows, DeadRows, Due, Fire, FireReport, Fired, InstanceId, Load,
+    LoadWindow, Loaded, Scheduled, Settle, Settled, Settlement, State, StoreTime, Stored, Version,
     Write, WriteOutcome,
 };
 
@@ -123,16 +123,18 @@ impl Oracle {
             }
             (Action::Remove, Some(row)) => {
                 let Stored { version, value, .. } = self.rows.remove(row);
-                assert_eq!(*answer, WriteOutcome::removed(version, value));
+                assert_eq!(*answer, WriteOutcome::Removed { version, value });
                 self.discard_key(&key);
             }
             (Action::Remove, None) if token.is_none() => {
                 let dead = self.discard_key(&key);
-                let removed = |row: Stored| WriteOutcome::removed(row.version, row.value);
+                let removed = |row: Stored| WriteOutcome::Removed {
+                    version: row.version,
+                    value: row.value,
+                };
                 assert_eq!(*answer, dead.map_or(unarmed, removed));
             }
             (Action::Move { .. } | Action::Remove, None) => assert_eq!(*answer, unarmed),
-            (other, _) => panic!("the oracle does not know {other:?}"),
         }
     }
 
@@ -152,14 +154,14 @@ impl Oracle {
     }
 
     /// `rows_now` are the rows as the store has them after the call.
-    pub(super) fn retry(&mut self, token: Version, answer: Retried, rows_now: &[Stored]) {
+    pub(super) fn retry(&mut self, token: Version, answer: ChangedRows, rows_now: &[Stored]) {
         let index = self.by_version(token);
         let index = index.filter(|&index| self.rows[index].state == State::Dead);
         let Some(index) = index else {
-            assert_eq!(answer, Retried::new(0, false));
+            assert_eq!(answer, ChangedRows::default());
             return;
         };
-        assert_eq!(answer, Retried::new(1, false));
+        assert_eq!(answer, ChangedRows::new(1, false));
         let mut row = self.rows.remove(index);
         let now = self.new_row(rows_now).expect("it is due again");
         row.version = now.version;
@@ -174,19 +176,19 @@ impl Oracle {
         self.rows.push(row);
     }
 
-    pub(super) fn discard(&mut self, which: &DeadRows, answer: Purged) {
+    pub(super) fn discard(&mut self, which: &DeadRows, answer: ChangedRows) {
         let before = self.rows.len();
         self.rows.retain(|row| {
             let is_chosen = match which {
                 DeadRows::Token(token) => row.version == *token,
                 DeadRows::Key(key) => row.key == *key,
                 // Any age: all have died before.
-                _ => true,
+                DeadRows::OlderThan(_) => true,
             };
             row.state != State::Dead || !is_chosen
         });
         let rows = (before - self.rows.len()) as u64;
-        assert_eq!(answer, Purged::new(rows, false));
+        assert_eq!(answer, ChangedRows::new(rows, false));
     }
 
     fn rearmed(
@@ -236,7 +238,11 @@ impl Oracle {
         let mut expected = BTreeMap::new();
         for row in rows.filter_map(|version| self.rows.get(self.by_version(version)?)) {
             if let Some(schedule) = row.schedule.clone().filter(|_| row.loaded_by.is_some()) {
-                let row = Scheduled::new(row.version, row.deadline, schedule);
+                let row = Scheduled {
+                    version: row.version,
+                    deadline: row.deadline,
+                    schedule,
+                };
                 expected.insert(row.version, row);
             }
         }
@@ -285,7 +291,11 @@ impl Oracle {
                 continue;
             }
             if row.due > answer.now {
-                let expected = Armed::new(version, row.due, row.loaded_by.is_some());
+                let expected = Armed {
+                    version,
+                    due: row.due,
+                    loaded: row.loaded_by.is_some(),
+                };
                 assert_eq!(later.next(), Some(&expected));
                 continue;
             }
@@ -297,7 +307,11 @@ impl Oracle {
                 let loader = loader.filter(|loader| self.living.contains(loader));
                 let row = &mut self.rows[index];
                 row.loaded_by = row.loaded_by.or(loader);
-                let expected = Armed::new(version, row.due, row.loaded_by.is_some());
+                let expected = Armed {
+                    version,
+                    due: row.due,
+                    loaded: row.loaded_by.is_some(),
+                };
                 // One that was named may be named again.
                 let was_named = number >= named && request.versions.contains(&version);
                 let told = later.next_if(|&&armed| armed == expected);
@@ -357,10 +371,15 @@ impl Oracle {
         now: StoreTime,
     ) {
         self.learn(fired.token);
-        let (key, value) = (row.key.clone(), row.value.clone());
-        let mut expected = Fired::new(fired.token, key, value, row.deadline, row.attempt + 1);
-        expected.missed = missed;
-        expected.repeats = row.repeats();
+        let expected = Fired {
+            token: fired.token,
+            key: row.key.clone(),
+            value: row.value.clone(),
+            deadline: row.deadline,
+            attempt: row.attempt + 1,
+            missed,
+            repeats: row.repeats(),
+        };
         assert_eq!(*fired, expected);
         if let Some(lease) = request.lease {
             row.version = fired.token;
@@ -410,7 +429,7 @@ impl Oracle {
             }
             Settlement::RetryAfter(delay) | Settlement::Extend(delay) => delay,
             Settlement::Release | Settlement::Unfire => Duration::ZERO,
-            other => panic!("the oracle does not know {other:?}"),
+            other @ Settlement::Leave(_) => panic!("the oracle does not know {other:?}"),
         };
         if settle.settlement == Settlement::Unfire {
             let row = &mut self.rows[index];

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use tickwheel_durable::store::{
-    Action, DeadRows, Due, Fire, InstanceId, List, Load, LoadWindow, Missed, Namespace,
+    Action, DeadChange, DeadRows, Due, Fire, InstanceId, List, Load, LoadWindow, Missed, Namespace,
     NextOccurrence, Plan, Schedules, Settle, Settled, Settlement, State, Store, StoreTime, Stored,
     Version, Write,
 };
@@ -281,7 +281,9 @@ impl<S: Store> Script<S> {
         let token = self.version_in(State::Dead);
         if self.random.one_in(2) {
             let which = DeadRows::Token(token);
-            let retried = self.stores[store].retry_dead(&self.space, which).await;
+            let retried = self.stores[store]
+                .change_dead(&self.space, which, DeadChange::Retry)
+                .await;
             let retried = retried.expect("it retries");
             let rows = self.rows().await;
             self.oracle.retry(token, retried, &rows);
@@ -292,7 +294,8 @@ impl<S: Store> Script<S> {
             1 => DeadRows::OlderThan(Duration::ZERO),
             _ => DeadRows::Token(token),
         };
-        let discarded = self.stores[store].discard_dead(&self.space, which.clone());
+        let discarded =
+            self.stores[store].change_dead(&self.space, which.clone(), DeadChange::Discard);
         let discarded = discarded.await.expect("it discards");
         self.oracle.discard(&which, discarded);
     }

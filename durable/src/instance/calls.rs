@@ -11,9 +11,9 @@ use tracing::Instrument;
 use crate::error::Error;
 use crate::metrics::{Failing, Metrics};
 use crate::store::{
-    Answer, ChangedRows, Charter, Counts, DeadRows, Edition, Fire, FireReport, Inspect, InstanceId,
-    List, Load, LoadWindow, Loaded, Namespace, Opened, PrefixChange, Purged, Retried, Settle,
-    Settled, Store, StoreError, Stored, Version, Write, WriteOutcome,
+    Answer, ChangedRows, Charter, Counts, DeadChange, DeadRows, Edition, Fire, FireReport, Inspect,
+    InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened, PrefixChange, Settle, Settled,
+    Store, StoreError, Stored, Version, Write, WriteOutcome,
 };
 
 /// The calls of one instance on one namespace.
@@ -250,19 +250,18 @@ impl Calls {
         Ok(self.call("count", 1, call).await?.answer)
     }
 
-    pub(crate) async fn purge(&self) -> Result<Purged, Error> {
+    pub(crate) async fn purge(&self) -> Result<ChangedRows, Error> {
         let call = self.store.purge(&self.namespace);
         Ok(self.call("purge", 1, call).await?.answer)
     }
 
-    pub(crate) async fn retry_dead(&self, which: DeadRows) -> Result<Retried, Error> {
-        let call = self.store.retry_dead(&self.namespace, which);
-        Ok(self.call("retry_dead", 1, call).await?.answer)
-    }
-
-    pub(crate) async fn discard_dead(&self, which: DeadRows) -> Result<Purged, Error> {
-        let call = self.store.discard_dead(&self.namespace, which);
-        Ok(self.call("discard_dead", 1, call).await?.answer)
+    pub(crate) async fn change_dead(
+        &self,
+        which: DeadRows,
+        change: DeadChange,
+    ) -> Result<ChangedRows, Error> {
+        let call = self.store.change_dead(&self.namespace, which, change);
+        Ok(self.call("change_dead", 1, call).await?.answer)
     }
 
     /// The reads of an operator.

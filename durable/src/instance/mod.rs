@@ -68,8 +68,8 @@ use crate::metrics::Metrics;
 use crate::race::race;
 use crate::settings::Settings;
 use crate::store::{
-    Armed, Charter, DeadRows, InstanceId, LoadWindow, Namespace, NamespaceError, Scheduled,
-    Settled, Settlement, Store, StoreError, StoreTime, Version, Write, WriteOutcome,
+    Armed, Charter, DeadChange, DeadRows, InstanceId, LoadWindow, Namespace, NamespaceError,
+    Scheduled, Settled, Settlement, Store, StoreError, StoreTime, Version, Write, WriteOutcome,
 };
 
 /// The state that the tasks, handles and claims of an instance share.
@@ -464,7 +464,11 @@ async fn sweep(core: &Core) {
         pause = settings.sweep();
         // After an error the next sweep does what this one has left.
         let old = DeadRows::OlderThan(settings.keep_dead);
-        while let Ok(discarded) = core.calls.discard_dead(old.clone()).await {
+        while let Ok(discarded) = core
+            .calls
+            .change_dead(old.clone(), DeadChange::Discard)
+            .await
+        {
             if !discarded.more {
                 break;
             }

@@ -93,7 +93,15 @@ mod tests {
 
     fn fired(token: i64, value: &str, deadline: i64) -> Fired {
         let deadline = StoreTime::from_micros(deadline);
-        Fired::new(Version(token), b"key".into(), value.into(), deadline, 1)
+        Fired {
+            token: Version(token),
+            key: b"key".into(),
+            value: value.into(),
+            deadline,
+            attempt: 1,
+            missed: 0,
+            repeats: false,
+        }
     }
 
     #[tokio::test(start_paused = true)]

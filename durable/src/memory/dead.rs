@@ -5,7 +5,9 @@ use std::ops::Bound;
 
 use super::Call;
 use super::rows::done;
-use crate::store::{AnswerSize, DeadRows, Purged, Retried, StoreTime, Stored, Version, rules};
+use crate::store::{
+    AnswerSize, ChangedRows, DeadChange, DeadRows, StoreTime, Stored, Version, rules,
+};
 
 /// A step retries or discards at most this many rows.
 const AT_ONCE: usize = 512;
@@ -70,11 +72,11 @@ impl Dead {
     }
 
     /// Takes the first rows, whatever the clock says.
-    pub(super) fn purge(&mut self) -> Purged {
+    pub(super) fn purge(&mut self) -> ChangedRows {
         let places = self.rows.keys().take(AT_ONCE).copied();
         let places: Vec<_> = places.collect();
         let purged = places.iter().filter_map(|&place| self.take(place)).count();
-        Purged::new(purged as u64, !self.rows.is_empty())
+        ChangedRows::new(purged as u64, !self.rows.is_empty())
     }
 
     /// The first rows of a choice, and whether there are more.
@@ -107,7 +109,7 @@ impl Dead {
 }
 
 impl Call<'_> {
-    pub(super) fn retry_dead(&mut self, which: &DeadRows) -> Retried {
+    pub(super) fn change_dead(&mut self, which: &DeadRows, change: DeadChange) -> ChangedRows {
         let (places, more) = self.space.dead.some(which, self.now);
         let mut rows = 0;
         for place in places {
@@ -115,15 +117,10 @@ impl Call<'_> {
                 continue;
             };
             rows += 1;
-            done(rules::revive(self, row));
+            if change == DeadChange::Retry {
+                done(rules::revive(self, row));
+            }
         }
-        Retried::new(rows, more)
-    }
-
-    pub(super) fn discard_dead(&mut self, which: &DeadRows) -> Purged {
-        let (places, more) = self.space.dead.some(which, self.now);
-        let dead = &mut self.space.dead;
-        let discarded = places.into_iter().filter_map(|place| dead.take(place));
-        Purged::new(discarded.count() as u64, more)
+        ChangedRows::new(rows, more)
     }
 }

@@ -13,8 +13,10 @@ impl Inspect for Memory {
     fn namespaces(&self) -> Answer<'_, Vec<StoredNamespace>> {
         let database = self.lock();
         let each = database.spaces.iter();
-        let each =
-            each.map(|(name, space)| StoredNamespace::new(name.clone(), space.charter.clone()));
+        let each = each.map(|(name, space)| StoredNamespace {
+            name: name.clone(),
+            charter: space.charter.clone(),
+        });
         let mut namespaces: Vec<_> = each.collect();
         namespaces.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
         Box::pin(ready(Ok(namespaces)))

@@ -19,9 +19,9 @@ use rows::done;
 
 use crate::store::rules::{self, Rows};
 use crate::store::{
-    Answer, AnswerSize, BoxFuture, Charter, Counts, DeadRows, Edition, Fire, FireReport, Inspect,
-    InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle,
-    Settled, State, Store, StoreError, StoreTime, Stored, Version, Write, WriteOutcome,
+    Answer, AnswerSize, BoxFuture, ChangedRows, Charter, Counts, DeadChange, DeadRows, Edition,
+    Fire, FireReport, Inspect, InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened,
+    Settle, Settled, State, Store, StoreError, StoreTime, Stored, Version, Write, WriteOutcome,
 };
 
 /// A purge deletes at most this many rows at once.
@@ -205,7 +205,11 @@ impl Store for Memory {
             .entry(namespace.clone())
             .or_insert_with(|| Space::new(charter.clone(), Edition(*sequence)));
         let checked = space.charter.check(namespace, charter);
-        let opened = Opened::new(now, InstanceId(*sequence), space.edition);
+        let opened = Opened {
+            now,
+            instance: InstanceId(*sequence),
+            edition: space.edition,
+        };
         Box::pin(ready(checked.map(|()| opened)))
     }
 
@@ -314,7 +318,7 @@ impl Store for Memory {
         })
     }
 
-    fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Purged> {
+    fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, ChangedRows> {
         self.call(namespace, |call| {
             let batch = call.space.by_due.iter().take(PURGED_AT_ONCE);
             let batch: Vec<_> = batch.map(|&(.., version)| version).collect();
@@ -322,16 +326,17 @@ impl Store for Memory {
             let purged = purged.count() as u64;
             let dead = call.space.dead.purge();
             let more = dead.more || !call.space.rows.is_empty();
-            Purged::new(purged + dead.rows, more)
+            ChangedRows::new(purged + dead.rows, more)
         })
     }
 
-    fn retry_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Retried> {
-        self.call(namespace, |call| call.retry_dead(&which))
-    }
-
-    fn discard_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Purged> {
-        self.call(namespace, |call| call.discard_dead(&which))
+    fn change_dead<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        which: DeadRows,
+        change: DeadChange,
+    ) -> Answer<'a, ChangedRows> {
+        self.call(namespace, |call| call.change_dead(&which, change))
     }
 
     fn inspect(&self) -> &dyn Inspect {

@@ -6,12 +6,12 @@
 use tokio_postgres::Error;
 use tokio_postgres::types::ToSql;
 
-use super::lanes::Call;
+use super::lanes::{Call, Lane};
 use super::read::{micros, unsigned};
 use super::session::{Parameters, Session};
 use super::space::Space;
 use super::statements as sql;
-use crate::store::{DeadRows, Purged, Retried, StoreError, Version};
+use crate::store::{ChangedRows, DeadChange, DeadRows, StoreError, Version};
 
 /// One step retries or discards so many rows, in some ten milliseconds.
 const AT_ONCE: i64 = 1_000;
@@ -46,79 +46,32 @@ fn which_age(which: &DeadRows) -> i64 {
     }
 }
 
-/// One step of retrying or discarding.
-pub(super) struct Changed {
-    rows: u64,
-    more: bool,
-    /// Whether rows were left out because a transaction of a user has locked their keys.
-    locked: bool,
-}
+/// Retries or discards some of the dead rows.
+pub(super) struct ChangeDead(pub(super) DeadRows, pub(super) DeadChange);
 
-impl Changed {
-    /// The rows and whether there are more.
-    ///
-    /// # Errors
-    ///
+impl Call for ChangeDead {
     /// [`StoreError::Unavailable`] when the keys of all rows that are left are locked.
-    fn unlocked(self) -> Result<(u64, bool), StoreError> {
-        if self.locked && self.rows == 0 {
+    type Answer = Result<ChangedRows, StoreError>;
+
+    const LANE: Option<Lane> = Some(Lane::Admin);
+
+    async fn run(&self, session: &Session, space: &Space) -> Result<Self::Answer, Error> {
+        let ChangeDead(which, change) = self;
+        let (versions, more) = choose(session, space, which).await?;
+        let hold: &Parameters<'_> = &[&space.id, &versions];
+        let retry: &Parameters<'_> = &[&space.id, &versions, &space.channel];
+        let change = match change {
+            DeadChange::Retry => (sql::RETRY, retry),
+            DeadChange::Discard => (sql::DISCARD, hold),
+        };
+        let answers = session
+            .transaction(&[(sql::HOLD_DEAD, hold), change])
+            .await?;
+        let (locked, rows) = (!answers[0].is_empty(), unsigned(answers[1][0].get(0)));
+        if locked && rows == 0 {
             let message = "a transaction has changed the keys of dead timers and has not ended";
-            return Err(StoreError::unavailable(message));
+            return Ok(Err(StoreError::unavailable(message)));
         }
-        Ok((self.rows, self.more || self.locked))
-    }
-
-    pub(super) fn retried(self) -> Result<Retried, StoreError> {
-        let (rows, more) = self.unlocked()?;
-        Ok(Retried { rows, more })
-    }
-
-    pub(super) fn discarded(self) -> Result<Purged, StoreError> {
-        let (rows, more) = self.unlocked()?;
-        Ok(Purged { rows, more })
-    }
-}
-
-/// Locks the keys of the first of the chosen rows, and changes those whose keys no transaction of a
-/// user has locked, by a statement with parameters of its own from `$3` on.
-async fn change(
-    session: &Session,
-    space: &Space,
-    which: &DeadRows,
-    (change, rest): (&'static str, &Parameters<'_>),
-) -> Result<Changed, Error> {
-    let (versions, more) = choose(session, space, which).await?;
-    let hold: &Parameters<'_> = &[&space.id, &versions];
-    let mut parameters: Vec<&(dyn ToSql + Sync)> = hold.to_vec();
-    parameters.extend(rest);
-    let answers = session
-        .transaction(&[(sql::HOLD_DEAD, hold), (change, &parameters)])
-        .await?;
-    Ok(Changed {
-        rows: unsigned(answers[1][0].get(0)),
-        more,
-        locked: !answers[0].is_empty(),
-    })
-}
-
-pub(super) struct RetryCall<'a>(pub(super) &'a Space, pub(super) DeadRows);
-
-impl Call for RetryCall<'_> {
-    type Answer = Changed;
-
-    async fn run(&self, session: &Session) -> Result<Changed, Error> {
-        let RetryCall(space, which) = self;
-        change(session, space, which, (sql::RETRY, &[&space.channel])).await
-    }
-}
-
-pub(super) struct DiscardCall<'a>(pub(super) &'a Space, pub(super) DeadRows);
-
-impl Call for DiscardCall<'_> {
-    type Answer = Changed;
-
-    async fn run(&self, session: &Session) -> Result<Changed, Error> {
-        let DiscardCall(space, which) = self;
-        change(session, space, which, (sql::DISCARD, &[])).await
+        Ok(Ok(ChangedRows::new(rows, more || locked)))
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio_postgres::{Error, Row};
 
-use super::lanes::Call;
+use super::lanes::{Call, Lane};
 use super::read::{attempt, limit, micros, time, unknown, unsigned};
 use super::session::Session;
 use super::space::{NearParameters, Space};
@@ -32,27 +32,30 @@ fn unlocked_at(due: StoreTime, now: StoreTime) -> StoreTime {
     StoreTime::from_micros((now.as_micros() / delay + 1) * delay).max(due)
 }
 
-pub(super) struct FireCall<'a>(pub(super) &'a Space, pub(super) Fire);
+/// The rule, as the statement takes it.
+fn rule(missed: Missed) -> i32 {
+    match missed {
+        Missed::FireAll => 0,
+        Missed::FireOnce => 1,
+        Missed::Skip => 2,
+    }
+}
 
-impl Call for FireCall<'_> {
+impl Call for Fire {
     type Answer = FireReport;
 
-    async fn run(&self, session: &Session) -> Result<FireReport, Error> {
-        let FireCall(space, request) = self;
-        let near = NearParameters::from(request.near);
+    const LANE: Option<Lane> = Some(Lane::Fire);
+
+    async fn run(&self, session: &Session, space: &Space) -> Result<FireReport, Error> {
+        let near = NearParameters::from(self.near);
         let mut missing = HashSet::new();
-        let versions = request.versions.iter().map(|version| version.0);
+        let versions = self.versions.iter().map(|version| version.0);
         let versions: Vec<_> = versions
             .filter(|&version| missing.insert(version))
             .collect();
         let named = missing.clone();
-        let plans = Plans::new(request, &versions);
-        let lease = request.lease.map(micros);
-        let rule = match request.missed {
-            Missed::FireAll => 0,
-            Missed::FireOnce => 1,
-            Missed::Skip => 2,
-        };
+        let plans = Plans::new(self, &versions);
+        let lease = self.lease.map(micros);
         let rows = session
             .query(
                 sql::FIRE,
@@ -63,23 +66,23 @@ impl Call for FireCall<'_> {
                     &space.channel,
                     &versions,
                     &lease,
-                    &rule,
+                    &rule(self.missed),
                     &limit(ANSWER_BYTES),
-                    &limit(request.unloaded),
-                    &request.no_overlap,
+                    &limit(self.unloaded),
+                    &self.no_overlap,
                     &plans.from,
                     &plans.until,
                     &plans.due,
                     &plans.missed,
-                    &unknown(&request.schedules),
-                    &request.by.map(|instance| instance.0),
+                    &unknown(&self.schedules),
+                    &self.by.map(|instance| instance.0),
                     &near.edition,
                     &near.until,
                 ],
             )
             .await?;
         let mut report = FireReport::at(time(rows[0].get(0)));
-        report.more = request.unloaded > 0 && rows[0].get("more");
+        report.more = self.unloaded > 0 && rows[0].get("more");
         let (mut later, mut unloaded_later) = (HashMap::new(), Vec::new());
         let rows_there = rows
             .iter()
@@ -87,9 +90,9 @@ impl Call for FireCall<'_> {
         for (version, row) in rows_there {
             if !row.get::<_, bool>("room") {
                 // It and all after it are left as they are.
-                report.more = request.unloaded > 0;
-                let first = request.versions.iter().position(|left| left.0 == version);
-                let left = &request.versions[first.unwrap_or(request.versions.len())..];
+                report.more = self.unloaded > 0;
+                let first = self.versions.iter().position(|left| left.0 == version);
+                let left = &self.versions[first.unwrap_or(self.versions.len())..];
                 for version in left {
                     missing.remove(&version.0);
                 }
@@ -98,8 +101,12 @@ impl Call for FireCall<'_> {
             }
             missing.remove(&version);
             if let Some(reason) = row.get::<_, Option<String>>("damage") {
-                let damaged = Damaged::new(Version(version), row.get("key"), reason);
-                report.damaged.push(damaged);
+                let (version, key) = (Version(version), row.get("key"));
+                report.damaged.push(Damaged {
+                    version,
+                    key,
+                    reason,
+                });
                 continue;
             }
             let unfired = add(&mut report, Version(version), row);
@@ -126,7 +133,7 @@ impl Call for FireCall<'_> {
                 add_scheduled(&mut report, armed, row.get(3), row.get(4));
             }
         }
-        for version in &request.versions[..request.versions.len() - report.left] {
+        for version in &self.versions[..self.versions.len() - report.left] {
             if let Some(armed) = later.get(version).copied() {
                 report.later.push(armed);
                 // The next attempt does not find a row that has another version by now.
@@ -174,8 +181,11 @@ impl Plans {
 /// Adds what the instance has to know of a row that waits, if it has a schedule and is loaded.
 fn add_scheduled(report: &mut FireReport, row: Armed, schedule: Option<String>, deadline: i64) {
     if let Some(schedule) = schedule.filter(|_| row.loaded) {
-        let scheduled = Scheduled::new(row.version, time(deadline), schedule);
-        report.scheduled.push(scheduled);
+        report.scheduled.push(Scheduled {
+            version: row.version,
+            deadline: time(deadline),
+            schedule,
+        });
     }
 }
 

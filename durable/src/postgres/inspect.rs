@@ -7,8 +7,7 @@ use super::Postgres;
 use super::lanes::{Call, Lane};
 use super::read::{limit, stored, time, unsigned};
 use super::session::Session;
-use super::space::Space;
-use super::space::charter;
+use super::space::{NO_SPACE, Space, read_charter};
 use super::statements as sql;
 use crate::store::{
     ANSWER_BYTES, Answer, Inspect, InstanceId, KeyPlace, MAX_DUE_COUNT, MAX_KEY_ROWS, Namespace,
@@ -23,7 +22,8 @@ impl Inspect for Postgres {
         Box::pin(async move {
             let rows = self.ask(sql::NAMESPACES, &[]).await?;
             let each = rows.iter();
-            let each = each.filter_map(|row| StoredNamespace::read(row.get(0), charter(row, 1)));
+            let each =
+                each.filter_map(|row| StoredNamespace::read(row.get(0), read_charter(row, 1)));
             Ok(each.collect())
         })
     }
@@ -97,7 +97,7 @@ impl Postgres {
             statement,
             parameters,
         };
-        self.lanes().run(Lane::Admin, &call).await
+        self.lanes().run(&NO_SPACE, &call).await
     }
 }
 
@@ -110,7 +110,9 @@ struct Look<'a> {
 impl Call for Look<'_> {
     type Answer = Vec<Row>;
 
-    async fn run(&self, session: &Session) -> Result<Vec<Row>, Error> {
+    const LANE: Option<Lane> = Some(Lane::Admin);
+
+    async fn run(&self, session: &Session, _: &Space) -> Result<Vec<Row>, Error> {
         session.query(self.statement, self.parameters).await
     }
 }

@@ -36,6 +36,7 @@ use super::dial::dial;
 use super::pooler;
 use super::schema::Tables;
 use super::session::{Backend, Session};
+use super::space::Space;
 use super::target::{Target, is_conflict, is_lost};
 use crate::jitter::jittered;
 use crate::store::StoreError;
@@ -72,11 +73,18 @@ pub(super) fn check_connections(connections: usize) -> Result<(), StoreError> {
     Err(StoreError::refused(message))
 }
 
-/// A call that can be run again when the server says that nothing of it has happened.
-pub(super) trait Call: Sync {
+/// A call on a namespace. It can be run again when the server says that nothing of it has happened.
+pub(super) trait Call: Send + Sync {
     type Answer: Send;
 
-    fn run(&self, session: &Session) -> impl Future<Output = Result<Self::Answer, Error>> + Send;
+    /// The lane in which it runs alone; `None` for one that only reads, and runs beside others.
+    const LANE: Option<Lane>;
+
+    fn run(
+        &self,
+        session: &Session,
+        space: &Space,
+    ) -> impl Future<Output = Result<Self::Answer, Error>> + Send;
 }
 
 /// The connections.
@@ -124,11 +132,18 @@ impl Lanes {
         self.orphans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a call alone in its lane.
-    pub(super) async fn run<C: Call>(&self, lane: Lane, call: &C) -> Result<C::Answer, StoreError> {
+    /// Runs a call in its lane.
+    pub(super) async fn run<C: Call>(
+        &self,
+        space: &Space,
+        call: &C,
+    ) -> Result<C::Answer, StoreError> {
+        let Some(lane) = C::LANE else {
+            return self.read(space, call).await;
+        };
         loop {
             let session = self.exclusive(lane).await?;
-            let outcome = call.run(&session).await;
+            let outcome = call.run(&session, space).await;
             session.put_back(outcome.as_ref().err());
             match outcome {
                 Ok(answer) => return Ok(answer),
@@ -138,12 +153,11 @@ impl Lanes {
         }
     }
 
-    /// Runs a call that only reads, beside others.
-    pub(super) async fn read<C: Call>(&self, call: &C) -> Result<C::Answer, StoreError> {
+    async fn read<C: Call>(&self, space: &Space, call: &C) -> Result<C::Answer, StoreError> {
         let session = self.shared().await?;
         let asked = session.read();
         self.end_orphans(&session).await?;
-        let outcome = call.run(&session).await;
+        let outcome = call.run(&session, space).await;
         asked.answered();
         outcome.map_err(|error| self.target.describe(error))
     }

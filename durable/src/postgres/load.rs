@@ -2,25 +2,24 @@
 
 use tokio_postgres::Error;
 
-use super::lanes::Call;
+use super::lanes::{Call, Lane};
 use super::read::{limit, micros, time, unknown, unsigned};
-use super::session::Session;
+use super::session::{Parameters, Session};
 use super::space::{Space, edition};
 use super::statements as sql;
-use crate::store::{InstanceId, Load, Loaded, Purged, Scheduled, Version};
+use crate::store::{ChangedRows, InstanceId, Load, Loaded, Scheduled, Version};
 
 /// One step of a purge deletes so many rows in each state. It takes some ten milliseconds, in which
 /// sets of these keys wait.
 const PURGED_AT_ONCE: i64 = 2_000;
 
-pub(super) struct LoadCall<'a>(pub(super) &'a Space, pub(super) Load);
-
-impl Call for LoadCall<'_> {
+impl Call for Load {
     type Answer = Loaded;
 
-    async fn run(&self, session: &Session) -> Result<Loaded, Error> {
-        let LoadCall(space, request) = self;
-        let InstanceId(instance) = request.instance;
+    const LANE: Option<Lane> = Some(Lane::Load);
+
+    async fn run(&self, session: &Session, space: &Space) -> Result<Loaded, Error> {
+        let InstanceId(instance) = self.instance;
         let answers = session
             .transaction(&[
                 (
@@ -28,10 +27,10 @@ impl Call for LoadCall<'_> {
                     &[
                         &space.id,
                         &instance,
-                        &micros(request.alive),
+                        &micros(self.alive),
                         &space.channel,
-                        &edition(request.charter),
-                        &request.name,
+                        &edition(self.charter),
+                        &self.name,
                     ],
                 ),
                 (
@@ -39,10 +38,10 @@ impl Call for LoadCall<'_> {
                     &[
                         &space.id,
                         &instance,
-                        &micros(request.window),
-                        &limit(request.limit),
-                        &limit(request.wanted),
-                        &unknown(&request.schedules),
+                        &micros(self.window),
+                        &limit(self.limit),
+                        &limit(self.wanted),
+                        &unknown(&self.schedules),
                     ],
                 ),
             ])
@@ -53,10 +52,11 @@ impl Call for LoadCall<'_> {
             version.map(|version| (Version(version), time(row.get(4))))
         });
         let scheduled = rows.iter().filter_map(|row| {
-            let schedule: Option<String> = row.get("schedule");
-            let schedule = schedule?;
-            let (version, deadline) = (Version(row.get(3)), time(row.get("deadline")));
-            Some(Scheduled::new(version, deadline, schedule))
+            Some(Scheduled {
+                schedule: row.get::<_, Option<_>>("schedule")?,
+                version: Version(row.get(3)),
+                deadline: time(row.get("deadline")),
+            })
         });
         Ok(Loaded {
             now: time(rows[0].get(0)),
@@ -68,32 +68,31 @@ impl Call for LoadCall<'_> {
     }
 }
 
-pub(super) struct UnloadCall<'a>(pub(super) &'a Space, pub(super) InstanceId);
+pub(super) struct Unload(pub(super) InstanceId);
 
-impl Call for UnloadCall<'_> {
+impl Call for Unload {
     type Answer = InstanceId;
 
-    async fn run(&self, session: &Session) -> Result<InstanceId, Error> {
-        let UnloadCall(space, InstanceId(instance)) = self;
-        let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
-            [&space.id, instance, &space.channel];
-        let answer = session.query(sql::UNLOAD, &parameters).await?;
+    const LANE: Option<Lane> = Some(Lane::Load);
+
+    async fn run(&self, session: &Session, space: &Space) -> Result<InstanceId, Error> {
+        let Unload(InstanceId(instance)) = self;
+        let parameters: &Parameters<'_> = &[&space.id, instance, &space.channel];
+        let answer = session.query(sql::UNLOAD, parameters).await?;
         Ok(InstanceId(answer[0].get(0)))
     }
 }
 
 /// Leaves rows to others.
-pub(super) struct UnmarkCall<'a>(
-    pub(super) &'a Space,
-    pub(super) InstanceId,
-    pub(super) Vec<Version>,
-);
+pub(super) struct Unmark(pub(super) InstanceId, pub(super) Vec<Version>);
 
-impl Call for UnmarkCall<'_> {
+impl Call for Unmark {
     type Answer = Vec<Version>;
 
-    async fn run(&self, session: &Session) -> Result<Vec<Version>, Error> {
-        let UnmarkCall(space, InstanceId(instance), versions) = self;
+    const LANE: Option<Lane> = Some(Lane::Load);
+
+    async fn run(&self, session: &Session, space: &Space) -> Result<Vec<Version>, Error> {
+        let Unmark(InstanceId(instance), versions) = self;
         let versions: Vec<i64> = versions.iter().map(|version| version.0).collect();
         let answers = session
             .transaction(&[
@@ -109,22 +108,22 @@ impl Call for UnmarkCall<'_> {
     }
 }
 
-pub(super) struct PurgeCall<'a>(pub(super) &'a Space);
+pub(super) struct Purge;
 
-impl Call for PurgeCall<'_> {
-    type Answer = Purged;
+impl Call for Purge {
+    type Answer = ChangedRows;
 
-    async fn run(&self, session: &Session) -> Result<Purged, Error> {
-        let id = &self.0.id;
+    const LANE: Option<Lane> = Some(Lane::Admin);
+
+    async fn run(&self, session: &Session, space: &Space) -> Result<ChangedRows, Error> {
+        let id = &space.id;
         let purged = session.query(sql::PURGE, &[id, &PURGED_AT_ONCE]).await?;
         let rows = unsigned(purged[0].get(0));
         if rows > 0 {
-            return Ok(Purged { rows, more: true });
+            return Ok(ChangedRows::new(rows, true));
         }
         let left = session.query(sql::PURGE_LOCKED, &[id]).await?;
-        Ok(Purged {
-            rows: left.first().map_or(0, |row| unsigned(row.get(0))),
-            more: !left.is_empty(),
-        })
+        let rows = left.first().map_or(0, |row| unsigned(row.get(0)));
+        Ok(ChangedRows::new(rows, !left.is_empty()))
     }
 }

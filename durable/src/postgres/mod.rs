@@ -50,21 +50,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task::AbortHandle;
 
 use crate::store::{
-    Answer, BoxFuture, Charter, Counts, DeadRows, Fire, FireReport, Inspect, InstanceId, List,
-    Load, LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle, Settled, Store,
+    Answer, BoxFuture, ChangedRows, Charter, Counts, DeadChange, DeadRows, Fire, FireReport,
+    Inspect, InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened, Settle, Settled, Store,
     StoreError, Stored, Version, Write, WriteOutcome,
 };
-use dead::{DiscardCall, RetryCall};
-use fire::FireCall;
+use dead::ChangeDead;
 use hints::Hints;
-use lanes::{Lane, Lanes};
-use load::{LoadCall, PurgeCall, UnloadCall, UnmarkCall};
+use lanes::{Call, Lanes};
+use load::{Purge, Unload, Unmark};
 pub use options::PostgresOptions;
-use read::{CountCall, GetCall, ListCall};
-use settle::SettleCall;
-use space::{AmendCall, FindCall, OpenCall, Space};
+use read::{Count, Get};
+use settle::Settles;
+use space::{Amend, Find, NO_SPACE, Open, Space};
 use target::Target;
-use write::WriteCall;
+use write::Writes;
 
 /// A store in a PostgreSQL database, from version 14 on. With the feature `postgres`.
 ///
@@ -345,6 +344,18 @@ impl Postgres {
         &self.inner.lanes
     }
 
+    /// Runs a call on a namespace.
+    fn call<'a, C: Call + 'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        call: C,
+    ) -> Answer<'a, C::Answer> {
+        Box::pin(async move {
+            let space = self.space(namespace).await?;
+            self.lanes().run(&space, &call).await
+        })
+    }
+
     fn spaces(&self) -> MutexGuard<'_, HashMap<Namespace, Arc<Space>>> {
         let spaces = self.inner.spaces.lock();
         spaces.unwrap_or_else(PoisonError::into_inner)
@@ -356,7 +367,7 @@ impl Postgres {
         if let Some(space) = known {
             return Ok(space);
         }
-        let found = self.lanes().read(&FindCall(namespace)).await?;
+        let found = self.lanes().run(&NO_SPACE, &Find(namespace)).await?;
         let Some(space) = found.map(Arc::new) else {
             let error = format!("namespace {namespace} was not opened");
             return Err(StoreError::refused(error));
@@ -377,23 +388,16 @@ impl fmt::Debug for Postgres {
 impl Store for Postgres {
     fn open<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, Opened> {
         Box::pin(async move {
-            let call = OpenCall { namespace, charter };
-            let (space, opened) = self.lanes().run(Lane::Load, &call).await??;
+            let call = Open { namespace, charter };
+            let (space, opened) = self.lanes().run(&NO_SPACE, &call).await??;
             self.spaces().insert(namespace.clone(), Arc::new(space));
             Ok(opened)
         })
     }
 
     fn amend<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, ()> {
-        Box::pin(async move {
-            let space = self.space(namespace).await?;
-            let call = AmendCall {
-                namespace,
-                space: &space,
-                charter,
-            };
-            self.lanes().run(Lane::Admin, &call).await?
-        })
+        let amending = self.call(namespace, Amend { namespace, charter });
+        Box::pin(async move { amending.await? })
     }
 
     fn write<'a>(
@@ -402,35 +406,15 @@ impl Store for Postgres {
         writes: Vec<Write>,
         near: LoadWindow,
     ) -> Answer<'a, Vec<WriteOutcome>> {
-        Box::pin(async move {
-            let space = self.space(namespace).await?;
-            let call = WriteCall {
-                space: &space,
-                writes,
-                near,
-            };
-            let written = self.lanes().run(Lane::Write, &call).await?;
-            let writes = call.writes.into_iter().zip(written);
-            let written =
-                writes.map(|(write, outcome)| outcome.unwrap_or(WriteOutcome::Locked(write)));
-            Ok(written.collect())
-        })
+        self.call(namespace, Writes(writes, near))
     }
 
     fn load<'a>(&'a self, namespace: &'a Namespace, request: Load) -> Answer<'a, Loaded> {
-        Box::pin(async move {
-            let space = self.space(namespace).await?;
-            let call = LoadCall(&space, request);
-            self.lanes().run(Lane::Load, &call).await
-        })
+        self.call(namespace, request)
     }
 
     fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport> {
-        Box::pin(async move {
-            let space = self.space(namespace).await?;
-            let call = FireCall(&space, request);
-            self.lanes().run(Lane::Fire, &call).await
-        })
+        self.call(namespace, request)
     }
 
     fn settle<'a>(
@@ -439,15 +423,7 @@ impl Store for Postgres {
         settles: Vec<Settle>,
         near: LoadWindow,
     ) -> Answer<'a, Vec<Settled>> {
-        Box::pin(async move {
-            let space = self.space(namespace).await?;
-            let call = SettleCall {
-                space: &space,
-                settles,
-                near,
-            };
-            self.lanes().run(Lane::Settle, &call).await
-        })
+        self.call(namespace, Settles(settles, near))
     }
 
     fn unload<'a>(
@@ -455,11 +431,7 @@ impl Store for Postgres {
         namespace: &'a Namespace,
         instance: InstanceId,
     ) -> Answer<'a, InstanceId> {
-        Box::pin(async move {
-            let space = self.space(namespace).await?;
-            let call = UnloadCall(&space, instance);
-            self.lanes().run(Lane::Load, &call).await
-        })
+        self.call(namespace, Unload(instance))
     }
 
     fn unmark<'a>(
@@ -468,59 +440,33 @@ impl Store for Postgres {
         instance: InstanceId,
         versions: Vec<Version>,
     ) -> Answer<'a, Vec<Version>> {
-        Box::pin(async move {
-            let space = self.space(namespace).await?;
-            let call = UnmarkCall(&space, instance, versions);
-            self.lanes().run(Lane::Load, &call).await
-        })
+        self.call(namespace, Unmark(instance, versions))
     }
 
     fn get<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Option<Stored>> {
-        Box::pin(async move {
-            let space = self.space(namespace).await?;
-            let call = GetCall(&space, key);
-            self.lanes().read(&call).await
-        })
+        self.call(namespace, Get(key))
     }
 
     fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>> {
-        Box::pin(async move {
-            let space = self.space(namespace).await?;
-            let call = ListCall(&space, request);
-            self.lanes().run(Lane::Admin, &call).await
-        })
+        self.call(namespace, request)
     }
 
     fn count<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Counts> {
-        Box::pin(async move {
-            let space = self.space(namespace).await?;
-            let call = CountCall(&space);
-            self.lanes().run(Lane::Admin, &call).await
-        })
+        self.call(namespace, Count)
     }
 
-    fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Purged> {
-        Box::pin(async move {
-            let space = self.space(namespace).await?;
-            let call = PurgeCall(&space);
-            self.lanes().run(Lane::Admin, &call).await
-        })
+    fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, ChangedRows> {
+        self.call(namespace, Purge)
     }
 
-    fn retry_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Retried> {
-        Box::pin(async move {
-            let space = self.space(namespace).await?;
-            let call = RetryCall(&space, which);
-            self.lanes().run(Lane::Admin, &call).await?.retried()
-        })
-    }
-
-    fn discard_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Purged> {
-        Box::pin(async move {
-            let space = self.space(namespace).await?;
-            let call = DiscardCall(&space, which);
-            self.lanes().run(Lane::Admin, &call).await?.discarded()
-        })
+    fn change_dead<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        which: DeadRows,
+        change: DeadChange,
+    ) -> Answer<'a, ChangedRows> {
+        let changing = self.call(namespace, ChangeDead(which, change));
+        Box::pin(async move { changing.await? })
     }
 
     fn inspect(&self) -> &dyn Inspect {

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
-use super::lanes::Call;
-use super::session::Session;
+use super::lanes::{Call, Lane};
+use super::session::{Parameters, Session};
 use super::space::Space;
 use super::statements as sql;
 use crate::store::{
@@ -68,48 +67,37 @@ pub(super) fn attempt(attempt: i32) -> u32 {
 }
 
 /// The row under a key.
-pub(super) struct GetCall<'a>(pub(super) &'a Space, pub(super) Vec<u8>);
+pub(super) struct Get(pub(super) Vec<u8>);
 
-impl Call for GetCall<'_> {
+impl Call for Get {
     type Answer = Option<Stored>;
 
-    async fn run(&self, session: &Session) -> Result<Option<Stored>, Error> {
-        let rows = session.query(sql::GET, &[&self.0.id, &self.1]).await?;
+    const LANE: Option<Lane> = None;
+
+    async fn run(&self, session: &Session, space: &Space) -> Result<Option<Stored>, Error> {
+        let rows = session.query(sql::GET, &[&space.id, &self.0]).await?;
         Ok(rows.first().map(stored))
     }
 }
 
 /// Rows in a state.
-pub(super) struct ListCall<'a>(pub(super) &'a Space, pub(super) List);
-
-impl Call for ListCall<'_> {
+impl Call for List {
     type Answer = Vec<Stored>;
 
-    async fn run(&self, session: &Session) -> Result<Vec<Stored>, Error> {
-        let ListCall(space, request) = self;
-        let in_flight = request.state == State::InFlight;
-        let (due, version) = request
+    const LANE: Option<Lane> = Some(Lane::Admin);
+
+    async fn run(&self, session: &Session, space: &Space) -> Result<Vec<Stored>, Error> {
+        let (id, bytes, rows) = (&space.id, limit(ANSWER_BYTES), limit(self.limit));
+        let after = self
             .after
-            .map_or((-1, 0), |(due, version)| (due.as_micros(), version.0));
-        if request.state == State::Dead {
-            let (limit, bytes) = (limit(request.limit), limit(ANSWER_BYTES));
-            let parameters: [&(dyn ToSql + Sync); 5] = [&space.id, &due, &version, &limit, &bytes];
-            let rows = session.query(sql::LIST_DEAD, &parameters).await?;
-            return Ok(rows.iter().map(stored).collect());
-        }
-        let rows = session
-            .query(
-                sql::LIST,
-                &[
-                    &space.id,
-                    &in_flight,
-                    &due,
-                    &version,
-                    &limit(request.limit),
-                    &limit(ANSWER_BYTES),
-                ],
-            )
-            .await?;
+            .map(|(due, version)| (due.as_micros(), version.0));
+        let (due, version) = after.unwrap_or((-1, 0));
+        let in_flight = self.state == State::InFlight;
+        let (statement, parameters): (_, &Parameters<'_>) = match self.state {
+            State::Dead => (sql::LIST_DEAD, &[id, &due, &version, &rows, &bytes]),
+            _ => (sql::LIST, &[id, &due, &version, &rows, &bytes, &in_flight]),
+        };
+        let rows = session.query(statement, parameters).await?;
         Ok(rows.iter().map(stored).collect())
     }
 }
@@ -122,13 +110,15 @@ const COUNTED: i64 = 10_000;
 const SAMPLED_PAGES: i64 = 500;
 
 /// How many rows there are.
-pub(super) struct CountCall<'a>(pub(super) &'a Space);
+pub(super) struct Count;
 
-impl Call for CountCall<'_> {
+impl Call for Count {
     type Answer = Counts;
 
-    async fn run(&self, session: &Session) -> Result<Counts, Error> {
-        let id = &self.0.id;
+    const LANE: Option<Lane> = Some(Lane::Admin);
+
+    async fn run(&self, session: &Session, space: &Space) -> Result<Counts, Error> {
+        let id = &space.id;
         let rows = session.query(sql::COUNT, &[id, &COUNTED]).await?;
         let row = &rows[0];
         let counted: [i64; 2] = [row.get(1), row.get(2)];
@@ -146,8 +136,8 @@ impl Call for CountCall<'_> {
         };
         let mut dead: i64 = row.get(4);
         if dead > COUNTED {
-            let parameters: [&(dyn ToSql + Sync); 2] = [id, &SAMPLED_PAGES];
-            let sample = session.query(sql::SAMPLE_DEAD, &parameters).await?;
+            let parameters: &Parameters<'_> = &[id, &SAMPLED_PAGES];
+            let sample = session.query(sql::SAMPLE_DEAD, parameters).await?;
             dead = dead.max(sample[0].get(0));
             is_estimate = true;
         }

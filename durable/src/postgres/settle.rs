@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
-use super::lanes::Call;
+use super::lanes::{Call, Lane};
 use super::read::{micros, time};
 use super::session::{Parameters, Session};
 use super::space::{NearParameters, Space};
@@ -18,11 +18,7 @@ use super::statements as sql;
 use super::write::parts;
 use crate::store::{Armed, InstanceId, LoadWindow, Settle, Settled, Settlement, Version};
 
-pub(super) struct SettleCall<'a> {
-    pub(super) space: &'a Space,
-    pub(super) settles: Vec<Settle>,
-    pub(super) near: LoadWindow,
-}
+pub(super) struct Settles(pub(super) Vec<Settle>, pub(super) LoadWindow);
 
 /// The claims of a part that are put back, in columns.
 #[derive(Default)]
@@ -155,26 +151,28 @@ fn part_queries<'a>(part: &'a Part<'a>, head: &[&'a (dyn ToSql + Sync); 4]) -> V
     queries
 }
 
-impl Call for SettleCall<'_> {
+impl Call for Settles {
     type Answer = Vec<Settled>;
 
-    async fn run(&self, session: &Session) -> Result<Vec<Settled>, Error> {
-        let near = NearParameters::from(self.near);
-        let id = &self.space.id;
-        let head: [&(dyn ToSql + Sync); 4] = [id, &near.window, &near.loader, &self.space.channel];
+    const LANE: Option<Lane> = Some(Lane::Settle);
+
+    async fn run(&self, session: &Session, space: &Space) -> Result<Vec<Settled>, Error> {
+        let Settles(settles, near) = self;
+        let (id, near) = (&space.id, NearParameters::from(*near));
+        let head: [&(dyn ToSql + Sync); 4] = [id, &near.window, &near.loader, &space.channel];
         let needs_key = |settle: &&Settle| {
             !matches!(settle.settlement, Settlement::Ack | Settlement::Extend(_))
         };
-        let held = self.settles.iter().filter(needs_key);
+        let held = settles.iter().filter(needs_key);
         let held: Vec<_> = held.map(|settle| settle.token.0).collect();
-        let all: Vec<_> = self.settles.iter().zip(0..).collect();
+        let all: Vec<_> = settles.iter().zip(0..).collect();
         let batch = parts(&all, |(settle, _)| settle.token, |_| 0);
         let batch: Vec<_> = batch.into_iter().map(Part::new).collect();
         let mut queries: Vec<Query<'_>> = Vec::new();
         for part in &batch {
             queries.extend(part_queries(part, &head));
         }
-        let mut tokens: Vec<_> = self.settles.iter().map(|settle| settle.token.0).collect();
+        let mut tokens: Vec<_> = settles.iter().map(|settle| settle.token.0).collect();
         tokens.sort_unstable();
         if queries.len() > 1 {
             queries.insert(0, (sql::LOCK_CLAIMS, vec![id, &tokens], Answers::Nothing));
@@ -191,8 +189,7 @@ impl Call for SettleCall<'_> {
         if let Some((_, _, Answers::Locked)) = queries.first() {
             locked.extend(answers[0].iter().map(|row| row.get::<_, i64>(0)));
         }
-        let mut settled: Vec<_> = self
-            .settles
+        let mut settled: Vec<_> = settles
             .iter()
             .map(|settle| {
                 if locked.contains(&settle.token.0) {

@@ -2,9 +2,9 @@
 
 use tokio_postgres::{Error, Row};
 
-use super::lanes::Call;
+use super::lanes::{Call, Lane};
 use super::read::{micros, time};
-use super::session::Session;
+use super::session::{Parameters, Session};
 use super::statements as sql;
 use crate::store::{Charter, Edition, InstanceId, LoadWindow, Namespace, Opened, StoreError};
 
@@ -14,6 +14,12 @@ pub(super) struct Space {
     pub(super) id: i32,
     pub(super) channel: String,
 }
+
+/// For a call that is about no open namespace.
+pub(super) static NO_SPACE: Space = Space {
+    id: 0,
+    channel: String::new(),
+};
 
 /// [`LoadWindow`] for the server.
 pub(super) struct NearParameters {
@@ -40,7 +46,7 @@ pub(super) fn edition(charter: Option<Edition>) -> Option<i64> {
 }
 
 /// A charter, from a column on.
-pub(super) fn charter(row: &Row, first: usize) -> Charter {
+pub(super) fn read_charter(row: &Row, first: usize) -> Charter {
     let mut charter = Charter::new(row.get::<_, String>(first));
     charter.no_overlap = row.get(first + 1);
     charter.at_most_once = row.get(first + 2);
@@ -48,85 +54,97 @@ pub(super) fn charter(row: &Row, first: usize) -> Charter {
     charter
 }
 
-/// Opens a namespace.
-pub(super) struct OpenCall<'a> {
+/// The parts of a charter, for the server.
+fn parts_of(charter: &Charter) -> i32 {
+    i32::try_from(charter.parts).unwrap_or(i32::MAX)
+}
+
+/// Any edition, and any time.
+const ANY: Option<i64> = None;
+
+/// Opens a namespace. It has no number before.
+pub(super) struct Open<'a> {
     pub(super) namespace: &'a Namespace,
     pub(super) charter: &'a Charter,
 }
 
-impl Call for OpenCall<'_> {
+impl Call for Open<'_> {
     type Answer = Result<(Space, Opened), StoreError>;
 
-    async fn run(&self, session: &Session) -> Result<Self::Answer, Error> {
+    const LANE: Option<Lane> = Some(Lane::Load);
+
+    async fn run(&self, session: &Session, none: &Space) -> Result<Self::Answer, Error> {
         let name = self.namespace.as_str();
-        let Charter {
-            codec,
-            no_overlap,
-            at_most_once,
-            parts,
-        } = self.charter;
-        let parts = i32::try_from(*parts).unwrap_or(i32::MAX);
-        let (none, never) = (None::<i64>, None::<i64>);
+        let (charter, parts) = (self.charter, parts_of(self.charter));
+        let name_parameters: &Parameters<'_> = &[
+            &name,
+            &charter.codec,
+            &charter.no_overlap,
+            &charter.at_most_once,
+            &parts,
+        ];
         let answers = session
             .transaction(&[
-                (sql::TERMS, &[&0_i32, &none, &never]),
-                (sql::NAME, &[&name, codec, no_overlap, at_most_once, &parts]),
+                (sql::TERMS, &[&none.id, &ANY, &ANY]),
+                (sql::NAME, name_parameters),
                 (sql::CHARTER, &[&name]),
                 (sql::FIND, &[&name]),
                 (sql::OPEN, &[]),
             ])
             .await?;
         let (stored, found, opened) = (&answers[2][0], &answers[3][0], &answers[4][0]);
-        if let Err(error) = charter(stored, 0).check(self.namespace, self.charter) {
+        if let Err(error) = read_charter(stored, 0).check(self.namespace, self.charter) {
             return Ok(Err(error));
         }
-        let (now, instance) = (time(opened.get(0)), InstanceId(opened.get(1)));
-        let opened = Opened::new(now, instance, Edition(stored.get(4)));
+        let opened = Opened {
+            now: time(opened.get(0)),
+            instance: InstanceId(opened.get(1)),
+            edition: Edition(stored.get(4)),
+        };
         Ok(Ok((Space::from(found), opened)))
     }
 }
 
 /// Amends the charter of a namespace.
-pub(super) struct AmendCall<'a> {
+pub(super) struct Amend<'a> {
     pub(super) namespace: &'a Namespace,
-    pub(super) space: &'a Space,
     pub(super) charter: &'a Charter,
 }
 
-impl Call for AmendCall<'_> {
+impl Call for Amend<'_> {
     type Answer = Result<(), StoreError>;
 
-    async fn run(&self, session: &Session) -> Result<Self::Answer, Error> {
-        let Charter {
-            codec,
-            no_overlap,
-            at_most_once,
-            parts,
-        } = self.charter;
-        let parts = i32::try_from(*parts).unwrap_or(i32::MAX);
-        let id = &self.space.id;
-        let (none, never) = (None::<i64>, None::<i64>);
+    const LANE: Option<Lane> = Some(Lane::Admin);
+
+    async fn run(&self, session: &Session, space: &Space) -> Result<Self::Answer, Error> {
+        let (id, charter, parts) = (&space.id, self.charter, parts_of(self.charter));
+        let amended: &Parameters<'_> = &[
+            id,
+            &charter.codec,
+            &charter.no_overlap,
+            &charter.at_most_once,
+            &parts,
+        ];
         let answers = session
-            .transaction(&[
-                (sql::TERMS, &[id, &none, &never]),
-                (sql::AMEND, &[id, codec, no_overlap, at_most_once, &parts]),
-            ])
+            .transaction(&[(sql::TERMS, &[id, &ANY, &ANY]), (sql::AMEND, amended)])
             .await?;
         let Some(row) = answers[1].first() else {
             let gone = format!("namespace {} is not there any more", self.namespace);
             return Ok(Err(StoreError::refused(gone)));
         };
-        Ok(charter(row, 0).check_amendment(self.namespace, self.charter, row.get(4)))
+        Ok(read_charter(row, 0).check_amendment(self.namespace, self.charter, row.get(4)))
     }
 }
 
 /// Finds a namespace that another connection has opened.
-pub(super) struct FindCall<'a>(pub(super) &'a Namespace);
+pub(super) struct Find<'a>(pub(super) &'a Namespace);
 
-impl Call for FindCall<'_> {
+impl Call for Find<'_> {
     type Answer = Option<Space>;
 
-    async fn run(&self, session: &Session) -> Result<Option<Space>, Error> {
+    const LANE: Option<Lane> = None;
+
+    async fn run(&self, session: &Session, _: &Space) -> Result<Option<Space>, Error> {
         let rows = session.query(sql::FIND, &[&self.0.as_str()]).await?;
         Ok(rows.first().map(Space::from))
     }

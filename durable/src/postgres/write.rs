@@ -11,7 +11,7 @@ use std::hash::Hash;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
-use super::lanes::Call;
+use super::lanes::{Call, Lane};
 use super::read::{micros, time};
 use super::session::{Parameters, Session};
 use super::space::{NearParameters, Space};
@@ -23,11 +23,7 @@ use crate::store::{Action, Armed, Due, LoadWindow, Version, Write, WriteOutcome}
 /// file.
 const PART_BYTES: usize = 4 << 20;
 
-pub(super) struct WriteCall<'a> {
-    pub(super) space: &'a Space,
-    pub(super) writes: Vec<Write>,
-    pub(super) near: LoadWindow,
-}
+pub(super) struct Writes(pub(super) Vec<Write>, pub(super) LoadWindow);
 
 /// Cuts where an item has the name of an earlier one of its part, or the part has enough bytes.
 pub(super) fn parts<'a, T, K: Hash + Eq>(
@@ -168,80 +164,89 @@ enum Answers {
 
 type Query<'a> = (&'static str, Vec<&'a (dyn ToSql + Sync)>, Answers);
 
-impl Call for WriteCall<'_> {
-    /// `None` for a write of a key that a transaction of a user has locked.
-    type Answer = Vec<Option<WriteOutcome>>;
+impl Call for Writes {
+    type Answer = Vec<WriteOutcome>;
 
-    async fn run(&self, session: &Session) -> Result<Self::Answer, Error> {
-        let near = NearParameters::from(self.near);
-        let head: [&(dyn ToSql + Sync); 4] = [
-            &self.space.id,
-            &near.window,
-            &near.loader,
-            &self.space.channel,
-        ];
-        let mut written = vec![None; self.writes.len()];
-        let batch = Part::cut(&self.writes);
-        if let [part] = &batch[..] {
-            if let [(sql::SET, parameters, means)] = &part_queries(part, &head)[..] {
-                let terms: [&(dyn ToSql + Sync); 2] = [&near.edition, &near.until];
-                let parameters = [&parameters[..], &terms].concat();
-                let rows = session.query(sql::SET_ALONE, &parameters).await?;
-                for row in &rows {
-                    answer(part, *means, row, &mut written);
-                }
-                return Ok(written);
-            }
-        }
-        let mut keys: Vec<_> = self.writes.iter().map(|w| w.key.as_slice()).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        if keys.is_empty() {
-            return Ok(written);
-        }
-        let if_absent = batch.iter().flat_map(|part| &part.set_if_absent.keys);
-        let if_absent: Vec<_> = if_absent.copied().collect();
-        let mut queries: Vec<(usize, Query<'_>)> = Vec::new();
-        if !if_absent.is_empty() {
-            let lock: Query<'_> = (
-                sql::LOCK,
-                vec![&self.space.id, &if_absent],
-                Answers::Nothing,
-            );
-            queries.push((0, lock));
-        }
-        for (number, part) in batch.iter().enumerate() {
-            let of_part = part_queries(part, &head);
-            queries.extend(of_part.into_iter().map(|query| (number, query)));
-        }
-        // The last: the batch has then whatever it has waited for.
-        let terms: Query<'_> = (
-            sql::TERMS,
-            vec![&self.space.id, &near.edition, &near.until],
-            Answers::Nothing,
-        );
-        queries.push((0, terms));
-        let hold: &Parameters<'_> = &[&self.space.id, &keys];
-        let mut requests = vec![(sql::HOLD, hold)];
-        let of_parts = queries
-            .iter()
-            .map(|(_, (sql, parameters, _))| (*sql, &parameters[..]));
-        requests.extend(of_parts);
-        let answers = session.transaction(&requests).await?;
-        for ((part, (_, _, means)), rows) in queries.iter().zip(&answers[1..]) {
-            for row in rows.iter().filter(|_| !matches!(means, Answers::Nothing)) {
-                answer(&batch[*part], *means, row, &mut written);
-            }
-        }
-        // What was seen of these keys may be out of date at once.
-        let locked: HashSet<&[u8]> = answers[0].iter().map(|row| row.get(0)).collect();
-        for (write, outcome) in self.writes.iter().zip(&mut written) {
-            if locked.contains(&write.key[..]) {
-                *outcome = None;
-            }
-        }
-        Ok(written)
+    const LANE: Option<Lane> = Some(Lane::Write);
+
+    async fn run(&self, session: &Session, space: &Space) -> Result<Self::Answer, Error> {
+        let Writes(writes, near) = self;
+        let mut written = vec![None; writes.len()];
+        write(session, space, writes, *near, &mut written).await?;
+        let written = writes.iter().zip(written).map(|(write, outcome)| {
+            // A transaction of a user has locked its key.
+            outcome.unwrap_or_else(|| WriteOutcome::Locked(write.clone()))
+        });
+        Ok(written.collect())
     }
+}
+
+/// Writes the outcomes of writes, but for those of keys that a transaction of a user has locked.
+async fn write(
+    session: &Session,
+    space: &Space,
+    writes: &[Write],
+    near: LoadWindow,
+    written: &mut [Option<WriteOutcome>],
+) -> Result<(), Error> {
+    let near = NearParameters::from(near);
+    let head: [&(dyn ToSql + Sync); 4] = [&space.id, &near.window, &near.loader, &space.channel];
+    let batch = Part::cut(writes);
+    if let [part] = &batch[..] {
+        if let [(sql::SET, parameters, means)] = &part_queries(part, &head)[..] {
+            let terms: [&(dyn ToSql + Sync); 2] = [&near.edition, &near.until];
+            let parameters = [&parameters[..], &terms].concat();
+            let rows = session.query(sql::SET_ALONE, &parameters).await?;
+            for row in &rows {
+                answer(part, *means, row, written);
+            }
+            return Ok(());
+        }
+    }
+    let mut keys: Vec<_> = writes.iter().map(|w| w.key.as_slice()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let if_absent = batch.iter().flat_map(|part| &part.set_if_absent.keys);
+    let if_absent: Vec<_> = if_absent.copied().collect();
+    let mut queries: Vec<(usize, Query<'_>)> = Vec::new();
+    if !if_absent.is_empty() {
+        let lock: Query<'_> = (sql::LOCK, vec![&space.id, &if_absent], Answers::Nothing);
+        queries.push((0, lock));
+    }
+    for (number, part) in batch.iter().enumerate() {
+        let of_part = part_queries(part, &head);
+        queries.extend(of_part.into_iter().map(|query| (number, query)));
+    }
+    // The last: the batch has then whatever it has waited for.
+    let terms: Query<'_> = (
+        sql::TERMS,
+        vec![&space.id, &near.edition, &near.until],
+        Answers::Nothing,
+    );
+    queries.push((0, terms));
+    let hold: &Parameters<'_> = &[&space.id, &keys];
+    let mut requests = vec![(sql::HOLD, hold)];
+    let of_parts = queries
+        .iter()
+        .map(|(_, (sql, parameters, _))| (*sql, &parameters[..]));
+    requests.extend(of_parts);
+    let answers = session.transaction(&requests).await?;
+    for ((part, (_, _, means)), rows) in queries.iter().zip(&answers[1..]) {
+        for row in rows.iter().filter(|_| !matches!(means, Answers::Nothing)) {
+            answer(&batch[*part], *means, row, written);
+        }
+    }
+    // What was seen of these keys may be out of date at once.
+    let locked: HashSet<&[u8]> = answers[0].iter().map(|row| row.get(0)).collect();
+    for (write, outcome) in writes.iter().zip(written) {
+        if locked.contains(&write.key[..]) {
+            *outcome = None;
+        }
+    }
+    Ok(())
 }
 
 /// The statements of a part. The one that reads what a key has comes before the one that arms it,

@@ -50,7 +50,11 @@ pub(super) async fn open(
     let (now, instance) = (reply.time()?, InstanceId(reply.int()?));
     let edition = Edition(reply.int()?);
     read_charter(&mut reply)?.check(namespace, charter)?;
-    Ok(Opened::new(now, instance, edition))
+    Ok(Opened {
+        now,
+        instance,
+        edition,
+    })
 }
 
 pub(super) async fn amend(

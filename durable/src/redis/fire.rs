@@ -47,7 +47,11 @@ pub(super) async fn fire(
             let version = Reply::numbers(damaged)?.version()?;
             let (key, reason) = (damaged.bytes()?, damaged.bytes()?);
             let reason = String::from_utf8_lossy(&reason).into_owned();
-            Ok(Damaged::new(version, key, reason))
+            Ok(Damaged {
+                version,
+                key,
+                reason,
+            })
         })?,
         fired: fired.all(|fired| read_fired(fired, &mut reply))?,
     })

@@ -28,7 +28,7 @@ impl Inspect for Redis {
                     let fields = self.checked(command.query_async(&mut server).await)?;
                     // It may have gone meanwhile.
                     if let Some(charter) = from_fields(fields) {
-                        namespaces.push(StoredNamespace::new(name, charter));
+                        namespaces.push(StoredNamespace { name, charter });
                     }
                 }
             }
@@ -75,7 +75,7 @@ impl Inspect for Redis {
                 limit,
             } = request;
             if limit == 0 {
-                return Ok(RowPage::new(Vec::new(), None));
+                return Ok(RowPage::default());
             }
             // The cursor of the server, then the last name of the page, if the page was divided.
             let after = after.map_or(b"0 ".to_vec(), |PrefixCursor(after)| after);
@@ -88,7 +88,10 @@ impl Inspect for Redis {
             });
             let mut reply: Reply = asking.await?;
             let next = Some(reply.bytes()?).filter(|cursor| cursor != b"");
-            Ok(RowPage::new(reply.all(read_row)?, next.map(PrefixCursor)))
+            Ok(RowPage {
+                next: next.map(PrefixCursor),
+                rows: reply.all(read_row)?,
+            })
         })
     }
 

@@ -72,9 +72,9 @@ use reply::Reply;
 use scripts::Script;
 
 use crate::store::{
-    Answer, BoxFuture, Charter, Counts, DeadRows, Edition, Fire, FireReport, Inspect, InstanceId,
-    List, Load, LoadWindow, Loaded, Namespace, Opened, Purged, Retried, Settle, Settled, Store,
-    StoreError, Stored, Version, Write, WriteOutcome,
+    Answer, BoxFuture, ChangedRows, Charter, Counts, DeadChange, DeadRows, Edition, Fire,
+    FireReport, Inspect, InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened, Settle,
+    Settled, Store, StoreError, Stored, Version, Write, WriteOutcome,
 };
 
 /// A store in a Redis or Valkey server. With the feature `redis`.
@@ -450,22 +450,20 @@ impl Store for Redis {
         Box::pin(read::count(self, namespace))
     }
 
-    fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Purged> {
+    fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, ChangedRows> {
         Box::pin(async move {
             let purging = self.run(&scripts::PURGE, namespace, |_| {});
-            Ok(Purged {
-                rows: purging.await?.count()?,
-                more: false,
-            })
+            Ok(ChangedRows::new(purging.await?.count()?, false))
         })
     }
 
-    fn retry_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Retried> {
-        Box::pin(dead::retry(self, namespace, which))
-    }
-
-    fn discard_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Purged> {
-        Box::pin(dead::discard(self, namespace, which))
+    fn change_dead<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        which: DeadRows,
+        change: DeadChange,
+    ) -> Answer<'a, ChangedRows> {
+        Box::pin(dead::change(self, namespace, which, change))
     }
 
     fn parts(&self) -> usize {

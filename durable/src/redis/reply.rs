@@ -183,7 +183,11 @@ impl Reply {
         Reply::new(values)?.all(|reply| {
             let version = Reply::numbers(reply)?.version()?;
             match reply.schedule()? {
-                Some((deadline, schedule)) => Ok(Scheduled::new(version, deadline, schedule)),
+                Some((deadline, schedule)) => Ok(Scheduled {
+                    version,
+                    deadline,
+                    schedule,
+                }),
                 None => Err(unexpected("a schedule", None)),
             }
         })

@@ -70,7 +70,11 @@ pub(super) fn open(batch: &Batch<'_>, namespace: &Namespace, charter: &Charter) 
         None => write(batch, namespace, charter)?,
     };
     let Version(instance) = batch.versions(1)?;
-    Ok(Ok(Opened::new(now(), InstanceId(instance), edition)))
+    Ok(Ok(Opened {
+        now: now(),
+        instance: InstanceId(instance),
+        edition,
+    }))
 }
 
 /// Amends the charter.

@@ -10,7 +10,9 @@ use rusqlite::Connection;
 use super::purge::{PURGE_TIME, PURGED_AT_ONCE};
 use super::reading::{number, read};
 use super::rows::Call;
-use crate::store::{DeadRows, List, Purged, Retried, State, StoreTime, Stored, Version, rules};
+use crate::store::{
+    ChangedRows, DeadChange, DeadRows, List, State, StoreTime, Stored, Version, rules,
+};
 
 type Result<T> = rusqlite::Result<T>;
 
@@ -32,42 +34,26 @@ pub(super) fn list(connection: &Connection, namespace: i64, request: List) -> Re
 }
 
 impl Call<'_> {
-    pub(super) fn retry_dead(&mut self, which: &DeadRows) -> Result<Retried> {
-        let mut rows = 0;
-        let more = self.each_dead(which, |call, version| {
-            call.retry(version)?;
-            rows += 1;
-            Ok(())
-        })?;
-        Ok(Retried::new(rows, more))
-    }
-
-    pub(super) fn discard_dead(&mut self, which: &DeadRows) -> Result<Purged> {
-        let mut rows = 0;
-        let more = self.each_dead(which, |call, version| {
-            call.delete_dead(version)?;
-            rows += 1;
-            Ok(())
-        })?;
-        Ok(Purged::new(rows, more))
-    }
-
-    /// Calls `change` for the first of the chosen rows. Returns whether there are more.
-    fn each_dead(
+    /// Changes the first of the chosen rows.
+    pub(super) fn change_dead(
         &mut self,
         which: &DeadRows,
-        mut change: impl FnMut(&mut Self, Version) -> Result<()>,
-    ) -> Result<bool> {
+        change: DeadChange,
+    ) -> Result<ChangedRows> {
         let began = Instant::now();
-        let versions = self.some_dead(which)?;
-        for (done, &version) in versions.iter().enumerate() {
-            let is_over = done > 0 && began.elapsed() >= PURGE_TIME;
-            if is_over || done as u64 == PURGED_AT_ONCE {
-                return Ok(true);
+        let mut rows = 0;
+        for version in self.some_dead(which)? {
+            let is_over = rows > 0 && began.elapsed() >= PURGE_TIME;
+            if is_over || rows == PURGED_AT_ONCE {
+                return Ok(ChangedRows::new(rows, true));
             }
-            change(self, version)?;
+            match change {
+                DeadChange::Retry => self.retry(version)?,
+                DeadChange::Discard => self.delete_dead(version)?,
+            }
+            rows += 1;
         }
-        Ok(false)
+        Ok(ChangedRows::new(rows, false))
     }
 
     /// The first of the chosen rows, and one more than a step changes if there are as many.

@@ -33,9 +33,10 @@ use looks::Looks;
 use rusqlite::{Connection, ErrorCode};
 
 use crate::store::{
-    Answer, BoxFuture, Charter, Counts, DeadRows, Edition, Fire, FireReport, Inspect, InstanceId,
-    List, Load, LoadWindow, Loaded, Namespace, NamespaceError, Opened, Purged, Retried, Settle,
-    Settled, State, Store, StoreError, StoreTime, Stored, Version, Write, WriteOutcome, rules,
+    Answer, BoxFuture, ChangedRows, Charter, Counts, DeadChange, DeadRows, Edition, Fire,
+    FireReport, Inspect, InstanceId, List, Load, LoadWindow, Loaded, Namespace, NamespaceError,
+    Opened, Settle, Settled, State, Store, StoreError, StoreTime, Stored, Version, Write,
+    WriteOutcome, rules,
 };
 use rows::Call;
 use thread::Thread;
@@ -215,16 +216,17 @@ impl Store for Sqlite {
         self.look(namespace, reading::count)
     }
 
-    fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Purged> {
+    fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, ChangedRows> {
         self.in_namespace(namespace, purge::purge)
     }
 
-    fn retry_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Retried> {
-        self.in_namespace(namespace, move |call| call.retry_dead(&which))
-    }
-
-    fn discard_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Purged> {
-        self.in_namespace(namespace, move |call| call.discard_dead(&which))
+    fn change_dead<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        which: DeadRows,
+        change: DeadChange,
+    ) -> Answer<'a, ChangedRows> {
+        self.in_namespace(namespace, move |call| call.change_dead(&which, change))
     }
 
     fn inspect(&self) -> &dyn Inspect {

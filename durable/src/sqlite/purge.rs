@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::reading::{number, state_number};
 use super::rows::Call;
-use crate::store::{Purged, State};
+use crate::store::{ChangedRows, State};
 
 /// The most rows that a batch of a purge deletes.
 pub(super) const PURGED_AT_ONCE: u64 = 512;
@@ -16,7 +16,7 @@ pub(super) const PURGE_TIME: Duration = Duration::from_millis(5);
 const PURGE_STEP: usize = 16;
 
 /// Deletes a batch.
-pub(super) fn purge(call: &mut Call<'_>) -> rusqlite::Result<Purged> {
+pub(super) fn purge(call: &mut Call<'_>) -> rusqlite::Result<ChangedRows> {
     let began = Instant::now();
     let mut rows = 0;
     let timers = "DELETE FROM tickwheel_timers WHERE version IN
@@ -37,9 +37,9 @@ pub(super) fn purge(call: &mut Call<'_>) -> rusqlite::Result<Purged> {
                 break;
             }
             if rows >= PURGED_AT_ONCE || began.elapsed() >= PURGE_TIME {
-                return Ok(Purged { rows, more: true });
+                return Ok(ChangedRows::new(rows, true));
             }
         }
     }
-    Ok(Purged { rows, more: false })
+    Ok(ChangedRows::new(rows, false))
 }

@@ -328,9 +328,12 @@ impl Rows for Call<'_> {
         let sql = "UPDATE tickwheel_timers SET loaded_by = ?2 WHERE version = ?1 RETURNING schedule, deadline";
         let mut update = self.batch.connection.prepare_cached(sql)?;
         update.query_row((version.0, instance.0), |row| {
-            let schedule = text(row, 0)?;
             let deadline = time(row, 1)?;
-            Ok(schedule.map(|schedule| Scheduled::new(version, deadline, schedule)))
+            Ok(text(row, 0)?.map(|schedule| Scheduled {
+                version,
+                deadline,
+                schedule,
+            }))
         })
     }
 

@@ -10,7 +10,6 @@ use super::time::StoreTime;
 
 /// A namespace was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Opened {
     /// The store's time.
     pub now: StoreTime,
@@ -20,20 +19,8 @@ pub struct Opened {
     pub edition: Edition,
 }
 
-impl Opened {
-    /// A namespace that was opened at that time of the store.
-    pub fn new(now: StoreTime, instance: InstanceId, edition: Edition) -> Self {
-        Opened {
-            now,
-            instance,
-            edition,
-        }
-    }
-}
-
 /// A waiting row that a call has made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Armed {
     /// Its version.
     pub version: Version,
@@ -44,23 +31,10 @@ pub struct Armed {
     pub loaded: bool,
 }
 
-impl Armed {
-    /// A row with this version that waits until then.
-    pub fn new(version: Version, due: StoreTime, loaded: bool) -> Self {
-        Armed {
-            version,
-            due,
-            loaded,
-        }
-    }
-}
-
 /// The outcome of a [`Write`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum WriteOutcome {
     /// Set or moved.
-    #[non_exhaustive]
     Armed {
         /// The row that waits now.
         row: Armed,
@@ -68,7 +42,6 @@ pub enum WriteOutcome {
         replaced: Option<Version>,
     },
     /// Removed.
-    #[non_exhaustive]
     Removed {
         /// Its version.
         version: Version,
@@ -87,21 +60,8 @@ pub enum WriteOutcome {
     Locked(Write),
 }
 
-impl WriteOutcome {
-    /// [`WriteOutcome::Armed`].
-    pub fn armed(row: Armed, replaced: Option<Version>) -> Self {
-        WriteOutcome::Armed { row, replaced }
-    }
-
-    /// [`WriteOutcome::Removed`].
-    pub fn removed(version: Version, value: Vec<u8>) -> Self {
-        WriteOutcome::Removed { version, value }
-    }
-}
-
 /// Rows that were loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Loaded {
     /// The store's time.
     pub now: StoreTime,
@@ -115,22 +75,8 @@ pub struct Loaded {
     pub scheduled: Vec<Scheduled>,
 }
 
-impl Loaded {
-    /// The limit left out no rows, and no other instance lacks any.
-    pub fn new(now: StoreTime, rows: Vec<(Version, StoreTime)>) -> Self {
-        Loaded {
-            now,
-            rows,
-            more: false,
-            others_lack: 0,
-            scheduled: Vec::new(),
-        }
-    }
-}
-
 /// The outcome of a [`Fire`](super::Fire).
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct FireReport {
     /// The store's time.
     pub now: StoreTime,
@@ -185,7 +131,6 @@ impl FireReport {
 /// A row that was found to hold what no store writes: another program has written it, or the medium
 /// has changed it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Damaged {
     /// Its version, which is the token of the dead row.
     pub version: Version,
@@ -195,20 +140,8 @@ pub struct Damaged {
     pub reason: String,
 }
 
-impl Damaged {
-    /// A row that is dead now, for this reason.
-    pub fn new(version: Version, key: Vec<u8>, reason: String) -> Self {
-        Damaged {
-            version,
-            key,
-            reason,
-        }
-    }
-}
-
 /// A row that has fired.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Fired {
     /// The token of the claim: the row's version in flight.
     pub token: Version,
@@ -226,30 +159,8 @@ pub struct Fired {
     pub repeats: bool,
 }
 
-impl Fired {
-    /// An occurrence of a timer that does not repeat.
-    pub fn new(
-        token: Version,
-        key: Vec<u8>,
-        value: Vec<u8>,
-        deadline: StoreTime,
-        attempt: u32,
-    ) -> Self {
-        Fired {
-            token,
-            key,
-            value,
-            deadline,
-            attempt,
-            missed: 0,
-            repeats: false,
-        }
-    }
-}
-
 /// The outcome of a [`Settle`](super::Settle).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Settled {
     /// Acknowledged, extended or dead, or put back beside a newer timer.
     Done,
@@ -264,7 +175,6 @@ pub enum Settled {
 
 /// A row as it lies in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Stored {
     /// Its version; in flight or dead, the token.
     pub version: Version,
@@ -366,11 +276,15 @@ impl Stored {
     /// The schedule that its instance has to know, if it repeats by a schedule and is loaded.
     pub(crate) fn scheduled(&self, loaded: bool) -> Option<Scheduled> {
         let schedule = self.schedule.clone().filter(|_| loaded)?;
-        Some(Scheduled::new(self.version, self.deadline, schedule))
+        Some(Scheduled {
+            version: self.version,
+            deadline: self.deadline,
+            schedule,
+        })
     }
 
-    /// Its answer in [`FireReport::later`], as it is not due.
-    pub(crate) fn not_due(&self) -> Armed {
+    /// Its answer where it waits.
+    pub(crate) fn armed(&self) -> Armed {
         Armed {
             version: self.version,
             due: self.due,
@@ -425,37 +339,41 @@ impl Counts {
     }
 }
 
-/// One step of giving dead rows another start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// One step of a change of many timers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Retried {
-    /// How many rows are due again.
+pub struct ChangedRows {
+    /// How many timers it has changed.
     pub rows: u64,
-    /// Whether there may be more of those that were chosen.
-    pub more: bool,
-}
-
-impl Retried {
-    /// A step that has made so many rows due again.
-    pub fn new(rows: u64, more: bool) -> Self {
-        Retried { rows, more }
-    }
-}
-
-/// One step of deleting rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Purged {
-    /// How many rows it has deleted.
-    pub rows: u64,
+    /// How many it has found in flight: they fired before a [`Change`](super::Change) reached them,
+    /// and stay as they are.
+    pub in_flight: u64,
+    /// How many a [`Change`](super::Change) has left as they are because an open transaction has
+    /// changed their keys.
+    pub locked: u64,
     /// Whether there may be more.
     pub more: bool,
 }
 
-impl Purged {
-    /// A step that has deleted so many rows.
+impl ChangedRows {
+    /// A step that has changed so many rows, and has left none.
     pub fn new(rows: u64, more: bool) -> Self {
-        Purged { rows, more }
+        ChangedRows {
+            rows,
+            more,
+            ..ChangedRows::default()
+        }
+    }
+
+    /// The sum of these and those of a later step.
+    #[must_use]
+    pub fn and(self, later: ChangedRows) -> Self {
+        ChangedRows {
+            rows: self.rows + later.rows,
+            in_flight: self.in_flight + later.in_flight,
+            locked: self.locked + later.locked,
+            more: later.more,
+        }
     }
 }
 

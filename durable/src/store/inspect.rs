@@ -63,7 +63,6 @@ pub const MAX_DUE_COUNT: usize = 10_000;
 
 /// A namespace of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct StoredNamespace {
     /// Its name.
     pub name: Namespace,
@@ -72,16 +71,11 @@ pub struct StoredNamespace {
 }
 
 impl StoredNamespace {
-    /// A namespace with this charter, or with the default one for a codec.
-    pub fn new(name: Namespace, charter: impl Into<Charter>) -> Self {
-        let charter = charter.into();
-        StoredNamespace { name, charter }
-    }
-
     /// From names that a store has read. Those that are no names were not opened by this crate.
-    #[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(crate) fn read(name: &str, charter: Charter) -> Option<Self> {
-        Some(StoredNamespace::new(Namespace::new(name).ok()?, charter))
+        let name = Namespace::new(name).ok()?;
+        Some(StoredNamespace { name, charter })
     }
 }
 
@@ -116,7 +110,6 @@ impl StoredInstance {
 
 /// Asks for rows with keys that begin with some bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct PrefixRows {
     /// In this state.
     pub state: State,
@@ -145,20 +138,12 @@ impl PrefixRows {
 pub struct PrefixCursor(pub Vec<u8>);
 
 /// A page of rows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RowPage {
     /// Its rows. There may be none although others follow.
     pub rows: Vec<Stored>,
     /// Where the next page begins; `None` after the last.
     pub next: Option<PrefixCursor>,
-}
-
-impl RowPage {
-    /// A page of these rows.
-    pub fn new(rows: Vec<Stored>, next: Option<PrefixCursor>) -> Self {
-        RowPage { rows, next }
-    }
 }
 
 /// A row's place in the order by key, then by when it died if it is dead, then by version.

@@ -24,7 +24,6 @@ pub enum Missed {
 /// The decision of the rule about an occurrence that has come due. From [`Missed::next`] or a
 /// [`Plan`](super::Plan).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct NextOccurrence {
     /// Whether the occurrence fires.
     pub fires: bool,

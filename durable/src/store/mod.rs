@@ -103,8 +103,8 @@ use std::pin::Pin;
 
 pub(crate) use answers::AnswerSize;
 pub use answers::{
-    ANSWER_BYTES, Armed, Counts, Damaged, FireReport, Fired, Loaded, Opened, Purged, Retried,
-    Settled, Stored, WriteOutcome,
+    ANSWER_BYTES, Armed, ChangedRows, Counts, Damaged, FireReport, Fired, Loaded, Opened, Settled,
+    Stored, WriteOutcome,
 };
 pub use charter::{Charter, Edition};
 pub(crate) use error::write_causes;
@@ -117,9 +117,9 @@ pub use inspect::{
 pub(crate) use inspect::{KeyPlace, key_page, prefix_end};
 pub use missed::{Missed, NextOccurrence};
 pub(crate) use occurrence::Occurrence;
-pub use prefix_change::{Change, ChangedRows, PrefixChange};
+pub use prefix_change::{Change, PrefixChange};
 pub use requests::{
-    Action, DeadRows, Due, Fire, LeftRow, List, Load, LoadWindow, MAX_ERROR_BYTES,
+    Action, DeadChange, DeadRows, Due, Fire, LeftRow, List, Load, LoadWindow, MAX_ERROR_BYTES,
     MAX_SCHEDULE_BYTES, Settle, Settlement, State, Write,
 };
 pub use schedule::{Plan, Scheduled, Schedules};
@@ -209,14 +209,16 @@ pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 /// #   fn count<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Counts> {
 /// #       self.0.count(namespace)
 /// #   }
-/// #   fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Purged> {
+/// #   fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, ChangedRows> {
 /// #       self.0.purge(namespace)
 /// #   }
-/// #   fn retry_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Retried> {
-/// #       self.0.retry_dead(namespace, which)
-/// #   }
-/// #   fn discard_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Purged> {
-/// #       self.0.discard_dead(namespace, which)
+/// #   fn change_dead<'a>(
+/// #       &'a self,
+/// #       namespace: &'a Namespace,
+/// #       which: DeadRows,
+/// #       change: DeadChange,
+/// #   ) -> Answer<'a, ChangedRows> {
+/// #       self.0.change_dead(namespace, which, change)
 /// #   }
 /// #   fn inspect(&self) -> &dyn Inspect {
 /// #       self.0.inspect()
@@ -395,8 +397,8 @@ pub trait Store: Send + Sync + 'static {
 
     /// Deletes rows of the namespace in every state: as many as it can without delaying other calls
     /// by more than some milliseconds, and at least one if there are any. The caller goes on until
-    /// there are no [`more`](Purged::more).
-    fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Purged>;
+    /// there are no [`more`](ChangedRows::more).
+    fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, ChangedRows>;
 
     /// How many parts each namespace has. The number is the same for all stores that reach the
     /// namespace, and never changes: the [charter](Charter::parts) has it. An instance opens a
@@ -405,23 +407,25 @@ pub trait Store: Send + Sync + 'static {
         1
     }
 
-    /// Gives dead rows another start: each is due now, with a new version and no attempts. It
-    /// becomes the waiting row of its key if there is none. Otherwise it goes in flight with a
-    /// lease that has ended, so that it is delivered beside the newer one. Deadline and error stay.
-    /// Nothing is loaded; if any row is due again there is a hint.
+    /// Deletes dead rows, or gives them another start: each is due now, with a new version and no
+    /// attempts. It becomes the waiting row of its key if there is none. Otherwise it goes in
+    /// flight with a lease that has ended, so that it is delivered beside the newer one. Deadline
+    /// and error stay. Nothing is loaded; if any row is due again there is a hint.
     ///
-    /// One step retries as many rows as the store can without delaying other calls by more than
+    /// One step changes as many rows as the store can without delaying other calls by more than
     /// some milliseconds, those that died first before others, and at least one if there are any.
-    /// The caller goes on until there are no [`more`](Retried::more).
+    /// The caller goes on until there are no [`more`](ChangedRows::more).
     ///
     /// # Errors
     ///
     /// A store with keys that transactions of others can lock leaves their rows out. It returns
     /// [`StoreError::Unavailable`] when it has found no others.
-    fn retry_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Retried>;
-
-    /// Deletes dead rows, in steps as [`retry_dead`](Self::retry_dead).
-    fn discard_dead<'a>(&'a self, namespace: &'a Namespace, which: DeadRows) -> Answer<'a, Purged>;
+    fn change_dead<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        which: DeadRows,
+        change: DeadChange,
+    ) -> Answer<'a, ChangedRows>;
 
     /// The reads of an operator.
     fn inspect(&self) -> &dyn Inspect;

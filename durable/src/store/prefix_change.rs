@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::answers::ChangedRows;
 use super::inspect::PrefixRows;
 use super::{
     Action, Due, LoadWindow, Namespace, State, Store, StoreError, StoreTime, Stored, Write,
@@ -65,34 +66,6 @@ pub struct PrefixChange {
     /// When moved rows are due.
     to: Option<StoreTime>,
     last_key: Option<Vec<u8>>,
-}
-
-/// What a step of a [`PrefixChange`] has done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct ChangedRows {
-    /// How many timers it has changed.
-    pub rows: u64,
-    /// How many it has found in flight: they fired before the change reached them, and stay as they
-    /// are.
-    pub in_flight: u64,
-    /// How many it has not changed because an open transaction has changed their keys.
-    pub locked: u64,
-    /// Whether there may be more.
-    pub more: bool,
-}
-
-impl ChangedRows {
-    /// The sum of these and those of a later step.
-    #[must_use]
-    pub fn and(self, later: ChangedRows) -> Self {
-        ChangedRows {
-            rows: self.rows + later.rows,
-            in_flight: self.in_flight + later.in_flight,
-            locked: self.locked + later.locked,
-            more: later.more,
-        }
-    }
 }
 
 impl PrefixChange {

@@ -11,7 +11,6 @@ use super::time::StoreTime;
 /// The terms of a call: the time that counts as soon, the instance that loads the rows that it
 /// makes due soon, and until when and under which charter it may change anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct LoadWindow {
     /// Soon is: at most this long after the store's time in the call.
     pub window: Duration,
@@ -80,7 +79,6 @@ impl Due {
 
 /// A change of the waiting row under a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Write {
     /// The encoded key, at most [`MAX_KEY_BYTES`](crate::MAX_KEY_BYTES) long.
     pub key: Vec<u8>,
@@ -108,10 +106,8 @@ impl Write {
 
 /// How a write changes the waiting row under a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Action {
     /// Sets it.
-    #[non_exhaustive]
     Set {
         /// The encoded value, at most [`MAX_VALUE_BYTES`](crate::MAX_VALUE_BYTES) long.
         value: Vec<u8>,
@@ -127,7 +123,6 @@ pub enum Action {
         if_absent: bool,
     },
     /// Moves it.
-    #[non_exhaustive]
     Move {
         /// Its new deadline.
         due: Due,
@@ -170,7 +165,6 @@ pub const MAX_SCHEDULE_BYTES: usize = 512;
 
 /// Asks for rows to be loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Load {
     /// The instance that loads.
     pub instance: InstanceId,
@@ -210,7 +204,6 @@ impl Load {
 
 /// Asks for rows to be fired.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Fire {
     /// The rows.
     pub versions: Vec<Version>,
@@ -252,7 +245,6 @@ impl Fire {
 
 /// Settles a row in flight.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Settle {
     /// The token of the claim.
     pub token: Version,
@@ -286,7 +278,6 @@ pub const MAX_ERROR_BYTES: usize = 1024;
 
 /// How a row in flight is settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Settlement {
     /// It is done.
     Ack,
@@ -312,7 +303,6 @@ pub enum Settlement {
 /// itself does not load the row, and any other one does once the row is due. After that the row
 /// counts as unloaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct LeftRow {
     /// The instance that leaves it.
     pub by: InstanceId,
@@ -343,7 +333,6 @@ pub enum State {
 
 /// Chooses dead rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum DeadRows {
     /// The one with this token.
     Token(Version),
@@ -353,9 +342,17 @@ pub enum DeadRows {
     OlderThan(Duration),
 }
 
+/// What is done to dead rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeadChange {
+    /// They are given another start.
+    Retry,
+    /// They are deleted.
+    Discard,
+}
+
 /// Asks for rows to look at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct List {
     /// In this state.
     pub state: State,

@@ -127,7 +127,7 @@ fn arm<R: Rows>(rows: &mut R, row: &mut Stored, near: LoadWindow) -> Result<Arme
     if is_near && row.loaded_by.is_none() {
         rows.hint();
     }
-    Ok(Armed::new(row.version, row.due, row.loaded_by.is_some()))
+    Ok(row.armed())
 }
 
 /// Arms a stored row again.
@@ -189,14 +189,18 @@ fn write_one<R: Rows>(
             rows.discard(&row.key)?;
             let armed = arm(rows, &mut row, near)?;
             rows.insert(&row)?;
-            Ok(WriteOutcome::armed(armed, replaced))
+            Ok(WriteOutcome::Armed {
+                row: armed,
+                replaced,
+            })
         }
         Action::Move { due } => match waiting {
             Some(mut row) => {
                 let replaced = Some(row.version);
                 row.due = due.at(rows.now());
                 row.deadline = row.due;
-                Ok(WriteOutcome::armed(rearm(rows, row, near)?, replaced))
+                let row = rearm(rows, row, near)?;
+                Ok(WriteOutcome::Armed { row, replaced })
             }
             None => Ok(rows.in_flight(&key)?.map_or(WriteOutcome::Absent, |row| {
                 WriteOutcome::InFlight(row.version)
@@ -216,7 +220,10 @@ fn write_one<R: Rows>(
                 return Ok(WriteOutcome::Absent);
             };
             rows.discard(&key)?;
-            Ok(WriteOutcome::removed(row.version, row.value))
+            Ok(WriteOutcome::Removed {
+                version: row.version,
+                value: row.value,
+            })
         }
     }
 }

@@ -6,7 +6,6 @@ use super::time::StoreTime;
 
 /// A loaded row with a schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Scheduled {
     /// Its version.
     pub version: Version,
@@ -14,17 +13,6 @@ pub struct Scheduled {
     pub deadline: StoreTime,
     /// Its schedule, as it was set.
     pub schedule: String,
-}
-
-impl Scheduled {
-    /// A row with this schedule.
-    pub fn new(version: Version, deadline: StoreTime, schedule: String) -> Self {
-        Scheduled {
-            version,
-            deadline,
-            schedule,
-        }
-    }
 }
 
 /// The schedules that an instance can compute. It leaves rows with others to other instances.
@@ -59,7 +47,6 @@ impl Schedules {
 /// The instance knows the store's time only roughly. So a plan says for which times it holds, and
 /// the store compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Plan {
     /// The row.
     pub version: Version,

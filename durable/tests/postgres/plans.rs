@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tickwheel_durable::Postgres;
 use tickwheel_durable::store::{
-    Action, DeadRows, Due, Fire, InstanceId, List, Load, LoadWindow, Namespace, Settle, Settlement,
-    State, Store, Version, Write, WriteOutcome,
+    Action, DeadChange, DeadRows, Due, Fire, InstanceId, List, Load, LoadWindow, Namespace, Settle,
+    Settlement, State, Store, Version, Write, WriteOutcome,
 };
 
 use super::server::{Server, client, missing};
@@ -117,12 +117,14 @@ async fn die_and_retry(store: &Postgres, space: &Namespace, near: LoadWindow) {
         let dead = vec![Settle::new(token, Settlement::Dead).with_error("why")];
         store.settle(space, dead, near).await.expect("it settles");
         store.get(space, b"f".to_vec()).await.expect("it reads");
-        let retried = store.retry_dead(space, which.clone()).await;
-        retried.expect("it retries");
-        let discarded = store.discard_dead(space, which).await;
-        discarded.expect("it discards");
-        let discarded = store.discard_dead(space, DeadRows::Token(token)).await;
-        discarded.expect("it discards");
+        for (which, change) in [
+            (which.clone(), DeadChange::Retry),
+            (which, DeadChange::Discard),
+            (DeadRows::Token(token), DeadChange::Discard),
+        ] {
+            let changed = store.change_dead(space, which, change).await;
+            changed.expect("it changes dead rows");
+        }
         // Beside another write, and of a key that was dead.
         let batch = vec![
             write("f", Action::Remove),

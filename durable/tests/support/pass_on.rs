@@ -54,22 +54,16 @@ macro_rules! pass_on {
         fn count<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Counts> {
             self.$field.count(namespace)
         }
-        fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Purged> {
+        fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, ChangedRows> {
             self.$field.purge(namespace)
         }
-        fn retry_dead<'a>(
+        fn change_dead<'a>(
             &'a self,
             namespace: &'a Namespace,
             which: DeadRows,
-        ) -> Answer<'a, Retried> {
-            self.$field.retry_dead(namespace, which)
-        }
-        fn discard_dead<'a>(
-            &'a self,
-            namespace: &'a Namespace,
-            which: DeadRows,
-        ) -> Answer<'a, Purged> {
-            self.$field.discard_dead(namespace, which)
+            change: DeadChange,
+        ) -> Answer<'a, ChangedRows> {
+            self.$field.change_dead(namespace, which, change)
         }
         fn inspect(&self) -> &dyn Inspect {
             self.$field.inspect()

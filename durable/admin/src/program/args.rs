@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use clap::{Args as ClapArgs, Parser, Subcommand};
 use clap_complete::Shell;
 use tickwheel_durable::store::{Namespace, State, Version};
 
@@ -56,8 +57,8 @@ pub(super) enum Command {
     /// Lists timers
     List {
         /// In this state
-        #[arg(long, value_enum, default_value_t = Listed::Waiting)]
-        state: Listed,
+        #[arg(long, default_value = STATES[0], value_parser = PossibleValuesParser::new(STATES).map(state))]
+        state: State,
         /// Only timers with keys that begin with this. With JSON it is the beginning of a string,
         /// without the quote
         #[arg(long)]
@@ -131,21 +132,12 @@ pub(super) struct Serve {
     pub(super) session: Duration,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Listed {
-    Waiting,
-    InFlight,
-    Dead,
-}
+const STATES: [&str; 3] = ["waiting", "in-flight", "dead"];
 
-impl From<Listed> for State {
-    fn from(listed: Listed) -> Self {
-        match listed {
-            Listed::Waiting => State::Waiting,
-            Listed::InFlight => State::InFlight,
-            Listed::Dead => State::Dead,
-        }
-    }
+#[allow(clippy::needless_pass_by_value, reason = "the parser passes it")]
+fn state(name: String) -> State {
+    let at = STATES.iter().position(|state| *state == name);
+    [State::Waiting, State::InFlight, State::Dead][at.unwrap_or(0)]
 }
 
 #[derive(Debug, Subcommand)]

@@ -78,7 +78,7 @@ async fn on_one(operator: &Operator, json: bool, command: Command) -> Result<(),
         } => {
             let prefix = prefix.map(|prefix| operator.prefix(&prefix, form.into()));
             let filter = Filter {
-                state: state.into(),
+                state,
                 prefix: prefix.transpose()?,
                 error,
             };

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, DeadRows, List, MAX_ERROR_BYTES, Namespace, Settle, Settled, Settlement, State, Store,
-    Version,
+    Action, DeadChange, DeadRows, List, MAX_ERROR_BYTES, Namespace, Settle, Settled, Settlement,
+    State, Store, Version,
 };
 
 use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, set, write};
@@ -34,28 +34,23 @@ impl<S: Store> Case<S> {
     }
 
     async fn retry(&self, which: DeadRows) -> u64 {
-        let mut rows = 0;
-        loop {
-            let step = self.store.retry_dead(&self.space, which.clone()).await;
-            let step = step.expect("it retries");
-            rows += step.rows;
-            if !step.more {
-                return rows;
-            }
-            assert!(step.rows > 0, "a step that retries nothing is the last");
-        }
+        self.change_dead(which, DeadChange::Retry).await
     }
 
     async fn discard(&self, which: DeadRows) -> u64 {
+        self.change_dead(which, DeadChange::Discard).await
+    }
+
+    async fn change_dead(&self, which: DeadRows, change: DeadChange) -> u64 {
         let mut rows = 0;
         loop {
-            let step = self.store.discard_dead(&self.space, which.clone()).await;
-            let step = step.expect("it discards");
+            let step = self.store.change_dead(&self.space, which.clone(), change);
+            let step = step.await.expect("it changes dead rows");
             rows += step.rows;
             if !step.more {
                 return rows;
             }
-            assert!(step.rows > 0, "a step that discards nothing is the last");
+            assert!(step.rows > 0, "a step that changes nothing is the last");
         }
     }
 

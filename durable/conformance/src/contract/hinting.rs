@@ -4,8 +4,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, DeadRows, Due, Fire, InstanceId, LeftRow, Load, LoadWindow, Settle, Settled,
-    Settlement, Store, Version,
+    Action, DeadChange, DeadRows, Due, Fire, InstanceId, LeftRow, Load, LoadWindow, Settle,
+    Settled, Settlement, Store, Version,
 };
 use tokio::time::timeout;
 
@@ -147,7 +147,12 @@ pub async fn hints_near_rows_that_no_instance_has_loaded<T: Stores>(world: &Worl
 
     let token = case.fired("dead").await;
     assert_eq!(case.settle(token, Settlement::Dead).await, Settled::Done);
-    let retry = async || store.retry_dead(&case.space, DeadRows::Token(token)).await;
+    let which = DeadRows::Token(token);
+    let retry = async || {
+        store
+            .change_dead(&case.space, which.clone(), DeadChange::Retry)
+            .await
+    };
     let retried = listening.sees_a_hint("a retry", retry()).await;
     assert_eq!(retried.map(|retried| retried.rows), Ok(1));
     let (_, is_hinted) = listening.is_hinted(retry()).await;

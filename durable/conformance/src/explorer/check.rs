@@ -461,7 +461,9 @@ fn answer_fits(taken: &Taken<'_>, written: &WriteOutcome) -> Verdict {
             waits.is_none() && in_flight.is_some_and(|row| row.version == *token) && stays()
         }
         WriteOutcome::Absent => waits.is_none() && in_flight.is_none() && stays(),
-        other => return Err(format!("no other transaction locks keys: {other:?}")),
+        other @ WriteOutcome::Locked(_) => {
+            return Err(format!("no other transaction locks keys: {other:?}"));
+        }
     };
     ensure(fits, || {
         format!("D4: {written:?}, where {waits:?} waited and {in_flight:?} was in flight")

@@ -14,9 +14,9 @@ use futures_util::FutureExt;
 use futures_util::future::join;
 use tickwheel_durable::Memory;
 use tickwheel_durable::store::{
-    Action, Armed, BoxFuture, Charter, DeadRows, Due, Edition, Fire, FireReport, InstanceId,
-    LeftRow, List, Load, LoadWindow, Loaded, Namespace, Settle, Settled, Settlement, State, Store,
-    StoreError, StoreTime, Stored, Version, Write, WriteOutcome,
+    Action, Armed, BoxFuture, Charter, DeadChange, DeadRows, Due, Edition, Fire, FireReport,
+    InstanceId, LeftRow, List, Load, LoadWindow, Loaded, Namespace, Settle, Settled, Settlement,
+    State, Store, StoreError, StoreTime, Stored, Version, Write, WriteOutcome,
 };
 
 use super::Bounds;
@@ -526,12 +526,14 @@ impl Run {
                 Outcome::Settled(vec![(token, how, settled[0])])
             }
             Request::RetryDead(key) => {
-                let retried = store.retry_dead(space, DeadRows::Key(key)).await?;
-                Outcome::Changed(retried.rows)
+                let which = DeadRows::Key(key);
+                let step = store.change_dead(space, which, DeadChange::Retry).await?;
+                Outcome::Changed(step.rows)
             }
             Request::DiscardDead(key) => {
-                let discarded = store.discard_dead(space, DeadRows::Key(key)).await?;
-                Outcome::Changed(discarded.rows)
+                let which = DeadRows::Key(key);
+                let step = store.change_dead(space, which, DeadChange::Discard).await?;
+                Outcome::Changed(step.rows)
             }
             Request::Unfire(ids, held, near) => {
                 let list = List::new(State::InFlight, None, 1_000);

@@ -16,20 +16,20 @@ pub(in crate::postgres) const GET: &str = concat!(
     ORDER BY dead, in_flight LIMIT 1"
 );
 
-/// Rows in a state after a time and a version, until they have `$6` bytes. Those loaded are few,
-/// and are sorted.
+/// Rows in flight, or waiting, after a time and a version, until they have `$5` bytes. Those loaded
+/// are few, and are sorted.
 pub(in crate::postgres) const LIST: &str = concat!(
     "WITH page AS ((",
     stored!(),
-    "WHERE namespace = $1::int AND in_flight = $2::bool AND loaded_by IS NULL
-        AND (due, version) > ($3::bigint, $4::bigint) ORDER BY due, version LIMIT $5::bigint)
+    "WHERE namespace = $1::int AND in_flight = $6::bool AND loaded_by IS NULL
+        AND (due, version) > ($2::bigint, $3::bigint) ORDER BY due, version LIMIT $4::bigint)
     UNION ALL
     (",
     stored!(),
-    "WHERE namespace = $1 AND in_flight = $2 AND loaded_by IS NOT NULL
-        AND (due, version) > ($3, $4) ORDER BY due, version LIMIT $5)
-    ORDER BY due, version LIMIT $5)",
-    sized_page!("$6::bigint", "due, version")
+    "WHERE namespace = $1 AND in_flight = $6 AND loaded_by IS NOT NULL
+        AND (due, version) > ($2, $3) ORDER BY due, version LIMIT $4)
+    ORDER BY due, version LIMIT $4)",
+    sized_page!("$5::bigint", "due, version")
 );
 
 /// Dead rows after a time and a version, until they have `$5` bytes.

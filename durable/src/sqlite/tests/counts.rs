@@ -1,7 +1,7 @@
 //! The counts that calls keep, which must be those of the rows.
 
 use super::*;
-use crate::store::{DeadRows, Missed, Schedules, Settlement, State, WriteOutcome};
+use crate::store::{DeadChange, DeadRows, Missed, Schedules, Settlement, State, WriteOutcome};
 
 /// Compares the counts with the rows.
 async fn counts_are_those_of_the_rows(store: &Sqlite, what: &str) {
@@ -118,11 +118,13 @@ async fn counts_stay_those_of_the_rows() {
                 failing.await.expect_err("it fails");
             }
             13 => {
-                let retried = store.retry_dead(&space, DeadRows::Key(vec![key]));
+                let which = DeadRows::Key(vec![key]);
+                let retried = store.change_dead(&space, which, DeadChange::Retry);
                 retried.await.expect("it retries");
             }
             14 => {
-                let discarded = store.discard_dead(&space, DeadRows::Token(some));
+                let which = DeadRows::Token(some);
+                let discarded = store.change_dead(&space, which, DeadChange::Discard);
                 discarded.await.expect("it discards");
             }
             _ if number % 3 == 0 => drop(store.purge(&space).await.expect("it purges")),

@@ -9,7 +9,8 @@ use rusqlite::trace::{TraceEvent, TraceEventCodes};
 
 use super::*;
 use crate::store::{
-    DeadRows, Fire, List, Load, Missed, Schedules, Settle, Settlement, State, WriteOutcome,
+    DeadChange, DeadRows, Fire, List, Load, Missed, Schedules, Settle, Settlement, State,
+    WriteOutcome,
 };
 
 /// The steps that each statement has taken in all its runs, by its text. SQLite takes some for each
@@ -161,12 +162,14 @@ async fn die_and_retry(store: &Sqlite, near: LoadWindow) {
         let dead = vec![Settle::new(token, Settlement::Dead).with_error("why")];
         store.settle(&space, dead, near).await.expect("it settles");
         store.get(&space, b"d".to_vec()).await.expect("it reads");
-        let retried = store.retry_dead(&space, which.clone()).await;
-        retried.expect("it retries");
-        let discarded = store.discard_dead(&space, which).await;
-        discarded.expect("it discards");
-        let discarded = store.discard_dead(&space, DeadRows::Token(token)).await;
-        discarded.expect("it discards");
+        for (which, change) in [
+            (which.clone(), DeadChange::Retry),
+            (which, DeadChange::Discard),
+            (DeadRows::Token(token), DeadChange::Discard),
+        ] {
+            let changed = store.change_dead(&space, which, change).await;
+            changed.expect("it changes dead rows");
+        }
         let remove = Write::new(b"d".to_vec(), Action::Remove);
         let removed = store.write(&space, vec![remove], near).await;
         removed.expect("it removes");

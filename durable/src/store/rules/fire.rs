@@ -30,7 +30,7 @@ pub(crate) fn fire<R: Rows>(rows: &mut R, request: &Fire) -> Result<FireReport, 
         if let Some(reason) = damage {
             set_aside(rows, row, reason, &mut report)?;
         } else if row.due > rows.now() {
-            report.add_later(row.not_due(), &row);
+            report.add_later(row.armed(), &row);
         } else {
             fire_due(rows, row, request, near, &mut report)?;
         }
@@ -47,8 +47,11 @@ fn set_aside<R: Rows>(
     report: &mut FireReport,
 ) -> Result<(), R::Error> {
     rows.delete((row.version, row.state))?;
-    let damaged = Damaged::new(row.version, row.key.clone(), reason.clone());
-    report.damaged.push(damaged);
+    report.damaged.push(Damaged {
+        version: row.version,
+        key: row.key.clone(),
+        reason: reason.clone(),
+    });
     row.error = Some(reason);
     rows.bury(row)
 }
@@ -69,7 +72,7 @@ fn fire_due<R: Rows>(
                 rows.mark(row.version, loader)?;
                 row.loaded_by = Some(loader);
             }
-            report.add_later(row.not_due(), &row);
+            report.add_later(row.armed(), &row);
             return Ok(());
         }
         Occurrence::Waits { due, deadline } => {
