@@ -176,6 +176,65 @@ async fn delivers_to_a_program_that_waits_though_the_store_is_slower_than_the_le
     claim.ack().await.expect("no other instance has it yet");
 }
 
+/// What is in flight under the id of another instance is that one's.
+#[tokio::test(start_paused = true)]
+async fn lost_fire_leaves_claims_of_others_alone() {
+    let memory = Memory::new();
+    let (others, mut others_claims) = start(memory.clone()).await;
+    let theirs = set(&others, "theirs", Duration::ZERO).await;
+    theirs.expect("it is set");
+    let theirs = next(&mut others_claims).await;
+    let store = Faulty::new(memory);
+    let (timers, mut claims) = start(store.clone()).await;
+    set(&timers, "mine", SECOND).await.expect("it is set");
+    store.set_losing(Some("fire"));
+    assert!(timeout(SECOND * 2, claims.recv()).await.is_err());
+    store.set_losing(None);
+    let mine = next(&mut claims).await;
+    assert_eq!((&*mine.key, mine.attempt), ("mine", 1));
+    theirs.ack().await.expect("it is held");
+    mine.ack().await.expect("it is held");
+}
+
+/// A look that fails comes again, and meanwhile the id has changed.
+#[tokio::test(start_paused = true)]
+async fn lost_fires_under_two_ids_are_both_undone() {
+    let store = Faulty::new(Memory::new());
+    let (timers, mut claims) = start(store.clone()).await;
+    set(&timers, "a", SECOND).await.expect("it is set");
+    set(&timers, "b", SECOND * 4).await.expect("it is set");
+    store.set_losing(Some("fire"));
+    store.set_failing(Some("list"));
+    assert!(timeout(SECOND * 6, claims.recv()).await.is_err());
+    store.set_losing(None);
+    store.set_failing(None);
+    for key in ["a", "b"] {
+        let claim = timeout(SECOND * 8, claims.recv()).await;
+        let claim = claim.expect("it waits for no lease");
+        let claim = claim.expect("the stream goes on");
+        assert_eq!((&*claim.key, claim.attempt), (key, 1));
+        claim.ack().await.expect("it is held");
+    }
+}
+
+/// Until the instance has unloaded it, what a lost answer has marked is on no wheel.
+#[tokio::test(start_paused = true)]
+async fn unload_that_failed_is_made_again() {
+    let store = Faulty::new(Memory::new());
+    let (timers, mut claims) = start(store.clone()).await;
+    store.set_losing(Some("write"));
+    let set = set(&timers, "a", SECOND * 5).await;
+    set.expect_err("its answer is lost");
+    store.set_losing(None);
+    store.set_failing(Some("unload"));
+    assert!(timeout(SECOND * 3, claims.recv()).await.is_err());
+    store.set_failing(None);
+    let claim = timeout(SECOND * 5, claims.recv()).await;
+    let claim = claim.expect("it is loaded again");
+    let claim = claim.expect("the stream goes on");
+    claim.ack().await.expect("it is held");
+}
+
 /// The wait between two tries had no bound: after an hour without store a timer came half an hour
 /// late.
 #[tokio::test(start_paused = true)]
