@@ -51,10 +51,14 @@ pub(crate) fn details(row: &Stored, now: StoreTime) -> Vec<(&'static str, String
     details.extend(row.period.map(|period| ("every", span(period))));
     details.extend(row.schedule.clone().map(|schedule| ("every", schedule)));
     details.extend(row.claimed_by.map(|id| ("claimed by", id.0.to_string())));
-    details.extend(
-        row.loaded_by
-            .map(|id| ("on the wheel of", id.0.to_string())),
-    );
+    details.extend(row.loaded_by.map(|id| {
+        let what = if id.is_left() {
+            "left to others by"
+        } else {
+            "on the wheel of"
+        };
+        (what, id.0.unsigned_abs().to_string())
+    }));
     if let Some(error) = &row.error {
         details.push(("last error", whole(error.as_bytes())));
     }

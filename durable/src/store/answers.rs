@@ -195,7 +195,7 @@ pub struct Stored {
     /// If it repeats by a schedule: its text.
     pub schedule: Option<String>,
     /// The instance that has loaded it, by the id that it had then. Or the one that has
-    /// [left](InstanceId::left) it to others.
+    /// [left](InstanceId::left) it to others. A store may leave out one that is not alive any more.
     pub loaded_by: Option<InstanceId>,
     /// In flight: [who](super::Fire::by) has fired it, by the id that it had then.
     pub claimed_by: Option<InstanceId>,

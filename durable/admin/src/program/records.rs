@@ -72,7 +72,7 @@ fn timer(row: &Stored) -> Value {
         // The cron expression and the zone of a timer that repeats by one.
         "schedule": row.schedule,
         // The instances that have it on their wheel, and that have claimed it.
-        "loaded_by": row.loaded_by.map(|id| id.0),
+        "loaded_by": row.loaded_by.filter(|id| !id.is_left()).map(|id| id.0),
         "claimed_by": row.claimed_by.map(|id| id.0),
         // That of its claim, or of its last one if it is dead.
         "token": (row.state != State::Waiting).then_some(row.version.0),
