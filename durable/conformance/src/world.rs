@@ -13,8 +13,8 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::{Either, select};
 use tickwheel::TimerWheel;
-use tickwheel_durable::store::{Action, Due, LoadWindow, Namespace, Store, Write};
-use tickwheel_durable::{Builder, Claim, Claims, DurableTimers, Entry, builder};
+use tickwheel_durable::store::{Action, Due, LoadWindow, Namespace, Store, StoreError, Write};
+use tickwheel_durable::{BuildError, Builder, Claim, Claims, DurableTimers, Entry, Error, builder};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::faulty::Faulty;
@@ -67,6 +67,9 @@ const CALLS_IN_A_UNIT: u32 = 20;
 
 /// The pace is made slower by this at most.
 const SLOWEST: u32 = 3;
+
+/// An instance tries so often to start.
+const TRIES: u32 = 5;
 
 /// The world of one check.
 #[derive(Debug)]
@@ -211,19 +214,27 @@ impl<T: Stores> World<T> {
         self.instance_with(|builder| builder).await
     }
 
-    /// Starts an instance with other settings.
+    /// Starts an instance with other settings. On a busy machine a server may be too slow to open
+    /// the namespace: it tries again, as a program would.
     pub(super) async fn instance_with(
         &self,
-        set: impl FnOnce(Builder<String, u64>) -> Builder<String, u64>,
+        set: impl Fn(Builder<String, u64>) -> Builder<String, u64>,
     ) -> Running<T::Store> {
         let wheel = TimerWheel::new();
-        let faults = Faulty::new(self.store().await);
-        let builder = builder(self.name.as_str())
-            .poll(self.units(1))
-            .window(self.units(20))
-            .lease(self.units(20));
-        let started = set(builder).start(&wheel, faults.clone()).await;
-        let (timers, claims) = started.expect("the instance starts");
+        let mut tries = 0;
+        let (faults, (timers, claims)) = loop {
+            tries += 1;
+            let faults = Faulty::new(self.store().await);
+            let builder = builder(self.name.as_str())
+                .poll(self.units(1))
+                .window(self.units(20))
+                .lease(self.units(20));
+            match set(builder).start(&wheel, faults.clone()).await {
+                Err(BuildError::Open(Error::Store(StoreError::Unavailable { .. })))
+                    if tries < TRIES => {}
+                started => break (faults, started.expect("the instance starts")),
+            }
+        };
         Running {
             timers,
             claims,
