@@ -2,10 +2,11 @@
 //! delivery among them cost, and how fast they are purged.
 //!
 //! ```sh
-//! cargo bench -p tickwheel-durable --bench scale --all-features -- <url or file> <timers> [parts]
+//! cargo bench -p tickwheel-durable --bench scale --all-features -- <url or file> <timers> [parts] [step..]
 //! ```
 //!
-//! It purges the namespace `bench-scale` first. The CPU time of Redis is what its nodes say; that
+//! The steps are `fill`, which empties the namespace `bench-scale` first, `start` and `purge`: all of
+//! them unless some are named, which a machine that is quiet for a while only needs. The CPU time of Redis is what its nodes say; that
 //! of the other servers is not measured.
 
 use std::time::{Duration, Instant};
@@ -164,17 +165,35 @@ async fn main() {
     let parts = rest
         .first()
         .map_or(1, |parts| parts.parse().expect("it is a number"));
+    let is_wanted = |step: &str| rest.len() < 2 || rest[1..].iter().any(|word| word == step);
     let target = Target {
         url: url.clone(),
         parts,
     };
+    if is_wanted("fill") {
+        fill(&target, count).await;
+    }
+    if is_wanted("start") {
+        start(&target, count).await;
+    }
+    if is_wanted("purge") {
+        let (timers, _claims) = target.start().await;
+        let purging = async { timers.admin().purge().await.expect("it is emptied") };
+        measured(&target, "purged", count, purging).await;
+    }
+}
+
+async fn fill(target: &Target, count: u64) {
     let (timers, claims) = target.start().await;
     claims.shutdown().await;
     timers.admin().purge().await.expect("it is emptied");
     let setting = set(&timers, 0, count, FAR);
-    measured(&target, &format!("set, in {parts} parts"), count, setting).await;
+    let what = format!("set, in {} parts", target.parts);
+    measured(target, &what, count, setting).await;
     timers.shutdown().await;
+}
 
+async fn start(target: &Target, count: u64) {
     let (before, began) = (resident(), Instant::now());
     let (timers, mut claims) = target.start().await;
     let ready = began.elapsed();
@@ -209,14 +228,13 @@ async fn main() {
 
     set(&timers, count, count + DELIVERED, Duration::ZERO).await;
     let delivering = deliver(&mut claims, DELIVERED);
-    measured(&target, "fired and acknowledged", DELIVERED, delivering).await;
+    measured(target, "fired and acknowledged", DELIVERED, delivering).await;
     let metrics = timers.metrics();
     println!(
         "  {} loaded, {} a fire",
         metrics.loaded,
         metrics.fire_batches.mean()
     );
-
-    let purging = async { timers.admin().purge().await.expect("it is emptied") };
-    measured(&target, "purged", count, purging).await;
+    claims.shutdown().await;
+    timers.shutdown().await;
 }

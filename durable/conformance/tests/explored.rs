@@ -31,5 +31,9 @@ explored! {
     occurrences_one_at_a_time_keep_the_promises: one_at_a_time to 5, 1_500 states;
     instances_that_differ_from_the_charter_keep_the_promises: charters to 5, 1_500 states;
     instance_that_cannot_decode_keeps_the_promises: blind to 5, 1_500 states;
+    missed_occurrences_are_each_delivered: each_missed to 5, 1_500 states;
+    missed_occurrences_are_skipped: none_missed to 5, 1_500 states;
+    schedules_that_one_instance_knows_keep_the_promises: calendar to 5, 1_500 states;
+    timers_are_delivered_at_most_once: at_most_once to 5, 1_500 states;
     three_instances_and_two_keys_keep_the_promises: two_keys to 5, 1_500 states;
 }

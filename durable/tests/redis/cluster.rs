@@ -48,18 +48,14 @@ conformance_tests! { @modules [#[tokio::test(flavor = "multi_thread", worker_thr
         None => return,
     }, Pace::default())
     contract {
-        ends_the_life_of_an_id,
         hints_near_rows_that_no_instance_has_loaded,
         keeps_namespaces_apart,
         refuses_another_charter,
-        amended_charter_stops_all_but_settles,
-        refuses_late_writes,
         lists_counts_and_purges,
-        retries_dead_rows_of_a_key,
         discards_dead_rows,
     }
-    scripts {
-        agrees_with_the_oracle,
+    explorer {
+        long_traces_agree_with_memory,
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use redis::from_redis_value;
 use tickwheel::TimerWheel;
+use tickwheel_durable::store::{Namespace, Store};
 use tickwheel_durable::{Claims, DurableTimers, Redis, builder};
 use tickwheel_durable_conformance::{Pace, Stores};
 use tokio::sync::{OnceCell, oneshot};
@@ -102,6 +103,15 @@ async fn one_stream_has_the_timers_of_all_nodes() {
             found.extend(on_node);
         }
         assert_eq!(found, values);
+        // To an operator each part is a namespace.
+        let store = connect(&cluster.url()).await;
+        let namespaces = store.inspect().namespaces().await.expect("it lists");
+        let names: BTreeSet<_> = namespaces.iter().map(|found| found.name.as_str()).collect();
+        assert_eq!(names.len(), PARTS);
+        assert!(names.contains("faults") && names.contains("faults/5"));
+        let first = Namespace::new("faults").expect("it is a name");
+        let counts = store.count(&first).await.expect("it counts");
+        assert!((1..200).contains(&counts.waiting), "{counts:?}");
         let moved = other.move_timer("7", SECOND * 3_600).await;
         assert!(moved.is_ok(), "{moved:?}");
         let mut left = values;
@@ -122,10 +132,33 @@ async fn one_stream_has_the_timers_of_all_nodes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn timers_of_all_parts_come_by_deadline() {
+    let Some(shared) = shared().await else {
+        return;
+    };
+    let started = builder::<String, u64>("in-order");
+    let store = connect(&shared.0).await.spread(PARTS);
+    let started = started.start(&TimerWheel::new(), store).await;
+    let (timers, mut claims) = started.expect("it starts");
+    for number in (1..=8).rev() {
+        let delay = SECOND / 2 * u32::try_from(number).expect("it is small");
+        let key = number.to_string();
+        let set = timers.set_timer(&key, &number, delay);
+        set.await.expect("it is set");
+    }
+    for number in 1..=8 {
+        let claim = claims.recv().await.expect("the stream goes on");
+        assert_eq!(claim.value, number, "{claim:?}");
+        claim.ack().await.expect("it is held");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_number_of_parts_is_refused() {
     let Some(shared) = shared().await else {
         return;
     };
+    assert_eq!(connect(&shared.0).await.spread(0).parts(), 1);
     let (timers, _claims) = start(connect(&shared.0).await.spread(PARTS)).await;
     let wheel = TimerWheel::new();
     for parts in [1, PARTS - 1, PARTS + 1] {
@@ -227,6 +260,13 @@ async fn other_parts_go_on_while_a_node_hangs() {
     let one = *of_hung.first().expect("there are some");
     let set = timers.set_timer(&one.to_string(), &one, SECOND).await;
     assert!(set.is_err(), "its node hangs");
+    // What needs all parts fails.
+    assert!(timers.counts().await.is_err());
+    assert!(timers.admin().pending(None, 10).await.is_err());
+    let store = connect(&cluster.url()).await.spread(PARTS);
+    let wheel = TimerWheel::new();
+    let started = builder::<String, u64>("faults").start(&wheel, store);
+    assert!(started.await.is_err(), "it starts with all parts only");
     cluster.nodes()[hung].signal("CONT");
     delivered(&mut claims, &of_hung).await;
     let stray = timeout(SECOND, claims.recv()).await;

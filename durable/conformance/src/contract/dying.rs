@@ -1,34 +1,22 @@
-//! Dead rows: how they come to be, what writes do about them, and how they are retried and
-//! discarded.
+//! Dead rows: how they are listed, retried and discarded.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, DeadChange, DeadRows, List, MAX_ERROR_BYTES, Namespace, Settle, Settled, Settlement,
-    State, Store, Version,
+    DeadChange, DeadRows, List, Namespace, Settle, Settled, Settlement, State, Store, Version,
 };
 
-use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, set, write};
+use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, set};
 use crate::world::{Stores, World};
 
 const ALL: DeadRows = DeadRows::OlderThan(Duration::ZERO);
 
 impl<S: Store> Case<S> {
-    async fn settle_with(&self, token: Version, how: Settlement, error: &str) -> Settled {
-        let settles = vec![Settle::new(token, how).with_error(error)];
-        let settled = self.store.settle(&self.space, settles, UNLOADED).await;
-        settled.expect("it settles")[0]
-    }
-
     /// Sets a key, fires it, and makes it dead. Returns its token.
     async fn dead(&self, key: &str, value: &str) -> Version {
         let row = armed(&self.write(vec![set(key, value, NOW)]).await[0]).0;
-        self.dies(row.version).await
-    }
-
-    async fn dies(&self, version: Version) -> Version {
-        let token = self.fire(vec![version]).await.fired[0].token;
+        let token = self.fire(vec![row.version]).await.fired[0].token;
         assert_eq!(self.settle(token, Settlement::Dead).await, Settled::Done);
         token
     }
@@ -65,66 +53,6 @@ impl<S: Store> Case<S> {
         let counts = self.store.count(&self.space).await.expect("it counts");
         [counts.waiting, counts.in_flight, counts.dead]
     }
-}
-
-/// A row keeps the last error that it was settled with, until it is set again.
-pub async fn keeps_the_last_error<T: Stores>(world: &World<T>) {
-    let case = Case::open(world).await;
-    let error = async || case.get("a").await.expect("it is there").error;
-    let now = Settlement::RetryAfter(Duration::ZERO);
-    let token = case.fired("a").await;
-    assert_eq!(error().await, None);
-    let Settled::Armed(row) = case.settle_with(token, now, "first").await else {
-        panic!("it is put back")
-    };
-    assert_eq!(error().await.as_deref(), Some("first"));
-    let moved = case.write(vec![write("a", Action::move_to(NOW))]).await;
-    let (moved, replaced) = armed(&moved[0]);
-    assert_eq!(replaced, Some(row.version));
-    let fired = case.fire(vec![moved.version]).await.fired[0].clone();
-    assert_eq!(fired.attempt, 2);
-    assert_eq!(error().await.as_deref(), Some("first"));
-    let long = "\u{10FFFF}".repeat(MAX_ERROR_BYTES / 4);
-    let extend = Settlement::Extend(HOUR);
-    let extended = case.settle_with(fired.token, extend, &long).await;
-    assert_eq!(extended, Settled::Done);
-    assert_eq!(error().await, Some(long.clone()));
-    let Settled::Armed(row) = case.settle(fired.token, Settlement::Release).await else {
-        panic!("it is released")
-    };
-    assert_eq!(error().await, Some(long.clone()));
-    case.dies(row.version).await;
-    assert_eq!(error().await, Some(long));
-    case.set("a", FAR).await;
-    assert_eq!(error().await, None);
-
-    // Beside a newer row it stays in flight.
-    let token = case.fired("b").await;
-    let newer = case.set("b", FAR).await;
-    assert_eq!(case.settle_with(token, now, "beside").await, Settled::Done);
-    let row = case.get("b").await.expect("it is there");
-    assert_eq!((row.version, row.error), (newer.version, None));
-    let flying = case.list(State::InFlight).await;
-    assert_eq!(flying[0].error.as_deref(), Some("beside"));
-}
-
-/// When several have died under one key, the one that died first waits under it.
-pub async fn retries_dead_rows_of_a_key<T: Stores>(world: &World<T>) {
-    let case = Case::open(world).await;
-    let mut tokens = Vec::new();
-    for value in ["1", "2", "3"] {
-        let (row, _) = armed(&case.write(vec![set("a", value, NOW)]).await[0]);
-        tokens.push(case.fire(vec![row.version]).await.fired[0].token);
-    }
-    for token in tokens {
-        assert_eq!(case.settle(token, Settlement::Dead).await, Settled::Done);
-        world.wait(1).await;
-    }
-    assert_eq!(case.retry(DeadRows::Key(b"b".to_vec())).await, 0);
-    assert_eq!(case.retry(DeadRows::OlderThan(HOUR)).await, 0);
-    assert_eq!(case.retry(DeadRows::Key(b"a".to_vec())).await, 3);
-    assert_eq!(case.get("a").await.expect("it waits").value, b"1");
-    assert_eq!(case.counts().await, [1, 2, 0]);
 }
 
 /// Dead rows are discarded by token, by key, by age, and with everything else in a purge.

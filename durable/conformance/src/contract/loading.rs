@@ -4,88 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, Due, Fire, LeftRow, Load, LoadWindow, Settle, Settled, Settlement, State, Store,
-    WriteOutcome,
+    Action, Due, LeftRow, Load, LoadWindow, Settle, Settled, Settlement, State, Store, WriteOutcome,
 };
 
-use super::{Case, FAR, HOUR, NOW, armed, repeating, set, versions, write};
+use super::{Case, FAR, HOUR, NOW, armed, versions, write};
 use crate::world::{Stores, World};
-
-/// Rows that an instance leaves or dies with are loaded by others.
-pub async fn loads_what_others_left<T: Stores>(world: &World<T>) {
-    let case = Case::open(world).await;
-    let (first, second) = (case.instance().await, case.instance().await);
-    let row = case.set("a", FAR).await;
-    assert_eq!(versions(&case.load(first, HOUR, 10).await), [row.version]);
-    let first = case.unload(first).await;
-    assert_eq!(versions(&case.load(second, HOUR, 10).await), [row.version]);
-    // A load that makes the instance count as alive for a short time.
-    let request = Load::new(second, HOUR, 0, world.units(1));
-    case.store
-        .load(&case.space, request)
-        .await
-        .expect("it loads");
-    assert_eq!(versions(&case.load(first, HOUR, 10).await), []);
-    world.wait(2).await;
-    assert_eq!(versions(&case.load(first, HOUR, 10).await), [row.version]);
-}
-
-/// An instance that has unloaded goes on under another id, and the old one holds nothing and marks
-/// nothing.
-pub async fn ends_the_life_of_an_id<T: Stores>(world: &World<T>) {
-    let case = Case::open(world).await;
-    let (first, other) = (case.instance().await, case.instance().await);
-    let waiting = case.set("waiting", NOW).await.version;
-    let token = case.fired("lapsed").await;
-    let extended = case.settle(token, Settlement::Extend(Duration::ZERO)).await;
-    assert_eq!(extended, Settled::Done);
-    let all = BTreeSet::from([waiting, token]);
-    let load = async |instance| {
-        let loaded = case.load(instance, HOUR, 10).await;
-        versions(&loaded).into_iter().collect::<BTreeSet<_>>()
-    };
-    assert_eq!(load(first).await, all);
-    // When the answer is lost it unloads again.
-    let lost = case.unload(first).await;
-    let second = case.unload(first).await;
-    let ids = [first, other, lost, second];
-    assert_eq!(BTreeSet::from(ids).len(), 4, "{ids:?}");
-    assert!(second > first && second > other, "{ids:?}");
-    // Any instance may load rows that were unloaded, the same one included.
-    assert_eq!(load(second).await, all);
-    assert_eq!(load(other).await, BTreeSet::new());
-    let third = case.unload(second).await;
-    assert_eq!(load(other).await, all);
-    assert_eq!(load(third).await, BTreeSet::new());
-    // Whatever still names an id that has ended marks nothing, whichever call that is.
-    let soon = Due::In(Duration::from_secs(60));
-    for ended in [first, lost, second] {
-        let near = LoadWindow::new(HOUR, Some(ended));
-        let minute = Duration::from_secs(60);
-        let set = vec![set("set", "", soon), repeating("repeats", NOW, minute)];
-        let written = case.write_near(set, near).await;
-        let repeats = armed(&written[1]).0.version;
-        assert!(written.iter().all(|written| !armed(written).0.loaded));
-        let fire = Fire::new(vec![repeats], Some(HOUR), near);
-        let report = case.fire_as(fire).await;
-        assert!(!report.next[0].loaded);
-        let removed = case.write(vec![write("repeats", Action::Remove)]).await;
-        assert!(matches!(removed[0], WriteOutcome::Removed { .. }));
-        let settle = Settle::new(
-            report.fired[0].token,
-            Settlement::RetryAfter(Duration::ZERO),
-        );
-        let settled = case.store.settle(&case.space, vec![settle], near).await;
-        let Settled::Armed(row) = settled.expect("it settles")[0] else {
-            panic!("it is put back")
-        };
-        assert!(!row.loaded);
-        let loaders = case.list(State::Waiting).await;
-        let loaders = loaders.iter().filter_map(|row| row.loaded_by);
-        assert_eq!(loaders.collect::<Vec<_>>(), [other]);
-    }
-    assert_eq!(load(third).await.len(), 2);
-}
 
 /// A load tells how many due rows other living instances wanted and were not given, until another
 /// instance leaves them some.

@@ -1,5 +1,5 @@
-//! Each call of a store alone, as far as random [scripts](crate::scripts) do not hold it to the
-//! model.
+//! Each call of a store alone, as far as the traces of the [explorer](crate::explorer) do not hold
+//! it to the store in memory.
 
 mod charters;
 mod dying;
@@ -7,7 +7,6 @@ mod hinting;
 mod inspecting;
 mod loading;
 mod schedules;
-mod settling;
 mod whole;
 mod writing;
 
@@ -25,7 +24,6 @@ pub use hinting::*;
 pub use inspecting::*;
 pub use loading::*;
 pub use schedules::*;
-pub use settling::*;
 pub use whole::*;
 pub use writing::*;
 

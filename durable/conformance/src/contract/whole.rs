@@ -31,6 +31,12 @@ pub async fn keeps_namespaces_apart<T: Stores>(world: &World<T>) {
     assert_eq!(removed, [WriteOutcome::Absent]);
     assert_eq!(other.purge().await, 0);
     assert_eq!(case.settle(token, Settlement::Ack).await, Settled::Done);
+    // A row that waits is no claim.
+    let waiting = case.set("b", FAR).await.version;
+    for settlement in [Settlement::Ack, Settlement::Release, Settlement::Dead] {
+        assert_eq!(case.settle(waiting, settlement).await, Settled::Lost);
+    }
+    assert_eq!(case.get("b").await.map(|row| row.version), Some(waiting));
 }
 
 /// Lists go on where they ended; counts and purges are of everything.

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tickwheel_durable::store::{Action, Due, Settle, Settled, Settlement, Store, StoreTime, Write};
+use tickwheel_durable::store::{
+    Action, Due, MAX_ERROR_BYTES, Settle, Settled, Settlement, State, Store, StoreTime, Write,
+};
 
 use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, set, versions, write};
 use crate::world::{Stores, World};
@@ -57,18 +59,25 @@ pub async fn keeps_any_bytes<T: Stores>(world: &World<T>) {
     assert!(fired.iter().map(|fired| &fired.key).eq(&keys));
     assert!(fired.iter().map(|fired| &fired.value).eq(&values));
 
+    let longest = "\u{10FFFF}".repeat(MAX_ERROR_BYTES / 4);
+    let settle = Settle::new(fired[0].token, Settlement::Dead).with_error(&longest);
+    let settled = case.store.settle(&case.space, vec![settle], UNLOADED).await;
+    assert_eq!(settled, Ok(vec![Settled::Done]));
+    let dead = case.list(State::Dead).await;
+    assert_eq!(dead[0].error.as_ref(), Some(&longest));
+
     let many = (0..1_000).map(|number| set(&number.to_string(), "", FAR));
     let written = case.write(many.collect()).await;
     let different: BTreeSet<_> = written.iter().map(|w| armed(w).0.version).collect();
     assert_eq!(different.len(), 1_000);
-    let tokens = fired
+    let tokens = fired[1..]
         .iter()
         .map(|fired| Settle::new(fired.token, Settlement::Ack));
     let settled = case
         .store
         .settle(&case.space, tokens.collect(), UNLOADED)
         .await;
-    assert_eq!(settled, Ok(vec![Settled::Done; 3]));
+    assert_eq!(settled, Ok(vec![Settled::Done; 2]));
     // Nothing to do is nothing wrong.
     assert_eq!(case.write(Vec::new()).await, []);
     assert_eq!(case.fire(Vec::new()).await.fired, []);

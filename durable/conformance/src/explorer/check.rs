@@ -1,14 +1,20 @@
-//! The invariants: each step is compared with the rows before and after it.
+//! Each step is compared with the rows before and after it, and with the steps before it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    FireReport, InstanceId, Settled, State, StoreTime, Stored, Version, WriteOutcome,
+    FireReport, InstanceId, Settled, State, StoreTime, Stored, Version,
 };
 
-use super::run::{Instance, Outcome, Rows, Run};
-use super::step::{Call, Fault, How, Step};
+use super::invariants::{
+    answer_fits, charter_is_compared, error_after, free_rows_are_hinted,
+    loaded_rows_are_on_a_wheel, lost_fires_are_undone, marks_are_told, near_rows_are_loaded,
+    next_occurrence_waits, nothing_is_lost, one_claim_at_a_time, skipped_occurrences_wait,
+};
+use super::run::{Outcome, Run};
+use super::state::View;
+use super::step::{Delay, How, Step};
 
 /// What the steps so far have shown of each value and key.
 #[derive(Debug, Clone, Default)]
@@ -26,66 +32,10 @@ pub(super) struct History {
     latest: StoreTime,
 }
 
-/// What a store has before a step or after it.
-#[derive(Debug, Clone)]
-pub(super) struct View {
-    pub(super) rows: Rows,
-    pub(super) alive: BTreeMap<InstanceId, StoreTime>,
-    pub(super) now: StoreTime,
-    window: Duration,
-}
-
-impl View {
-    pub(super) async fn of(run: &Run) -> View {
-        View {
-            rows: run.rows().await,
-            alive: run.alive().await,
-            now: run.now().await,
-            window: run.unit,
-        }
-    }
-
-    /// The rows in an order in which every store has them: which of two rows that one call makes
-    /// has the greater version is the store's affair.
-    pub(super) fn in_order(&self) -> Vec<&Stored> {
-        let mut rows: Vec<&Stored> = self.rows.values().collect();
-        rows.sort_by_key(|row| (row.state, &row.key, &row.value, row.due, row.version));
-        rows
-    }
-
-    fn of_key(&self, key: &[u8], state: State) -> impl Iterator<Item = &Stored> {
-        let rows = self.rows.values();
-        rows.filter(move |row| row.key == key && row.state == state)
-    }
-
-    /// How many rows that are not dead have each value.
-    fn living(&self) -> BTreeMap<Vec<u8>, usize> {
-        let mut values = BTreeMap::new();
-        for row in self.rows.values().filter(|row| row.state != State::Dead) {
-            *values.entry(row.value.clone()).or_default() += 1;
-        }
-        values
-    }
-
-    pub(super) fn is_alive(&self, id: InstanceId) -> bool {
-        self.alive.get(&id).is_some_and(|&until| until >= self.now)
-    }
-
-    /// Whether any instance may load the row now.
-    fn is_free(&self, row: &Stored) -> bool {
-        let is_near = match row.state {
-            State::Waiting => row.due <= self.now.after(self.window),
-            State::InFlight => row.due <= self.now,
-            _ => false,
-        };
-        is_near && !row.loaded_by.is_some_and(|by| self.is_alive(by))
-    }
-}
-
 /// Says what is wrong.
 pub(super) type Verdict = Result<(), String>;
 
-fn ensure(holds: bool, what: impl FnOnce() -> String) -> Verdict {
+pub(super) fn ensure(holds: bool, what: impl FnOnce() -> String) -> Verdict {
     if holds { Ok(()) } else { Err(what()) }
 }
 
@@ -100,7 +50,7 @@ pub(super) struct Taken<'a> {
 
 impl Taken<'_> {
     /// Every row that goes, comes or changes is one of those that the step is about.
-    fn changes_only(&self, may: impl Fn(&Stored) -> bool) -> Verdict {
+    pub(super) fn changes_only(&self, may: impl Fn(&Stored) -> bool) -> Verdict {
         let (before, after) = (&self.before.rows, &self.after.rows);
         let gone = before
             .values()
@@ -131,8 +81,29 @@ impl Taken<'_> {
         })
     }
 
+    /// The id of the instance that makes the call.
+    fn caller(&self) -> Option<InstanceId> {
+        match self.step {
+            Step::Call { by, .. } => Some(self.run.instances[usize::from(by)].id),
+            _ => None,
+        }
+    }
+
+    /// Whether a timer was set to this time.
+    pub(super) fn is_due_in(&self, due: StoreTime, delay: Delay) -> bool {
+        match delay {
+            Delay::Past => {
+                let due = due.after(self.run.halves(5));
+                due >= self.before.now && due <= self.after.now
+            }
+            Delay::Zero => self.is_in(due, Duration::ZERO),
+            Delay::Near => self.is_in(due, self.run.halves(1)),
+            Delay::Far => self.is_in(due, self.run.halves(3)),
+        }
+    }
+
     /// Whether a time is so long after now.
-    fn is_in(&self, time: StoreTime, span: Duration) -> bool {
+    pub(super) fn is_in(&self, time: StoreTime, span: Duration) -> bool {
         let slack = self.run.halves(1) / 4;
         time >= self.before.now.after(span) && time <= self.after.now.after(span + slack)
     }
@@ -157,7 +128,7 @@ impl History {
             ..
         } = taken;
         match outcome {
-            Outcome::Written(written) => answer_fits(taken, written)?,
+            Outcome::Written(written) => answer_fits(taken, &written[0])?,
             Outcome::Fired(report) => self.fired(report, taken)?,
             Outcome::Settled(settled) => {
                 for settled in settled {
@@ -172,9 +143,13 @@ impl History {
                 };
                 taken.changes_only(is_about)?;
             }
-            Outcome::Loaded(_) => {
+            Outcome::Loaded(loaded) => {
                 taken.changes_marks_only()?;
-                near_rows_are_loaded(after)?;
+                let knows = match step {
+                    Step::Call { by, .. } => run.bounds.has_calendar(usize::from(*by)),
+                    _ => true,
+                };
+                near_rows_are_loaded(after, loaded, knows)?;
             }
             Outcome::Unloaded(_) | Outcome::Unmarked(_) => taken.changes_marks_only()?,
             Outcome::Changed(count) => self.changed(*count, taken)?,
@@ -185,18 +160,21 @@ impl History {
         self.latest = self.latest.max(after.now);
         charter_is_compared(taken)?;
         lost_fires_are_undone(taken)?;
+        marks_are_told(taken)?;
         nothing_is_lost(taken)?;
         self.versions_grow(taken)?;
-        let claims = run.instances.iter().flat_map(|instance| &instance.claims);
-        let handled = claims.filter(|claim| claim.unanswered == Some(How::Ack) && !claim.repeats);
-        self.handled
-            .extend(handled.map(|claim| (claim.value.clone(), claim.until)));
         let repeating = after.rows.values().filter(|row| row.repeats());
         self.repeating
             .extend(repeating.map(|row| row.value.clone()));
+        let claims = run.instances.iter().flat_map(|instance| &instance.claims);
+        let handled = claims.filter(|claim| {
+            claim.unanswered == Some(How::Ack) && !self.repeating.contains(&claim.value)
+        });
+        self.handled
+            .extend(handled.map(|claim| (claim.value.clone(), claim.until)));
         self.attempts_add_up(after)?;
         loaded_rows_are_on_a_wheel(after, run)?;
-        one_claim_at_a_time(after.now, run)?;
+        one_claim_at_a_time(after.now, run, &self.repeating)?;
         match step {
             Step::Call { .. } | Step::RetryDead(_) => free_rows_are_hinted(taken),
             _ => Ok(()),
@@ -212,8 +190,10 @@ impl History {
                 format!("D3: {row:?} fired at {}", before.now)
             })?;
             let mut was = before.rows.values();
-            let was =
-                was.find(|was| was.value == row.value && !after.rows.contains_key(&was.version));
+            let was = was.find(|was| {
+                (&was.value, was.deadline) == (&row.value, row.deadline)
+                    && !after.rows.contains_key(&was.version)
+            });
             let may_fire =
                 |was: &Stored| taken.run.named.contains(&was.version) || taken.before.is_free(was);
             ensure(was.is_some_and(may_fire), || {
@@ -231,33 +211,28 @@ impl History {
             let lease = taken.run.lease();
             let is_in_flight = |row: &Stored| {
                 let held = row.state == State::InFlight && row.loaded_by.is_none();
-                held && taken.is_in(row.due, lease)
+                let kept = was.is_some_and(|was| was.error == row.error);
+                let known = row.claimed_by == taken.caller();
+                held && kept && known && taken.is_in(row.due, lease)
             };
-            ensure(stored.is_some_and(is_in_flight), || {
-                format!("D2, D6: {row:?} is {stored:?}")
-            })?;
+            if taken.run.charter().at_most_once {
+                let again = self.attempts.get(&row.value);
+                ensure(stored.is_none() && again.is_none(), || {
+                    format!("at_most_once: {row:?} is {stored:?}, and fired {again:?} times before")
+                })?;
+            } else {
+                ensure(stored.is_some_and(is_in_flight), || {
+                    format!("D2, D6: {row:?} is {stored:?}")
+                })?;
+            }
             if row.repeats {
-                let next = after.of_key(&row.key, State::Waiting).next();
-                let in_time = |next: &Stored| {
-                    let (due, unit) = (next.due, taken.run.unit);
-                    let after_this = due.since(row.deadline).as_micros();
-                    next.period == Some(unit)
-                        && due > before.now
-                        && due <= after.now.after(unit)
-                        && after_this % unit.as_micros() == 0
-                };
-                ensure(next.is_some_and(in_time), || {
-                    format!("D9: {next:?} follows {row:?}")
-                })?;
-                let beside = before.of_key(&row.key, State::InFlight).next();
-                ensure(beside.is_none() || !taken.run.no_overlap(), || {
-                    format!("no_overlap: {row:?} fires beside {beside:?}")
-                })?;
+                next_occurrence_waits(row, was, taken)?;
             }
             if !self.repeating.contains(&row.value) {
                 *self.attempts.entry(row.value.clone()).or_default() += 1;
             }
         }
+        skipped_occurrences_wait(report, taken)?;
         let due = before.rows.values().filter(|row| row.due <= after.now);
         let due: BTreeSet<_> = due.map(|row| &row.key).collect();
         taken.changes_only(|row| {
@@ -289,7 +264,7 @@ impl History {
         }
         let stays = after.rows.get(&token);
         let expected = match how {
-            How::Extend => Some(State::InFlight),
+            How::Extend | How::Lapse => Some(State::InFlight),
             How::Dead => Some(State::Dead),
             _ => None,
         };
@@ -297,18 +272,38 @@ impl History {
             format!("D7, D15: {claim:?} is {stays:?}")
         })?;
         let (row, due) = match how {
-            How::Ack | How::Dead => return Ok(()),
+            How::Ack => return Ok(()),
+            How::Dead => {
+                let error = stays.and_then(|row| row.error.clone());
+                return ensure(error == error_after(how, claim), || {
+                    format!("D15: {claim:?} has become {stays:?}")
+                });
+            }
             How::Extend => (stays, taken.run.lease()),
+            How::Lapse => (stays, Duration::ZERO),
             How::Retry | How::Release | How::Unfire | How::Leave => {
                 let is_new = |row: &&Stored| {
                     row.value == claim.value && !before.rows.contains_key(&row.version)
                 };
-                let delay = taken.run.halves(u32::from(how == How::Retry));
+                let waits = matches!(how, How::Retry | How::Leave);
+                let delay = taken.run.halves(u32::from(waits));
                 (after.rows.values().find(is_new), delay)
             }
         };
         ensure(row.is_some_and(|row| taken.is_in(row.due, due)), || {
             format!("D2: {claim:?} has become {row:?}")
+        })?;
+        let left = taken
+            .caller()
+            .map(InstanceId::left)
+            .filter(|_| how == How::Leave);
+        let marked = row.and_then(|row| row.loaded_by);
+        ensure(left.is_none() || marked == left, || {
+            format!("D9: {row:?} is not left to others")
+        })?;
+        let error = row.and_then(|row| row.error.clone());
+        ensure(error == error_after(how, claim), || {
+            format!("D15: {claim:?} has become {row:?}")
         })
     }
 
@@ -364,200 +359,4 @@ impl History {
         }
         Ok(())
     }
-}
-
-/// D1, D2: no value goes but by a removal, a replacement, an acknowledgement or a death, and none
-/// comes but by a set or a retry.
-fn nothing_is_lost(taken: &Taken<'_>) -> Verdict {
-    let before = taken.before;
-    let mut expected = before.living();
-    let mut leave = |value: &Vec<u8>| {
-        if let Some(count) = expected.get_mut(value) {
-            *count -= 1;
-        }
-    };
-    let key = taken.step.key().unwrap_or_default();
-    match taken.outcome {
-        Outcome::Written(WriteOutcome::Armed { .. }) if taken.step.sets() => {
-            before
-                .of_key(&key, State::Waiting)
-                .for_each(|row| leave(&row.value));
-            *expected.entry(taken.run.last_value()).or_default() += 1;
-        }
-        Outcome::Written(WriteOutcome::Removed { .. }) => {
-            let waiting = before.of_key(&key, State::Waiting);
-            waiting.for_each(|row| leave(&row.value));
-        }
-        Outcome::Fired(report) => {
-            for fired in report.fired.iter().filter(|fired| fired.repeats) {
-                // The next occurrence.
-                *expected.entry(fired.value.clone()).or_default() += 1;
-            }
-        }
-        Outcome::Settled(settled) => {
-            for (token, how, settled) in settled {
-                let ends = matches!(how, How::Ack | How::Dead) && *settled == Settled::Done;
-                let row = before.rows.get(token).filter(|_| ends);
-                if let Some(row) = row {
-                    leave(&row.value);
-                }
-            }
-        }
-        Outcome::Changed(_) if matches!(taken.step, Step::RetryDead(_)) => {
-            for dead in before.of_key(&key, State::Dead) {
-                *expected.entry(dead.value.clone()).or_default() += 1;
-            }
-        }
-        _ => {}
-    }
-    expected.retain(|_, count| *count > 0);
-    let living = taken.after.living();
-    ensure(living == expected, || {
-        format!("D1: rows by value are {living:?} instead of {expected:?}")
-    })
-}
-
-/// D4, D6: the answer to a write says what the key had, and the write changes no other key and no
-/// claim.
-fn answer_fits(taken: &Taken<'_>, written: &WriteOutcome) -> Verdict {
-    let (before, after) = (taken.before, taken.after);
-    let is_late = matches!(
-        taken.step,
-        Step::Call {
-            fault: Fault::Late,
-            ..
-        }
-    );
-    ensure(!is_late, || {
-        format!("D4: {written:?} although the caller had given up")
-    })?;
-    let key = taken.step.key().unwrap_or_default();
-    let waits = before.of_key(&key, State::Waiting).next();
-    let in_flight = before.of_key(&key, State::InFlight).last();
-    let dead = before.of_key(&key, State::Dead).last();
-    let stays = || waits == after.of_key(&key, State::Waiting).next();
-    let fits = match written {
-        WriteOutcome::Armed { row, replaced, .. } => {
-            let call = match taken.step {
-                Step::Call { call, .. } => Some(call),
-                _ => None,
-            };
-            let is_absent = waits.is_none() && in_flight.is_none();
-            let only_if_absent = matches!(call, Some(Call::SetIfAbsent(..)));
-            let is_move = matches!(call, Some(Call::Move(..)));
-            *replaced == waits.map(|row| row.version)
-                && !before.rows.contains_key(&row.version)
-                && after.of_key(&key, State::Waiting).count() == 1
-                && (is_absent || !only_if_absent)
-                && (waits.is_some() || !is_move)
-                && (is_move || after.of_key(&key, State::Dead).next().is_none())
-        }
-        WriteOutcome::Present => waits.is_some() && stays(),
-        WriteOutcome::Removed { value, .. } => {
-            waits.or(dead).is_some_and(|row| row.value == *value)
-                && after.of_key(&key, State::Dead).next().is_none()
-        }
-        WriteOutcome::InFlight(token) => {
-            waits.is_none() && in_flight.is_some_and(|row| row.version == *token) && stays()
-        }
-        WriteOutcome::Absent => waits.is_none() && in_flight.is_none() && stays(),
-        other @ WriteOutcome::Locked(_) => {
-            return Err(format!("no other transaction locks keys: {other:?}"));
-        }
-    };
-    ensure(fits, || {
-        format!("D4: {written:?}, where {waits:?} waited and {in_flight:?} was in flight")
-    })?;
-    taken.changes_only(|row| row.key == key && row.state != State::InFlight)
-}
-
-/// A load leaves no row that is due within its window to no instance.
-fn near_rows_are_loaded(after: &View) -> Verdict {
-    let mut rows = after.rows.values();
-    // One that an instance has left to others is free for them alone.
-    let left = rows.find(|row| after.is_free(row) && row.loaded_by.is_none());
-    ensure(left.is_none(), || format!("D2: a load leaves {left:?}"))
-}
-
-/// D2: a fire without an answer holds no timer for longer than until the instance has looked.
-fn lost_fires_are_undone(taken: &Taken<'_>) -> Verdict {
-    let Step::Call {
-        by,
-        call: Call::Fire | Call::FireEarly | Call::FireUnloaded,
-        fault: Fault::None,
-    } = taken.step
-    else {
-        return Ok(());
-    };
-    if let Outcome::Refused = taken.outcome {
-        return Ok(());
-    }
-    let Instance { id, claims, .. } = &taken.run.instances[usize::from(by)];
-    let mut rows = taken.after.rows.values();
-    let held = rows.find(|row| {
-        let is_held = claims.iter().any(|claim| claim.token == row.version);
-        row.state == State::InFlight && row.claimed_by == Some(*id) && !is_held
-    });
-    ensure(held.is_none(), || {
-        format!("D2: {held:?} is claimed by an instance that does not know")
-    })
-}
-
-/// D16: an instance that differs from the charter loads, fires and writes nothing, and none starts.
-fn charter_is_compared(taken: &Taken<'_>) -> Verdict {
-    let differs = taken.run.is_amended;
-    let fits = match taken.outcome {
-        Outcome::Written(_) | Outcome::Loaded(_) | Outcome::Fired(_) => !differs,
-        Outcome::Amended(is_refused) => *is_refused == differs,
-        _ => true,
-    };
-    ensure(fits, || {
-        let verb = if differs { "differ" } else { "agree" };
-        format!("D16: {:?}, and instances {verb}", taken.outcome)
-    })
-}
-
-/// A row that a call leaves to no instance, and that may be loaded now, comes with a hint.
-fn free_rows_are_hinted(taken: &Taken<'_>) -> Verdict {
-    let (before, after) = (taken.before, taken.after);
-    let newly_free = |row: &&Stored| {
-        let was = before.rows.get(&row.version);
-        after.is_free(row) && was.is_none_or(|was| was.loaded_by != row.loaded_by)
-    };
-    let row = after.rows.values().find(newly_free);
-    ensure(row.is_none() || taken.run.is_hinted, || {
-        format!("no instance hears of {row:?}")
-    })
-}
-
-/// The loader's invariant: a row that a living instance has marked is on its wheel, or the instance
-/// is about to unload it.
-fn loaded_rows_are_on_a_wheel(after: &View, run: &Run) -> Verdict {
-    for row in after.rows.values() {
-        let mut instances = run.instances.iter();
-        let loader = instances.find(|instance| Some(instance.id) == row.loaded_by);
-        let forgotten = loader
-            .is_some_and(|loader| !loader.must_unload && !loader.wheel.contains_key(&row.version));
-        ensure(!forgotten, || {
-            format!("{row:?} is marked by an instance that has it on no wheel")
-        })?;
-    }
-    Ok(())
-}
-
-/// D5: while a lease lasts no other instance has a claim of the same timer, also after an
-/// acknowledgement without an answer.
-fn one_claim_at_a_time(now: StoreTime, run: &Run) -> Verdict {
-    let claims = run.instances.iter().flat_map(|instance| &instance.claims);
-    let mut held = BTreeMap::new();
-    for claim in claims.filter(|claim| claim.until > now && !claim.repeats) {
-        // Once it was put back or is dead, its timer may be another's.
-        if claim.unanswered.is_none_or(|how| how == How::Ack) {
-            let other = held.insert(&claim.value, claim);
-            ensure(other.is_none(), || {
-                format!("D5: {claim:?} beside {other:?}")
-            })?;
-        }
-    }
-    Ok(())
 }

@@ -4,9 +4,9 @@
 //! The store is real, and is used through its trait. The instances are abstract: they know what
 //! those of `tickwheel-durable` know, a wheel, claims and an id, and make the same calls in every
 //! order. Each call may lose its answer or never arrive, an instance may die at any moment, an
-//! operator may amend the charter and retry dead timers, and time passes in units. So what races,
-//! retries and crashes can do to one another is not tried at random but enumerated, within the
-//! bounds.
+//! operator may amend the charter and retry dead timers, and time passes in units. Timers repeat by
+//! a period or a schedule, under each rule for missed occurrences. So what races, retries and
+//! crashes can do to one another is not tried at random but enumerated, within the bounds.
 //!
 //! # How
 //!
@@ -20,8 +20,9 @@
 //! After each step: D1 and D2 (no value goes but by a removal, a replacement, an acknowledgement or
 //! a death, and no row changes but those that the step is about), D3, D4 (the answer to a write
 //! says what the key had), D5 (no two claims of a timer while a lease lasts), D6, D7 (versions
-//! grow; a lost claim changes nothing), D9 (the next occurrence is there in time), D15 (attempts
-//! are firings), D16 (an instance that differs from the charter changes nothing), hints, and the
+//! grow; a lost claim changes nothing), D8 and D9 (the next occurrence waits for the time that the
+//! rule says, and one that is skipped was missed), D15 (attempts are firings, and the last error is
+//! kept), `at_most_once` (nothing fires twice), D16 (an instance that differs from the charter changes nothing), hints, and the
 //! loader's invariant (a row that a living instance has marked is on its wheel). At each fair end:
 //! D2, D8, D9.
 //!
@@ -34,9 +35,14 @@
 //! [`replays_each_transition`] plays one shortest trace for each kind of transition on any store.
 //! Its answers and rows have to be those of the store in memory. On the real clock a unit is that
 //! of the [pace](crate::Pace), ten times. [`replay_on_clock`] does so on a store with a clock that
-//! the test sets. [`calls_that_meet_take_turns`] makes two calls at once after each short trace.
+//! the test sets. [`long_traces_agree_with_memory`] plays long random ones, which hold the store in
+//! memory to all that is said above, and in which one call stands for several steps.
+//! [`calls_that_meet_take_turns`] makes two calls at once after each short trace.
 
+mod bounds;
 mod check;
+mod instance;
+mod invariants;
 mod replay;
 mod run;
 mod state;
@@ -48,10 +54,15 @@ use std::hash::{Hash, Hasher};
 
 use tickwheel_durable::store::State;
 
-use check::{History, Taken, View};
-pub use replay::{calls_that_meet_take_turns, replay_on_clock, replays_each_transition};
+use crate::random::Random;
+pub use bounds::Bounds;
+use check::{History, Taken};
+pub use replay::{
+    calls_that_meet_take_turns, long_traces_agree_with_memory, replay_on_clock,
+    replays_each_transition,
+};
 use run::{Outcome, Run};
-use state::state;
+use state::{View, state};
 pub use step::{Call, Delay, Fault, How, Key, Step, Trace};
 
 /// The environment variable that plays a trace.
@@ -62,198 +73,6 @@ const DEEPER: &str = "EXPLORE_DEEPER";
 
 /// After so many units without a fault everything that was set has been delivered.
 const FAIR_UNITS: usize = 8;
-
-/// What is explored.
-#[derive(Debug, Clone)]
-pub struct Bounds {
-    /// How many instances there are.
-    pub instances: u8,
-    /// Whether the last instance can decode no timer.
-    pub last_is_blind: bool,
-    /// Whether occurrences of a repeating timer do not overlap.
-    pub no_overlap: bool,
-    /// The calls that each of them makes.
-    pub calls: Vec<Call>,
-    /// What else happens, besides ticks and crashes.
-    pub others: Vec<Step>,
-    /// The most steps of a trace.
-    pub depth: usize,
-    /// The most faults of a trace: calls that fail, instances that die, and steps of the clock.
-    pub faults: usize,
-    /// The most timers that are set in a trace.
-    pub sets: usize,
-}
-
-const LOADS_AND_FIRES: [Call; 3] = [Call::Load, Call::Fire, Call::FireUnloaded];
-
-impl Bounds {
-    fn new(instances: u8, calls: &[Call]) -> Self {
-        Bounds {
-            instances,
-            last_is_blind: false,
-            no_overlap: false,
-            calls: [&LOADS_AND_FIRES, calls].concat(),
-            others: Vec::new(),
-            depth: 5,
-            faults: 1,
-            sets: 2,
-        }
-    }
-
-    /// One key: set, moved, removed and delivered by two instances.
-    pub fn one_key() -> Self {
-        Bounds::new(
-            2,
-            &[
-                Call::Set(0, Delay::Zero),
-                Call::Set(0, Delay::Near),
-                Call::Set(0, Delay::Far),
-                Call::SetIfAbsent(0, Delay::Near),
-                Call::Move(0, Delay::Near),
-                Call::Move(0, Delay::Far),
-                Call::Remove(0),
-                Call::FireEarly,
-                Call::Unmark,
-                Call::Settle(How::Ack),
-                Call::Settle(How::Release),
-                Call::Settle(How::Retry),
-                Call::Settle(How::Unfire),
-                Call::Settle(How::Extend),
-            ],
-        )
-    }
-
-    /// Timers that die, and that are retried or discarded while others of their key live.
-    pub fn dead() -> Self {
-        Bounds {
-            others: vec![Step::RetryDead(0), Step::DiscardDead(0)],
-            ..Bounds::new(
-                2,
-                &[
-                    Call::Set(0, Delay::Zero),
-                    Call::Set(0, Delay::Near),
-                    Call::SetIfAbsent(0, Delay::Zero),
-                    Call::Move(0, Delay::Near),
-                    Call::Remove(0),
-                    Call::Settle(How::Ack),
-                    Call::Settle(How::Retry),
-                    Call::Settle(How::Dead),
-                ],
-            )
-        }
-    }
-
-    /// A repeating timer beside others of its key, while the clock steps back.
-    pub fn repeating() -> Self {
-        Bounds {
-            others: vec![Step::StepBack],
-            ..Bounds::new(
-                2,
-                &[
-                    Call::SetInterval(0),
-                    Call::Set(0, Delay::Near),
-                    Call::Remove(0),
-                    Call::Settle(How::Ack),
-                    Call::Settle(How::Release),
-                    Call::Settle(How::Dead),
-                ],
-            )
-        }
-    }
-
-    /// The same where occurrences do not overlap.
-    pub fn one_at_a_time() -> Self {
-        Bounds {
-            no_overlap: true,
-            ..Bounds::repeating()
-        }
-    }
-
-    /// A charter that is amended, so that instances and namespace differ for a while.
-    pub fn charters() -> Self {
-        Bounds {
-            others: vec![Step::Amend],
-            ..Bounds::new(
-                2,
-                &[
-                    Call::Set(0, Delay::Zero),
-                    Call::Set(0, Delay::Near),
-                    Call::Remove(0),
-                    Call::Settle(How::Ack),
-                    Call::Settle(How::Release),
-                    Call::Settle(How::Extend),
-                ],
-            )
-        }
-    }
-
-    /// An instance that can decode no timer beside one that can.
-    pub fn blind() -> Self {
-        Bounds {
-            last_is_blind: true,
-            ..Bounds::new(
-                2,
-                &[
-                    Call::Set(0, Delay::Zero),
-                    Call::SetInterval(0),
-                    Call::Move(0, Delay::Near),
-                    Call::Remove(0),
-                    Call::Settle(How::Ack),
-                    Call::Settle(How::Leave),
-                ],
-            )
-        }
-    }
-
-    /// Two keys and three instances: what one of them does to the timers of another.
-    pub fn two_keys() -> Self {
-        Bounds::new(
-            3,
-            &[
-                Call::Set(0, Delay::Near),
-                Call::Set(1, Delay::Far),
-                Call::Move(1, Delay::Near),
-                Call::Unmark,
-                Call::Settle(How::Ack),
-            ],
-        )
-    }
-
-    /// These bounds with so many steps, and more if the environment asks for them.
-    #[must_use]
-    pub fn steps(mut self, depth: usize) -> Self {
-        let deeper = std::env::var(DEEPER).ok();
-        let deeper = deeper.and_then(|deeper| deeper.parse().ok());
-        self.depth = depth + deeper.unwrap_or(0);
-        self
-    }
-
-    /// Whether the instance with this number can decode no timer.
-    fn is_blind(&self, by: u8) -> bool {
-        self.last_is_blind && by + 1 == self.instances
-    }
-
-    /// So many instances, from the first, are alike.
-    fn alike(&self) -> usize {
-        usize::from(self.instances) - usize::from(self.last_is_blind)
-    }
-
-    fn all_steps(&self) -> Vec<Step> {
-        let mut steps = [&[Step::Tick], &*self.others].concat();
-        for by in 0..self.instances {
-            for &call in &self.calls {
-                let leaves = call == Call::Settle(How::Leave);
-                if matches!(call, Call::Settle(_)) && leaves != self.is_blind(by) {
-                    continue;
-                }
-                let faults = [Fault::None, Fault::Lost, Fault::Late];
-                steps.extend(faults.map(|fault| Step::Call { by, call, fault }));
-            }
-            steps.push(Step::Crash { by });
-        }
-        steps
-    }
-}
 
 /// What an exploration has seen.
 #[derive(Debug, Clone)]
@@ -321,17 +140,9 @@ pub async fn explore(bounds: &Bounds) -> Explored {
                     continue;
                 };
                 let after = View::of(&run).await;
-                let taken = Taken {
-                    step,
-                    outcome: &outcome,
-                    before: &before,
-                    after: &after,
-                    run: &run,
-                };
-                let checked = grown.history.check(&taken);
-                checked.unwrap_or_else(|broken| grown.fails(&broken));
+                grown.checked(step, &outcome, [&before, &after], &run);
                 transitions += 1;
-                if let Some(kind) = kind(&taken) {
+                if let Some(kind) = kind(step, &outcome, [&before, &after]) {
                     kinds
                         .entry(name(&kind))
                         .or_insert_with(|| grown.trace.clone());
@@ -372,14 +183,72 @@ impl Node {
         Some(node)
     }
 
+    /// Holds its last step to the promises.
+    fn checked(&mut self, step: Step, outcome: &Outcome, views: [&View; 2], run: &Run) {
+        let [before, after] = views;
+        let taken = Taken {
+            step,
+            outcome,
+            before,
+            after,
+            run,
+        };
+        let checked = self.history.check(&taken);
+        checked.unwrap_or_else(|broken| self.fails(&broken));
+    }
+
     fn fails(&self, broken: &str) -> ! {
         let Node { trace, .. } = self;
         panic!("{broken}\n{} steps: {TRACE}='{trace}'", trace.0.len());
     }
 }
 
+/// Takes steps at random, and holds each to the promises. Returns the trace.
+async fn walk(bounds: &Bounds, random: &mut Random, steps: usize) -> Trace {
+    let mut all = bounds.all_steps();
+    // On a store with the real clock a unit is too long to pass.
+    all.retain(|step| *step != Step::Tick);
+    let calm: Vec<_> = all
+        .iter()
+        .filter(|step| !step.is_fault())
+        .copied()
+        .collect();
+    let mut run = Run::in_memory(bounds).await;
+    let mut node = Node::default();
+    while node.trace.0.len() < steps {
+        let any = random.one_in(12);
+        let mut step = random.of(if any { &all } else { &calm });
+        let last = node.trace.0.last();
+        if random.one_in(2) {
+            // One that a call can join with the last one, if there is any.
+            let joins = |step: &Step| last.is_some_and(|last| last.joins(*step));
+            let joined: Vec<_> = calm.iter().filter(|step| joins(step)).copied().collect();
+            step = if joined.is_empty() {
+                step
+            } else {
+                random.of(&joined)
+            };
+        }
+        if step == Step::Amend && !run.is_amended && !random.one_in(8) {
+            continue;
+        }
+        let before = View::of(&run).await;
+        let Some(outcome) = run.step(step).await else {
+            continue;
+        };
+        let after = View::of(&run).await;
+        node.trace.0.push(step);
+        node.checked(step, &outcome, [&before, &after], &run);
+    }
+    for survivors in [bounds.instances, 1] {
+        let end = FairEnds::default().end(run.fork(), survivors, bounds).await;
+        end.unwrap_or_else(|broken| node.fails(&broken));
+    }
+    node.trace
+}
+
 /// The kind of a transition: what reaches the store, and how it changes the states of rows.
-fn kind(taken: &Taken<'_>) -> Option<String> {
+fn kind(step: Step, outcome: &Outcome, views: [&View; 2]) -> Option<String> {
     let states = |view: &View| -> Vec<_> {
         let rows = view.in_order().into_iter();
         let rows = rows.map(|row| {
@@ -388,12 +257,15 @@ fn kind(taken: &Taken<'_>) -> Option<String> {
         });
         rows.collect()
     };
-    let step = match (taken.step, taken.outcome) {
+    let step = match (step, outcome) {
         (_, Outcome::Unsent) => return None,
         (Step::Call { call, .. }, Outcome::Settled(settled)) => {
             let answers = settled.iter();
             let answers = answers.map(|(.., answer)| std::mem::discriminant(answer));
             format!("{call:?} {:?}", answers.collect::<Vec<_>>())
+        }
+        (Step::Call { call, .. }, Outcome::Written(written)) => {
+            format!("{call:?} {:?}", std::mem::discriminant(&written[0]))
         }
         (Step::Call { call, .. }, outcome) => {
             format!("{call:?} {:?}", std::mem::discriminant(outcome))
@@ -401,7 +273,7 @@ fn kind(taken: &Taken<'_>) -> Option<String> {
         (Step::Crash { .. }, _) => "crash".to_owned(),
         (step, _) => step.to_string(),
     };
-    let (before, after) = (states(taken.before), states(taken.after));
+    let [before, after] = views.map(states);
     Some(format!("{step} {before:?} {after:?}"))
 }
 
@@ -423,16 +295,18 @@ impl FairEnds {
             let view = View::of(&run).await;
             let alike = bounds.alike().min(usize::from(survivors));
             let state = name(&state(&run, &view, alike));
-            let living = view.rows.values().filter(|row| row.state != State::Dead);
-            let (repeat, mut once): (Vec<_>, Vec<_>) = living.partition(|row| row.repeats());
-            if *repeating.get_or_insert(repeat.len()) != repeat.len() {
-                let left = repeat.len();
-                return Err(format!("D9: a repeating timer has ended, {left} are left"));
+            let mut left: Vec<_> = view.rows.values().collect();
+            left.retain(|row| row.state != State::Dead);
+            let repeat = left.iter().filter(|row| row.repeats()).count();
+            if *repeating.get_or_insert(repeat) != repeat {
+                return Err(format!(
+                    "D9: a repeating timer has ended, {repeat} are left"
+                ));
             }
             // All that was set, but not what has repeated meanwhile.
             let until = *until.get_or_insert(view.now.after(run.unit * 2));
-            once.retain(|row| row.deadline <= until);
-            if once.is_empty() || self.0.contains(&state) {
+            left.retain(|row| row.deadline <= until);
+            if left.is_empty() || self.0.contains(&state) {
                 self.0.extend(passed);
                 return Ok(());
             }
@@ -454,8 +328,10 @@ impl Run {
     /// Does everything that an instance would do now, without faults: loads, fires and settles.
     async fn serve(&mut self, by: u8, bounds: &Bounds) {
         let fault = Fault::None;
-        // The first load may be an unload, and the first fire a look for lost ones.
-        for call in [Call::Load, Call::Load, Call::Fire, Call::Fire] {
+        // The first loads may be an unload and an unmark, and the first fire a look for lost ones.
+        // What was missed fires one after the other.
+        let fires = [Call::Fire; FAIR_UNITS];
+        for call in [Call::Load; 3].into_iter().chain(fires) {
             self.step(Step::Call { by, call, fault }).await;
         }
         while let Some(claim) = self.instances[usize::from(by)].claims.first() {
@@ -485,16 +361,8 @@ async fn show(bounds: &Bounds, trace: &Trace) {
             println!("    {row:?}");
         }
         println!("    {run:?}");
-        let taken = Taken {
-            step,
-            outcome: &outcome,
-            before: &before,
-            after: &after,
-            run: &run,
-        };
         node.trace.0.push(step);
-        let checked = node.history.check(&taken);
-        checked.unwrap_or_else(|broken| node.fails(&broken));
+        node.checked(step, &outcome, [&before, &after], &run);
     }
     for survivors in [bounds.instances, 1] {
         let mut fair = FairEnds::default();

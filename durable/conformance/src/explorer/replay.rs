@@ -1,19 +1,19 @@
 //! Plays traces on any store, and compares with the store in memory.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use futures_util::stream::{self, StreamExt};
-use tickwheel_durable::store::{Fired, Settled, Store, Version, WriteOutcome};
+use tickwheel_durable::store::{Fired, Missed, Settled, Store, Version, WriteOutcome};
 use tokio::time::Instant;
 
-use super::check::View;
 use super::run::{Meeting, Outcome, Run, SetClock, UNIT};
-use super::state::state;
-use super::step::{Call, Fault, How, Step, Trace};
-use super::{Bounds, explore};
+use super::state::{View, state};
+use super::step::{Call, Delay, Fault, How, Step, Trace};
+use super::{Bounds, explore, walk};
+use crate::random::{Random, seed};
 use crate::world::{Stores, World};
 
 /// A unit has room for a trace that is played beside others.
@@ -32,13 +32,17 @@ const TRIES: u32 = 6;
 type Record = Vec<(String, String)>;
 
 /// What is replayed, and a name for it.
-fn all_bounds() -> [(&'static str, Bounds); 5] {
+fn all_bounds() -> [(&'static str, Bounds); 9] {
     [
         ("one", Bounds::one_key()),
         ("dead", Bounds::dead()),
         ("repeating", Bounds::repeating()),
         ("charters", Bounds::charters()),
         ("blind", Bounds::blind()),
+        ("each", Bounds::each_missed()),
+        ("none", Bounds::none_missed()),
+        ("calendar", Bounds::calendar()),
+        ("once", Bounds::at_most_once()),
     ]
     .map(|(name, bounds)| (name, bounds.steps(DEPTH)))
 }
@@ -54,12 +58,16 @@ pub async fn replays_each_transition<T: Stores>(world: &World<T>) {
         explored
             .traces
             .retain(|trace| !trace.0.contains(&Step::StepBack));
+        if bounds.last_is_blind {
+            let left = LEFT.parse().expect("it is a trace");
+            explored.traces.push(left);
+        }
         let played = explored
             .traces
             .iter()
             .enumerate()
             .map(async |(number, trace)| {
-                let expected = record(Run::in_memory(&bounds).await, trace).await;
+                let expected = record(Run::in_memory(&bounds).await, trace, false).await;
                 let ticks = trace.0.iter().filter(|step| **step == Step::Tick).count();
                 for time in 0..TRIES {
                     let space = world.part(&format!("{name}-{number}-{time}")).namespace();
@@ -70,7 +78,7 @@ pub async fn replays_each_transition<T: Stores>(world: &World<T>) {
                     };
                     let run = Run::new(Arc::clone(&store), space, unit, &bounds).await;
                     let began = Instant::now();
-                    let record = record(run, trace).await;
+                    let record = record(run, trace, false).await;
                     let slept = unit * u32::try_from(ticks).unwrap_or(u32::MAX);
                     // Deadlines lie half a unit from the ticks.
                     if began.elapsed().saturating_sub(slept) < unit / 4 {
@@ -99,15 +107,70 @@ where
     let mut count = 0;
     for (name, bounds) in all_bounds() {
         for (number, trace) in explore(&bounds).await.traces.iter().enumerate() {
-            let expected = record(Run::in_memory(&bounds).await, trace).await;
+            let expected = record(Run::in_memory(&bounds).await, trace, false).await;
             let space = world.part(&format!("{name}-{number}")).namespace();
             let (store, clock) = (Arc::clone(&store), Arc::clone(&clock));
             let run = Run::on_clock(store, space, clock, &bounds).await;
-            agree(trace, &record(run, trace).await, &expected);
+            agree(trace, &record(run, trace, false).await, &expected);
             count += 1;
         }
     }
     count
+}
+
+/// So many random traces are played, of so many steps.
+const WALKS: u64 = 12;
+const STEPS: usize = 150;
+
+/// What no short trace shows, by hand.
+const LONG_TRACES: &[&str] = &[
+    // Dead timers of one key, and claims of one key that are put back together.
+    "0 Set(0, Zero); 0 FireUnloaded; 0 Set(0, Zero); 0 FireUnloaded; 0 Settle(Dead); \
+        0 Settle(Dead); RetryDead(0); 1 FireUnloaded; 1 FireUnloaded",
+    "0 Set(0, Zero); 0 FireUnloaded; 0 Set(0, Zero); 0 FireUnloaded; 0 Settle(Release); \
+        0 Settle(Release); 0 FireBoth; 0 Settle(Retry); 0 Settle(Retry)",
+    // The answer to an unload is lost: what still names the id that has ended marks nothing.
+    "0 Load; 0 Set(1, Far) Lost; 0 Load Lost; 0 Set(0, Near); 0 SetInterval(1, Zero); \
+        0 FireUnloaded; 0 Settle(Retry); 0 Move(0, Zero); 0 Load; 0 Load",
+    // What cannot be decoded, beside a newer timer of its key.
+    "2 Load; 0 Set(0, Zero); 2 FireUnloaded; 0 Set(0, Far); 2 Settle(Leave); 2 Load; \
+        2 FireBoth; 0 Load; 0 FireBoth; 0 Move(0, Zero); 2 Load; 0 Fire",
+];
+
+/// What an instance cannot decode is its own again after a time.
+const LEFT: &str =
+    "0 Set(0, Zero); 1 FireUnloaded; 1 Settle(Leave); 1 Load; Tick; 1 Load; Tick; 1 Load";
+
+/// Plays long random traces, and some by hand. One call of the store stands for several writes or
+/// settles of an instance in a row, where in memory each is a call. Answers and rows have to be the
+/// same.
+pub async fn long_traces_agree_with_memory<T: Stores>(world: &World<T>) {
+    let seed = seed("long_traces_agree_with_memory");
+    let store: Arc<dyn Store> = Arc::new(world.store().await);
+    let mut bounds = [const { Bounds::everything }; 4].map(|bounds| bounds());
+    bounds[1].missed = Missed::FireAll;
+    (bounds[2].missed, bounds[2].charter.no_overlap) = (Missed::Skip, true);
+    bounds[3].charter.at_most_once = true;
+    let mut traces = Vec::new();
+    for text in LONG_TRACES {
+        traces.push((&bounds[0], text.parse().expect("it is a trace")));
+    }
+    for number in 0..WALKS {
+        let bounds = &bounds[usize::try_from(number % 4).expect("it is small")];
+        let mut random = Random::new(seed, number);
+        traces.push((bounds, walk(bounds, &mut random, STEPS).await));
+    }
+    let played = traces
+        .iter()
+        .enumerate()
+        .map(async |(number, (bounds, trace))| {
+            let expected = record(Run::in_memory(bounds).await, trace, true).await;
+            let space = world.part(&format!("long-{number}")).namespace();
+            let run = Run::new(Arc::clone(&store), space, UNIT, bounds).await;
+            agree(trace, &record(run, trace, true).await, &expected);
+        });
+    let played = stream::iter(played).buffer_unordered(AT_ONCE);
+    played.collect::<()>().await;
 }
 
 /// Two calls, what was done before them, and what may come of them.
@@ -216,9 +279,9 @@ async fn pairs(bounds: &Bounds) -> Vec<Pair> {
 
 /// What two calls answer and leave.
 async fn meet(run: &mut Run, steps: [Step; 2], order: Meeting) -> Option<String> {
-    let before = View::of(run).await;
+    let before = View::of(run).await.without_ended_marks();
     let outcomes = run.meet(steps, order).await?;
-    let after = View::of(run).await;
+    let after = View::of(run).await.without_ended_marks();
     let [first, second] = outcomes
         .each_ref()
         .map(|outcome| answer(outcome, &before, &after));
@@ -226,25 +289,69 @@ async fn meet(run: &mut Run, steps: [Step; 2], order: Meeting) -> Option<String>
 }
 
 fn agree(trace: &Trace, got: &Record, expected: &Record) {
-    for (step, (got, expected)) in trace.0.iter().zip(got.iter().zip(expected)) {
-        assert_eq!(got, expected, "after {step} of '{trace}'");
+    for (number, (got, expected)) in got.iter().zip(expected).enumerate() {
+        assert_eq!(got, expected, "after call {number} of '{trace}'");
     }
+    assert_eq!(got.len(), expected.len());
 }
 
-/// Plays a trace.
-async fn record(mut run: Run, trace: &Trace) -> Record {
-    let mut record = Record::new();
-    for &step in &trace.0 {
-        let before = View::of(&run).await;
-        let outcome = run.step(step).await.expect("it made sense in memory");
-        let after = View::of(&run).await;
-        let alike = run.instances.len();
-        record.push((
-            answer(&outcome, &before, &after),
-            state(&run, &after, alike),
-        ));
+/// Plays a trace. If calls are `joined`, steps that one call can stand for are recorded as one,
+/// which they are unless the store is the one in memory.
+async fn record(mut run: Run, trace: &Trace, joined: bool) -> Record {
+    let (mut record, alike) = (Record::new(), run.instances.len());
+    let mut before = View::of(&run).await.without_ended_marks();
+    let mut rest = &trace.0[..];
+    while !rest.is_empty() {
+        let together = if joined {
+            alike_at(&run, &before, rest)
+        } else {
+            1
+        };
+        let (steps, later) = rest.split_at(together);
+        rest = later;
+        let outcomes = run.steps(steps).await;
+        let outcomes = outcomes.unwrap_or_else(|| panic!("{steps:?} of '{trace}' make no sense"));
+        let after = View::of(&run).await.without_ended_marks();
+        let answers = outcomes
+            .iter()
+            .map(|answered| answer(answered, &before, &after));
+        let mut answers: Vec<_> = answers.collect();
+        for key in steps.iter().filter_map(|step| step.key()) {
+            let row = run.get(key).await.map(|row| row.version);
+            let rows = after.in_order();
+            answers.push(format!(
+                "{:?}",
+                rows.iter().position(|at| Some(at.version) == row)
+            ));
+        }
+        let state = state(&run, &after, alike);
+        record.push((answers.join("; "), state));
+        before = after;
     }
     record
+}
+
+/// How many of the first steps one call of the store can stand for. Versions of the rows that one
+/// call makes are in no order, so those of two keys have to be due at different times.
+fn alike_at(run: &Run, before: &View, steps: &[Step]) -> usize {
+    let mut made: Vec<(Option<Vec<u8>>, Option<Delay>)> = Vec::new();
+    for (number, &step) in steps.iter().enumerate() {
+        let settled = || match step {
+            Step::Call { by, .. } => {
+                let claim = run.instances[usize::from(by)].claims.get(number)?;
+                Some(before.rows.get(&claim.token)?.key.clone())
+            }
+            _ => None,
+        };
+        let (key, due) = (step.key().or_else(settled), step.due());
+        let is_alike = number == 0 || steps[number - 1].joins(step);
+        let mut others = made.iter().filter(|(other, _)| *other != key);
+        if !is_alike || due.is_some() && others.any(|(_, other)| *other == due) {
+            break;
+        }
+        made.push((key, due));
+    }
+    made.len()
 }
 
 /// The answer to a step, without what differs from store to store: versions are named by the rows
@@ -257,22 +364,27 @@ fn answer(outcome: &Outcome, before: &View, after: &View) -> String {
     let row = |version: &Version| (place(before, version), place(after, version));
     let rows = |versions: &[Version]| versions.iter().map(row).collect::<Vec<_>>();
     match outcome {
-        Outcome::Written(WriteOutcome::Armed {
-            row: armed,
-            replaced,
-            ..
-        }) => {
-            let replaced = replaced.as_ref().map(row);
-            let (version, loaded) = (row(&armed.version), armed.loaded);
-            format!("armed {version:?} {loaded:?}, replaced {replaced:?}")
-        }
-        Outcome::Written(WriteOutcome::Removed { version, value, .. }) => {
-            format!("removed {:?} {value:?}", row(version))
-        }
-        Outcome::Written(WriteOutcome::InFlight(token)) => format!("in flight {:?}", row(token)),
+        Outcome::Written(written) => match &written[0] {
+            WriteOutcome::Armed {
+                row: armed,
+                replaced,
+                ..
+            } => {
+                let replaced = replaced.as_ref().map(row);
+                let (version, loaded) = (row(&armed.version), armed.loaded);
+                format!("armed {version:?} {loaded:?}, replaced {replaced:?}")
+            }
+            WriteOutcome::Removed { version, value, .. } => {
+                format!("removed {:?} {value:?}", row(version))
+            }
+            WriteOutcome::InFlight(token) => format!("in flight {:?}", row(token)),
+            other => format!("{other:?}"),
+        },
         Outcome::Loaded(loaded) => {
             let versions: Vec<_> = loaded.rows.iter().map(|(version, _)| *version).collect();
-            format!("loaded {:?} {}", rows(&versions), loaded.more)
+            let told = loaded.scheduled.iter().map(|row| row.version);
+            let told: BTreeSet<_> = told.map(|version| row(&version)).collect();
+            format!("loaded {:?} {} {told:?}", rows(&versions), loaded.more)
         }
         Outcome::Unmarked(versions) => format!("unmarked {:?}", rows(versions)),
         Outcome::Unloaded(_) => "unloaded".to_owned(),
@@ -289,11 +401,22 @@ fn answer(outcome: &Outcome, before: &View, after: &View) -> String {
                 (row(&fired.token), key, value, attempt, missed, repeats)
             });
             let fired: Vec<_> = fired.collect();
+            // To the microsecond.
+            let repeats = report.fired.iter().filter(|fired| fired.repeats);
+            let cadence = report.next.iter().zip(repeats);
+            let unit = after.window.as_micros();
+            let cadence = cadence.map(|(next, fired)| {
+                let since = next.due.since(fired.deadline).as_micros();
+                (since / unit, since % unit)
+            });
+            let cadence: Vec<_> = cadence.collect();
+            let told = report.scheduled.iter().map(|row| row.version);
+            let told: BTreeSet<_> = told.map(|version| row(&version)).collect();
             let armed = report.later.iter().chain(&report.next);
             let armed: Vec<_> = armed
                 .map(|armed| (row(&armed.version), armed.loaded))
                 .collect();
-            format!("fired {fired:?}, armed {armed:?}")
+            format!("fired {fired:?} {cadence:?}, armed {armed:?}, told {told:?}")
         }
         Outcome::Settled(settled) => {
             let settled = settled.iter().map(|(token, _, settled)| match settled {

@@ -14,13 +14,14 @@ use futures_util::FutureExt;
 use futures_util::future::join;
 use tickwheel_durable::Memory;
 use tickwheel_durable::store::{
-    Action, Armed, BoxFuture, Charter, DeadChange, DeadRows, Due, Edition, Fire, FireReport,
-    InstanceId, LeftRow, List, Load, LoadWindow, Loaded, Namespace, Settle, Settled, Settlement,
-    State, Store, StoreError, StoreTime, Stored, Version, Write, WriteOutcome,
+    BoxFuture, Charter, Counts, DeadChange, DeadRows, Edition, FireReport, InstanceId, List,
+    Loaded, Missed, Namespace, Settle, Settled, Settlement, State, Store, StoreError, StoreTime,
+    Stored, Version, WriteOutcome,
 };
 
-use super::Bounds;
-use super::step::{Call, Delay, Fault, How, Key, Step, key_bytes};
+use super::bounds::Bounds;
+use super::instance::{Instance, Request};
+use super::step::{Call, Fault, How, Step, key_bytes};
 
 /// A unit on a store whose clock the run sets: so long that the time that calls take does not
 /// matter.
@@ -32,40 +33,13 @@ const MOMENT: Duration = Duration::from_millis(1);
 /// Deadlines, leases and ids end between two ticks, never at one.
 const HALVES: u32 = 2;
 
-/// A claim that an instance holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Claim {
-    pub(super) token: Version,
-    pub(super) value: Vec<u8>,
-    pub(super) repeats: bool,
-    /// When its lease ends, as far as the instance knows.
-    pub(super) until: StoreTime,
-    /// An end without an answer. The instance sends the same one again.
-    pub(super) unanswered: Option<How>,
-}
-
-/// What an instance knows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Instance {
-    pub(super) id: InstanceId,
-    /// The edition of the charter that it agrees with, if it knows.
-    pub(super) edition: Option<Edition>,
-    /// The rows it has loaded, and when they are due.
-    pub(super) wheel: BTreeMap<Version, StoreTime>,
-    pub(super) claims: Vec<Claim>,
-    /// An answer was lost that may have marked rows: it unloads everything before it loads.
-    pub(super) must_unload: bool,
-    /// The ids under which fires were sent whose answers were lost.
-    pub(super) lost_fires: Vec<InstanceId>,
-}
-
 /// The rows of a namespace.
 pub(super) type Rows = BTreeMap<Version, Stored>;
 
 /// What a step did.
 #[derive(Debug, Clone)]
 pub(super) enum Outcome {
-    Written(WriteOutcome),
+    Written(Vec<WriteOutcome>),
     Loaded(Loaded),
     Unloaded(InstanceId),
     Unmarked(Vec<Version>),
@@ -82,21 +56,6 @@ pub(super) enum Outcome {
     Amended(bool),
     /// A tick, a step of the clock or a crash.
     Happened,
-}
-
-/// What an instance asks of the store.
-#[derive(Debug, Clone)]
-pub(super) enum Request {
-    Write(Write, LoadWindow),
-    Load(Load),
-    Unload(InstanceId),
-    Unmark(InstanceId, Version),
-    Fire(Fire),
-    Settle(Version, How, Settlement, LoadWindow),
-    RetryDead(Vec<u8>),
-    DiscardDead(Vec<u8>),
-    /// Finds the claims of lost fires, and unfires them.
-    Unfire(Vec<InstanceId>, Vec<Version>, LoadWindow),
 }
 
 /// In which order two calls reach the store.
@@ -120,7 +79,7 @@ pub(super) struct Run {
     /// Where there is none, the clock is the real one.
     clock: Option<SetClock>,
     space: Namespace,
-    charter: Charter,
+    pub(super) bounds: Arc<Bounds>,
     /// Whether the charter of the namespace is another one than that of the instances.
     pub(super) is_amended: bool,
     /// The last edition of a charter that instances agree with.
@@ -128,11 +87,11 @@ pub(super) struct Run {
     pub(super) unit: Duration,
     pub(super) instances: Vec<Instance>,
     /// How many values have been set: each set has one of its own.
-    sets: u32,
+    pub(super) sets: u32,
     /// The versions that the last fire named.
     pub(super) named: Vec<Version>,
     /// When the last call was asked for.
-    asked: StoreTime,
+    pub(super) asked: StoreTime,
     /// Whether the last step has sent a hint, where the store is the one in memory.
     pub(super) is_hinted: bool,
 }
@@ -150,14 +109,12 @@ impl Run {
         unit: Duration,
         bounds: &Bounds,
     ) -> Self {
-        let mut charter = Charter::new("test");
-        charter.no_overlap = bounds.no_overlap;
         let mut run = Run {
             store,
             memory: None,
             clock: None,
             space,
-            charter,
+            bounds: Arc::new(bounds.clone()),
             is_amended: false,
             edition: Edition(0),
             unit,
@@ -212,19 +169,16 @@ impl Run {
     }
 
     async fn start(&self) -> Result<Instance, StoreError> {
-        let opened = self.store.open(&self.space, &self.charter).await?;
-        Ok(Instance {
-            id: opened.instance,
-            edition: Some(opened.edition),
-            wheel: BTreeMap::new(),
-            claims: Vec::new(),
-            must_unload: false,
-            lost_fires: Vec::new(),
-        })
+        let opened = self.store.open(&self.space, self.charter()).await?;
+        Ok(Instance::new(opened.instance, opened.edition))
     }
 
-    pub(super) fn no_overlap(&self) -> bool {
-        self.charter.no_overlap
+    pub(super) fn charter(&self) -> &Charter {
+        &self.bounds.charter
+    }
+
+    pub(super) fn missed(&self) -> Missed {
+        self.bounds.missed
     }
 
     /// The value that was set last.
@@ -253,19 +207,30 @@ impl Run {
         rows
     }
 
+    /// The row that is seen under a key.
+    pub(super) async fn get(&self, key: Vec<u8>) -> Option<Stored> {
+        let row = self.store.get(&self.space, key).await;
+        row.expect("it reads")
+    }
+
     /// The ids that count as living, and until when.
     pub(super) async fn alive(&self) -> BTreeMap<InstanceId, StoreTime> {
         let inspect = self.store.inspect();
         let instances = inspect.instances(&self.space).await.expect("it lists");
+        assert!(instances.iter().all(|living| !living.id.is_left()));
         let alive = instances.into_iter();
         alive
             .map(|living| (living.id, living.alive_until))
             .collect()
     }
 
-    pub(super) async fn now(&self) -> StoreTime {
+    pub(super) async fn counts(&self) -> Counts {
         let counts = self.store.count(&self.space).await;
-        counts.expect("it counts").now
+        counts.expect("it counts")
+    }
+
+    pub(super) async fn now(&self) -> StoreTime {
+        self.counts().await.now
     }
 
     /// Lets time pass on a clock of the run's own.
@@ -316,7 +281,7 @@ impl Run {
             }
             Step::Amend => {
                 self.is_amended = !self.is_amended;
-                let mut charter = self.charter.clone();
+                let mut charter = self.charter().clone();
                 charter.no_overlap ^= self.is_amended;
                 let amended = self.store.amend(&self.space, &charter).await;
                 amended.expect("it amends");
@@ -333,17 +298,66 @@ impl Run {
 
     async fn call(&mut self, by: usize, call: Call, fault: Fault) -> Option<Outcome> {
         let mut request = self.request(by, call).await?;
-        let outcome = match (fault, &mut request) {
+        Some(self.ask(by, &mut request, fault).await)
+    }
+
+    /// Sends a request, and learns from the answer.
+    async fn ask(&mut self, by: usize, request: &mut Request, fault: Fault) -> Outcome {
+        let outcome = match (fault, &mut *request) {
             (Fault::Late, Request::Write(_, near)) => {
                 *near = near.until(self.now().await.before(MOMENT));
-                self.try_to_send(by, &request).await
+                self.try_to_send(by, request).await
             }
             (Fault::Late, _) => Outcome::Unsent,
-            (Fault::None | Fault::Lost, _) => self.try_to_send(by, &request).await,
+            (Fault::None | Fault::Lost, _) => self.try_to_send(by, request).await,
         };
         let learns = fault == Fault::None && !matches!(outcome, Outcome::Refused);
-        self.learn(by, &request, learns.then_some(&outcome));
-        Some(outcome)
+        self.learn(by, request, learns.then_some(&outcome));
+        outcome
+    }
+
+    /// Takes steps that one call of the store [can stand for](Step::joins). `None` if one of them
+    /// makes no sense now.
+    pub(super) async fn steps(&mut self, steps: &[Step]) -> Option<Vec<Outcome>> {
+        let [Step::Call { by, fault, .. }, _, ..] = *steps else {
+            return Some(vec![self.step(steps[0]).await?]);
+        };
+        // One that differs from the charter is refused once, and then looks at it again.
+        let agrees = self.instances[usize::from(by)].edition == Some(self.edition);
+        if self.memory.is_some() || !agrees {
+            let mut outcomes = Vec::new();
+            for &step in steps {
+                outcomes.push(self.step(step).await?);
+            }
+            return Some(outcomes);
+        }
+        let (by, mut joined) = (usize::from(by), None);
+        for &step in steps {
+            let (_, request) = self.request_of(step).await?;
+            match (&mut joined, request) {
+                (None, request) => joined = Some(request),
+                (Some(Request::Write(writes, _)), Request::Write(more, _)) => writes.extend(more),
+                (Some(Request::Settle(settles, _)), Request::Settle(more, _)) => {
+                    settles.extend(more);
+                }
+                (joined, request) => panic!("{joined:?} and {request:?} are not alike"),
+            }
+            if let Some(Request::Settle(..)) = joined {
+                // The next settle is of the next claim.
+                self.instances[by].claims.rotate_left(1);
+            }
+        }
+        Some(match self.ask(by, &mut joined?, fault).await {
+            Outcome::Written(written) => written
+                .into_iter()
+                .map(|written| Outcome::Written(vec![written]))
+                .collect(),
+            Outcome::Settled(settled) => settled
+                .into_iter()
+                .map(|settled| Outcome::Settled(vec![settled]))
+                .collect(),
+            other => vec![other; steps.len()],
+        })
     }
 
     /// Sends a request, if the instance agrees with the charter.
@@ -373,7 +387,13 @@ impl Run {
                 self.instances[by].edition = None;
                 Outcome::Refused
             }
-            Err(StoreError::Late { .. }) => Outcome::Refused,
+            Err(StoreError::Late { now, .. }) => {
+                assert!(
+                    now > self.asked.before(MOMENT),
+                    "it is late already at {now}"
+                );
+                Outcome::Refused
+            }
             Err(error) => panic!("{error} to {request:?}"),
         }
     }
@@ -418,112 +438,37 @@ impl Run {
         Some([a, b])
     }
 
-    /// What an instance asks for. `None` if it would ask for nothing.
-    pub(super) async fn request(&mut self, by: usize, call: Call) -> Option<Request> {
-        let now = self.now().await;
-        self.asked = now;
-        // Each set has a value of its own.
-        self.sets += u32::from(call.sets());
-        let instance = &self.instances[by];
-        let near = LoadWindow::new(self.unit, Some(instance.id)).under(instance.edition);
-        let write = |key: Key, action| Request::Write(Write::new(key_bytes(key), action), near);
-        let set = |delay, period, if_absent| {
-            Action::set(self.last_value(), self.due(delay), period, if_absent)
-        };
-        let lease = self.lease();
-        let fire = |named, unloaded| {
-            let mut fire = Fire::new(named, Some(lease), near);
-            (fire.unloaded, fire.by) = (unloaded, Some(instance.id));
-            fire.no_overlap = self.charter.no_overlap;
-            Request::Fire(fire)
-        };
-        let request = match call {
-            Call::Fire | Call::FireEarly | Call::FireUnloaded
-                if !instance.lost_fires.is_empty() =>
-            {
-                let held = instance.claims.iter().map(|claim| claim.token).collect();
-                Request::Unfire(instance.lost_fires.clone(), held, near)
-            }
-            Call::Fire => {
-                let due = instance.wheel.iter().filter(|&(_, due)| *due <= now);
-                let due: Vec<_> = due.map(|(&version, _)| version).collect();
-                if due.is_empty() {
-                    return None;
-                }
-                fire(due, 0)
-            }
-            Call::FireEarly => {
-                let mut early = instance.wheel.iter().filter(|&(_, due)| *due > now);
-                fire(vec![*early.next()?.0], 0)
-            }
-            Call::FireUnloaded => fire(Vec::new(), 1),
-            Call::Load if instance.must_unload => Request::Unload(instance.id),
-            Call::Load => {
-                let mut load = Load::new(instance.id, self.unit, 8, self.halves(5));
-                load.charter = instance.edition;
-                Request::Load(load)
-            }
-            Call::Unmark => Request::Unmark(instance.id, *instance.wheel.first_key_value()?.0),
-            Call::Settle(how) => {
-                let claim = instance.claims.first()?;
-                if claim.unanswered.is_some_and(|before| before != how) {
-                    return None;
-                }
-                let settlement = self.settlement(how, instance.id);
-                Request::Settle(claim.token, how, settlement, near)
-            }
-            Call::Move(key, delay) => write(key, Action::move_to(self.due(delay))),
-            Call::Remove(key) => write(key, Action::Remove),
-            Call::Set(key, delay) => write(key, set(delay, None, false)),
-            Call::SetIfAbsent(key, delay) => write(key, set(delay, None, true)),
-            Call::SetInterval(key) => write(key, set(Delay::Near, Some(self.unit), false)),
-        };
-        if let Request::Fire(fire) = &request {
-            self.named.clone_from(&fire.versions);
-        }
-        Some(request)
-    }
-
-    fn settlement(&self, how: How, by: InstanceId) -> Settlement {
-        match how {
-            How::Ack => Settlement::Ack,
-            How::Release => Settlement::Release,
-            How::Retry => Settlement::RetryAfter(self.halves(1)),
-            How::Unfire => Settlement::Unfire,
-            How::Extend => Settlement::Extend(self.lease()),
-            How::Leave => Settlement::Leave(LeftRow::new(by, Duration::ZERO, self.lease())),
-            How::Dead => Settlement::Dead,
-        }
-    }
-
-    fn due(&self, delay: Delay) -> Due {
-        Due::In(match delay {
-            Delay::Zero => Duration::ZERO,
-            Delay::Near => self.halves(1),
-            Delay::Far => self.halves(3),
-        })
-    }
-
     /// What the store answers.
     pub(super) async fn send(&self, request: &Request) -> Result<Outcome, StoreError> {
         let (store, space) = (&*self.store, &self.space);
         Ok(match request.clone() {
-            Request::Write(write, near) => {
-                let mut written = store.write(space, vec![write], near).await?;
-                Outcome::Written(written.remove(0))
+            Request::Write(writes, near) => {
+                Outcome::Written(store.write(space, writes, near).await?)
             }
             Request::Load(load) => Outcome::Loaded(store.load(space, load).await?),
             Request::Unload(id) => Outcome::Unloaded(store.unload(space, id).await?),
-            Request::Unmark(id, version) => {
-                let kept = store.unmark(space, id, vec![version]).await?;
+            Request::Unmark(id, versions) => {
+                let kept = store.unmark(space, id, versions.clone()).await?;
                 assert!(kept.is_empty(), "no other transaction locks rows");
-                Outcome::Unmarked(vec![version])
+                Outcome::Unmarked(versions)
             }
             Request::Fire(fire) => Outcome::Fired(store.fire(space, fire).await?),
-            Request::Settle(token, how, settlement, near) => {
-                let settles = vec![Settle::new(token, settlement)];
-                let settled = store.settle(space, settles, near).await?;
-                Outcome::Settled(vec![(token, how, settled[0])])
+            Request::Settle(settles, near) => {
+                let by = near.loader.expect("an instance settles");
+                let settle = |&(token, how): &(Version, How)| {
+                    let settle = Settle::new(token, self.settlement(how, by));
+                    match how {
+                        How::Retry | How::Dead | How::Leave => {
+                            settle.with_error(format!("{how:?}"))
+                        }
+                        _ => settle,
+                    }
+                };
+                let asked = settles.iter().map(settle).collect();
+                let settled = store.settle(space, asked, near).await?;
+                let settled = settles.into_iter().zip(settled);
+                let settled = settled.map(|((token, how), settled)| (token, how, settled));
+                Outcome::Settled(settled.collect())
             }
             Request::RetryDead(key) => {
                 let which = DeadRows::Key(key);
@@ -550,81 +495,5 @@ impl Run {
                 Outcome::Settled(settled.collect())
             }
         })
-    }
-
-    /// What the instance learns from an answer, or from having none.
-    pub(super) fn learn(&mut self, by: usize, request: &Request, outcome: Option<&Outcome>) {
-        let (lease, asked) = (self.lease(), self.asked);
-        let instance = &mut self.instances[by];
-        match request {
-            Request::Fire(fire) => {
-                for version in &fire.versions {
-                    instance.wheel.remove(version);
-                }
-            }
-            Request::Unload(_) => instance.wheel.clear(),
-            Request::Unmark(_, version) => drop(instance.wheel.remove(version)),
-            _ => {}
-        }
-        let Some(outcome) = outcome else {
-            instance.must_unload = true;
-            match request {
-                Request::Fire(fire) => instance.lost_fires.extend(fire.by),
-                Request::Settle(_, how, ..) if *how != How::Extend => {
-                    instance.claims[0].unanswered = Some(*how);
-                }
-                _ => {}
-            }
-            return;
-        };
-        match outcome {
-            Outcome::Written(WriteOutcome::Armed { row, replaced, .. }) => {
-                replaced.and_then(|version| instance.wheel.remove(&version));
-                instance.arm(*row);
-            }
-            Outcome::Written(WriteOutcome::Removed { version, .. }) => {
-                instance.wheel.remove(version);
-            }
-            Outcome::Loaded(loaded) => instance.wheel.extend(loaded.rows.iter().copied()),
-            Outcome::Unloaded(fresh) => (instance.id, instance.must_unload) = (*fresh, false),
-            Outcome::Fired(report) => {
-                for row in report.later.iter().chain(&report.next) {
-                    instance.arm(*row);
-                }
-                for fired in &report.fired {
-                    instance.claims.push(Claim {
-                        token: fired.token,
-                        value: fired.value.clone(),
-                        repeats: fired.repeats,
-                        until: report.now.after(lease),
-                        unanswered: None,
-                    });
-                }
-            }
-            Outcome::Settled(settled) => {
-                if let Request::Unfire(..) = request {
-                    instance.lost_fires.clear();
-                }
-                for &(token, how, settled) in settled {
-                    if let Settled::Armed(row) = settled {
-                        instance.arm(row);
-                    }
-                    if (how, settled) == (How::Extend, Settled::Done) {
-                        instance.claims[0].until = asked.after(lease);
-                    } else {
-                        instance.claims.retain(|claim| claim.token != token);
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-impl Instance {
-    fn arm(&mut self, row: Armed) {
-        if row.loaded {
-            self.wheel.insert(row.version, row.due);
-        }
     }
 }

@@ -1,21 +1,98 @@
-//! States made canonical. Two traces that end in the same canonical state have the same future.
+//! What a store holds, and states made canonical. Two traces that end in the same canonical state have the same future.
 //!
 //! Values are named by their rank, versions by the place of their row, and times count from now.
 //! Versions that are gone have no name: they never come back. Instances are alike, so a state is
 //! the least of those that differ in their numbers alone. Ids are compared for equality only. That
 //! of an instance is named by the instance, any other one by how long it counts as living.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use tickwheel_durable::store::{InstanceId, StoreTime, Version};
+use tickwheel_durable::store::{InstanceId, State, StoreTime, Stored, Version};
 
-use super::check::View;
-use super::run::Run;
+use super::run::{Rows, Run};
 
 /// A time that passed longer ago than so many half units is as one that passed then.
 const LONG_AGO: i64 = 6;
+
+/// What a store has before a step or after it.
+#[derive(Debug, Clone)]
+pub(super) struct View {
+    pub(super) rows: Rows,
+    pub(super) alive: BTreeMap<InstanceId, StoreTime>,
+    pub(super) now: StoreTime,
+    /// A unit, which is the window of a load.
+    pub(super) window: Duration,
+}
+
+impl View {
+    pub(super) async fn of(run: &Run) -> View {
+        let (rows, counts) = (run.rows().await, run.counts().await);
+        let count = |state| rows.values().filter(|row| row.state == state).count() as u64;
+        assert_eq!(
+            [counts.waiting, counts.in_flight, counts.dead],
+            [State::Waiting, State::InFlight, State::Dead].map(count)
+        );
+        View {
+            alive: run.alive().await,
+            rows,
+            now: counts.now,
+            window: run.unit,
+        }
+    }
+
+    /// The rows in an order in which every store has them: which of two rows that one call makes
+    /// has the greater version is the store's affair.
+    pub(super) fn in_order(&self) -> Vec<&Stored> {
+        let mut rows: Vec<&Stored> = self.rows.values().collect();
+        rows.sort_by_key(|row| (row.state, &row.key, &row.value, row.due, row.version));
+        rows
+    }
+
+    /// Without marks of ids that do not count as living, which a store need not tell. Those that
+    /// have left rows to others are not known to live.
+    pub(super) fn without_ended_marks(mut self) -> View {
+        let mut rows = std::mem::take(&mut self.rows);
+        for row in rows.values_mut() {
+            row.loaded_by = row.loaded_by.filter(|&id| self.is_alive(id));
+        }
+        self.rows = rows;
+        self
+    }
+
+    pub(super) fn of_key(&self, key: &[u8], state: State) -> impl Iterator<Item = &Stored> {
+        let rows = self.rows.values();
+        rows.filter(move |row| row.key == key && row.state == state)
+    }
+
+    /// How many rows that are not dead have each value.
+    pub(super) fn living(&self) -> BTreeMap<Vec<u8>, usize> {
+        let mut values = BTreeMap::new();
+        for row in self.rows.values().filter(|row| row.state != State::Dead) {
+            *values.entry(row.value.clone()).or_default() += 1;
+        }
+        values
+    }
+
+    pub(super) fn is_alive(&self, id: InstanceId) -> bool {
+        self.alive.get(&id).is_some_and(|&until| until >= self.now)
+    }
+
+    /// Whether any instance may load the row now.
+    pub(super) fn is_free(&self, row: &Stored) -> bool {
+        self.is_near(row) && !row.loaded_by.is_some_and(|by| self.is_alive(by))
+    }
+
+    /// Whether the row may be loaded now, if no instance has it.
+    pub(super) fn is_near(&self, row: &Stored) -> bool {
+        match row.state {
+            State::Waiting => row.due <= self.now.after(self.window),
+            State::InFlight => row.due <= self.now,
+            _ => false,
+        }
+    }
+}
 
 /// A canonical state. The first `alike` instances may change their numbers.
 pub(super) fn state(run: &Run, view: &View, alike: usize) -> String {
@@ -81,16 +158,23 @@ impl<'a> Names<'a> {
         };
         let mut text = String::from(if run.is_amended { "amended;" } else { "" });
         for row in view.in_order() {
+            // What a timer that repeats has missed depends on how long ago its deadline was.
+            let deadline = if row.repeats() {
+                self.halves(row.deadline)
+            } else {
+                self.at(row.deadline)
+            };
             let _ = write!(
                 text,
-                "{:?} {:?} {} {} {} {} {} {:?} {:?};",
+                "{:?} {:?} {} {} {deadline} {} {:?} {:?} {:?} {:?} {:?};",
                 row.state,
                 row.key,
                 self.values[&*row.value],
                 self.at(row.due),
-                self.at(row.deadline),
                 row.attempt,
-                row.repeats(),
+                row.period.is_some(),
+                row.schedule,
+                row.error,
                 row.loaded_by.map(loader),
                 row.claimed_by.map(claimer),
             );
@@ -98,21 +182,27 @@ impl<'a> Names<'a> {
         for &number in numbers {
             let instance = &run.instances[number];
             let wheel = instance.wheel.iter();
-            let wheel =
-                wheel.filter_map(|(version, due)| Some((self.rank(*version)?, self.at(*due))));
+            let wheel: BTreeSet<_> = wheel
+                .filter_map(|(version, due)| Some((self.rank(*version)?, self.at(*due))))
+                .collect();
             let claims = instance.claims.iter().map(|claim| {
                 let value = self.values[&*claim.value];
                 let token = self.rank(claim.token);
                 (token, value, self.at(claim.until), claim.unanswered)
             });
+            let plans = instance.plans.iter().filter_map(|(version, plan)| {
+                Some((self.rank(*version)?, self.halves(plan.until)))
+            });
+            let plans: BTreeSet<_> = plans.collect();
+            let unknown = instance.unknown.iter().map(|row| self.rank(*row));
+            let unknown: BTreeSet<_> = unknown.collect();
             let _ = write!(
                 text,
-                "|{:?} {:?} {} {} {:?} {:?}",
+                "|{:?} {:?} {} {} {wheel:?} {:?} {plans:?} {unknown:?}",
                 self.lives(instance.id),
                 instance.edition.map(|edition| edition == run.edition),
                 instance.must_unload,
                 instance.lost_fires.is_empty(),
-                wheel.collect::<Vec<_>>(),
                 claims.collect::<Vec<_>>(),
             );
         }
@@ -135,9 +225,12 @@ impl<'a> Names<'a> {
 
     /// The time, in half units from now.
     fn at(&self, time: StoreTime) -> i64 {
+        self.halves(time).max(-LONG_AGO)
+    }
+
+    fn halves(&self, time: StoreTime) -> i64 {
         let half = i64::try_from(self.half.as_micros()).unwrap_or(i64::MAX);
         // On the real clock calls take some time, less than half of this.
-        let halves = (time.as_micros() - self.view.now.as_micros() + half / 2).div_euclid(half);
-        halves.max(-LONG_AGO)
+        (time.as_micros() - self.view.now.as_micros() + half / 2).div_euclid(half)
     }
 }

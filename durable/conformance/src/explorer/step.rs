@@ -40,16 +40,22 @@ pub enum Call {
     /// Sets a timer if the key has none.
     SetIfAbsent(Key, Delay),
     /// Sets a timer that repeats after each unit.
-    SetInterval(Key),
+    SetInterval(Key, Delay),
+    /// Sets a timer with a schedule: each unit.
+    SetCron(Key, Delay),
     /// Moves a timer.
     Move(Key, Delay),
     /// Removes a timer.
     Remove(Key),
     /// Loads what is due within a unit. Unloads everything instead if an answer was lost.
     Load,
-    /// Fires what is due on the wheel. This call, and the next two, unfire the claims of a lost
+    /// Loads the earliest of these alone.
+    LoadOne,
+    /// Fires what is due on the wheel. This call, and the next three, unfire the claims of a lost
     /// fire instead, if there was one.
     Fire,
+    /// Fires what is due on the wheel, and two rows that no instance has loaded.
+    FireBoth,
     /// Fires the earliest row on the wheel before it is due, as by a clock that is fast.
     FireEarly,
     /// Fires one row that is due and that no instance has loaded.
@@ -77,6 +83,8 @@ pub type Key = u8;
 /// How long until a timer is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Delay {
+    /// It has been due for more than two units.
+    Past,
     /// It is due at once.
     Zero,
     /// Within the window of a load.
@@ -98,37 +106,28 @@ pub enum How {
     Unfire,
     /// Its lease begins again.
     Extend,
-    /// The instance cannot decode it, and leaves it to others.
+    /// Its lease ends at once.
+    Lapse,
+    /// The instance cannot decode it, and leaves it to others, due after half a unit.
     Leave,
     /// It has failed for good.
     Dead,
 }
 
-/// The numbers that instances and keys can have in a trace that is read.
-const NUMBERS: std::ops::Range<u8> = 0..3;
-
 impl Step {
     /// Every step there is.
     fn all() -> Vec<Step> {
-        let mut calls = vec![Call::Load, Call::Fire, Call::FireEarly];
-        calls.extend([Call::FireUnloaded, Call::Unmark]);
-        let ends = [How::Ack, How::Release, How::Retry, How::Unfire, How::Dead];
-        calls.extend(ends.map(Call::Settle));
-        calls.extend([How::Extend, How::Leave].map(Call::Settle));
         let mut steps = vec![Step::Amend, Step::Tick, Step::StepBack];
-        for key in NUMBERS {
-            steps.extend([Step::RetryDead(key), Step::DiscardDead(key)]);
-            calls.extend([Call::SetInterval(key), Call::Remove(key)]);
-            for delay in [Delay::Zero, Delay::Near, Delay::Far] {
-                calls.extend([Call::Set(key, delay), Call::SetIfAbsent(key, delay)]);
-                calls.push(Call::Move(key, delay));
-            }
-        }
-        for by in NUMBERS {
-            steps.push(Step::Crash { by });
-            for &call in &calls {
+        for number in 0..3 {
+            steps.extend([Step::RetryDead(number), Step::DiscardDead(number)]);
+            steps.push(Step::Crash { by: number });
+            for call in Call::all(3) {
                 let faults = [Fault::None, Fault::Lost, Fault::Late];
-                steps.extend(faults.map(|fault| Step::Call { by, call, fault }));
+                steps.extend(faults.map(|fault| Step::Call {
+                    by: number,
+                    call,
+                    fault,
+                }));
             }
         }
         steps
@@ -136,7 +135,7 @@ impl Step {
 
     /// Whether it sets a timer.
     pub(super) fn sets(self) -> bool {
-        matches!(self, Step::Call { call, .. } if call.sets())
+        matches!(self, Step::Call { call, .. } if call.sets_in().is_some())
     }
 
     /// Whether it is one of those that a trace has few of.
@@ -148,13 +147,61 @@ impl Step {
         }
     }
 
+    /// Whether one call of the store may stand for this step and the next one: writes, or settles
+    /// that end claims, of one instance.
+    pub(super) fn joins(self, next: Step) -> bool {
+        let (Step::Call { by, call, fault }, Step::Call { call: other, .. }) = (self, next) else {
+            return false;
+        };
+        let ends = |call| match call {
+            Call::Settle(how) => !matches!(how, How::Extend | How::Lapse),
+            _ => false,
+        };
+        let alike = match fault {
+            Fault::None => ends(call) && ends(other),
+            _ => false,
+        };
+        let same = next
+            == Step::Call {
+                by,
+                call: other,
+                fault,
+            };
+        let writes = self.key().is_some() && next.key().is_some();
+        same && fault != Fault::Lost && (alike || writes)
+    }
+
+    /// When the row is due that it makes: two steps of one call that say the same make them due at
+    /// the same instant.
+    pub(super) fn due(self) -> Option<Delay> {
+        let Step::Call { call, .. } = self else {
+            return None;
+        };
+        match call {
+            Call::Set(_, delay)
+            | Call::SetIfAbsent(_, delay)
+            | Call::SetInterval(_, delay)
+            | Call::SetCron(_, delay)
+            | Call::Move(_, delay) => Some(delay),
+            Call::Settle(How::Release | How::Unfire | How::Dead) => Some(Delay::Zero),
+            Call::Settle(How::Retry | How::Leave) => Some(Delay::Near),
+            _ => None,
+        }
+    }
+
     /// The key that it writes.
     pub(super) fn key(self) -> Option<Vec<u8>> {
-        use Call::{Move, Remove, Set, SetIfAbsent, SetInterval};
+        use Call::{Move, Remove, Set, SetCron, SetIfAbsent, SetInterval};
         let (Step::RetryDead(key)
         | Step::DiscardDead(key)
         | Step::Call {
-            call: Set(key, _) | SetIfAbsent(key, _) | SetInterval(key) | Move(key, _) | Remove(key),
+            call:
+                Set(key, _)
+                | SetIfAbsent(key, _)
+                | SetInterval(key, _)
+                | SetCron(key, _)
+                | Move(key, _)
+                | Remove(key),
             ..
         }) = self
         else {
@@ -165,12 +212,47 @@ impl Step {
 }
 
 impl Call {
-    /// Whether it sets a timer.
-    pub(super) fn sets(self) -> bool {
-        matches!(
-            self,
-            Call::Set(..) | Call::SetIfAbsent(..) | Call::SetInterval(..)
-        )
+    /// Every call there is, on so many keys.
+    pub(super) fn all(keys: Key) -> Vec<Call> {
+        use Call::{Fire, FireBoth, FireEarly, FireUnloaded, Load, LoadOne, Unmark};
+        use How::{Ack, Dead, Extend, Lapse, Leave, Release, Retry, Unfire};
+        let mut calls = vec![
+            Load,
+            LoadOne,
+            Fire,
+            FireBoth,
+            FireEarly,
+            FireUnloaded,
+            Unmark,
+        ];
+        let ends = [Ack, Release, Retry, Unfire, Extend, Lapse, Leave, Dead];
+        calls.extend(ends.map(Call::Settle));
+        for key in 0..keys {
+            calls.push(Call::Remove(key));
+            for delay in [Delay::Past, Delay::Zero, Delay::Near, Delay::Far] {
+                calls.extend([Call::Set(key, delay), Call::SetIfAbsent(key, delay)]);
+                calls.extend([Call::SetInterval(key, delay), Call::SetCron(key, delay)]);
+                calls.push(Call::Move(key, delay));
+            }
+        }
+        calls
+    }
+
+    /// How long until the timer that it sets is due.
+    pub(super) fn sets_in(self) -> Option<Delay> {
+        match self {
+            Call::Set(_, delay)
+            | Call::SetIfAbsent(_, delay)
+            | Call::SetInterval(_, delay)
+            | Call::SetCron(_, delay) => Some(delay),
+            _ => None,
+        }
+    }
+
+    /// Whether it fires timers.
+    pub(super) fn fires(self) -> bool {
+        use Call::{Fire, FireBoth, FireEarly, FireUnloaded};
+        matches!(self, Fire | FireBoth | FireEarly | FireUnloaded)
     }
 }
 
