@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::run::{Meeting, Outcome, Run, SetClock, UNIT};
 use super::state::{View, state};
-use super::step::{Call, Delay, Fault, How, Step, Trace};
+use super::step::{Call, Fault, How, Step, Trace};
 use super::{Bounds, explore, walk};
 use crate::random::{Random, seed};
 use crate::world::{Stores, World};
@@ -334,7 +334,7 @@ async fn record(mut run: Run, trace: &Trace, joined: bool) -> Record {
 /// How many of the first steps one call of the store can stand for. Versions of the rows that one
 /// call makes are in no order, so those of two keys have to be due at different times.
 fn alike_at(run: &Run, before: &View, steps: &[Step]) -> usize {
-    let mut made: Vec<(Option<Vec<u8>>, Option<Delay>)> = Vec::new();
+    let mut made: Vec<(Option<Vec<u8>>, Option<bool>)> = Vec::new();
     for (number, &step) in steps.iter().enumerate() {
         let settled = || match step {
             Step::Call { by, .. } => {
@@ -343,7 +343,7 @@ fn alike_at(run: &Run, before: &View, steps: &[Step]) -> usize {
             }
             _ => None,
         };
-        let (key, due) = (step.key().or_else(settled), step.due());
+        let (key, due) = (step.key().or_else(settled), step.is_due_at_call());
         let is_alike = number == 0 || steps[number - 1].joins(step);
         let mut others = made.iter().filter(|(other, _)| *other != key);
         if !is_alike || due.is_some() && others.any(|(_, other)| *other == due) {

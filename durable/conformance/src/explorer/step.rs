@@ -171,9 +171,10 @@ impl Step {
         same && fault != Fault::Lost && (alike || writes)
     }
 
-    /// When the row is due that it makes: two steps of one call that say the same make them due at
-    /// the same instant.
-    pub(super) fn due(self) -> Option<Delay> {
+    /// Whether the row that it makes is due at the call, or half a unit from it: as repeating timers
+    /// are due a unit later, two steps of one call that say the same may make them due at the same
+    /// instant.
+    pub(super) fn is_due_at_call(self) -> Option<bool> {
         let Step::Call { call, .. } = self else {
             return None;
         };
@@ -182,9 +183,9 @@ impl Step {
             | Call::SetIfAbsent(_, delay)
             | Call::SetInterval(_, delay)
             | Call::SetCron(_, delay)
-            | Call::Move(_, delay) => Some(delay),
-            Call::Settle(How::Release | How::Unfire | How::Dead) => Some(Delay::Zero),
-            Call::Settle(How::Retry | How::Leave) => Some(Delay::Near),
+            | Call::Move(_, delay) => Some(delay == Delay::Zero),
+            Call::Settle(How::Release | How::Unfire | How::Dead) => Some(true),
+            Call::Settle(How::Retry | How::Leave) => Some(false),
             _ => None,
         }
     }
