@@ -198,7 +198,7 @@
 //! | deliveries a second | 81,000* | 50,000 to 63,000* | 61,000 to 78,000* | up to `N` times as many |
 //! | bytes for each timer | 151* on disk | 243* on disk, 108 of them indexes | 400* of memory | 400 of memory |
 //! | 10^6 pending | 0.15 GB | 0.24 GB | 0.4 GB* | 0.4 GB / `N` |
-//! | 10^7 | 1.5 GB* | 2.4 GB* | 4 GB | 4 GB / `N` |
+//! | 10^7 | 1.5 GB* | 2.4 GB* | 3.9 GB* | 4 GB / `N` |
 //! | 10^8 | 15 GB | 24 GB | 40 GB | 40 GB / `N` |
 //! | 10^9 | 151 GB | 243 GB | 400 GB | 33 GB each with 12 |
 //! | reads of a load, a set, a move | | 3, 19 and 21 pages* at 10^7; some more at 10^9 | O(log n) | O(log n) |
@@ -208,6 +208,22 @@
 //! by default, at 10^9 as at 10^3. The work follows the rate, which is the number that are pending
 //! divided by how long one waits: with 10^9 that wait a day, 11,600 sets and as many deliveries a
 //! second; with 10^9 that wait a month, 390.
+//!
+//! With 10^7 pending, a start, 470 timers one after the other, a burst of 20,000, and a purge:
+//!
+//! | | SQLite | PostgreSQL | Redis |
+//! |---|---|---|---|
+//! | ready to write, and first delivery | 16 ms, 19 ms | 51 ms, 97 ms | 1 ms, 7 ms |
+//! | lateness, median and 99th percentile | 3.0 ms, 25 ms | 6.3 ms, 27 to 670 ms | 2.1 ms, 15 ms |
+//! | fired and acknowledged a second | 18,200 | 22,700 | 16,900 |
+//! | rows loaded by then | 238 | 322 | 261 |
+//! | purge | 218 s | 275 s | 2 ms |
+//!
+//! Each of them had just been filled, by eight tasks of 2,000 timers a call: at 87,000, 45,000 and
+//! 56,000 a second. PostgreSQL was started four times, and stood still for 0.7 s in the first run
+//! after it was filled. With 2 x 10^5 pending, Redis fires and acknowledges 28,600 a second. A purge
+//! goes in steps beside the timers of other namespaces. Redis unlinks the keys, and frees their
+//! memory in the background.
 //!
 //! # More than one server
 //!

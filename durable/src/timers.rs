@@ -36,10 +36,9 @@ const MIN_PERIOD: Duration = Duration::from_millis(1);
 /// All calls fail with [`Error::Store`] when the store reports a failure, and with
 /// [`Error::Timeout`] when it does not respond within the [call
 /// timeout](crate::Builder::call_timeout), which counts from the call. Then the call may have taken
-/// effect or not, and may be made again. It may also take effect later, after calls of other
-/// instances, but never after a later call of the same instance. Keys and values that are too long
-/// or cannot be encoded, and a [`period`](Error::Period) that is too short, are refused before
-/// anything is sent.
+/// effect or not, and may be made again. It takes no effect later: the store refuses it. Keys and
+/// values that are too long or cannot be encoded, and a [`period`](Error::Period) that is too
+/// short, are refused before anything is sent.
 ///
 /// # Cancel safety
 ///
