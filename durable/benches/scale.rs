@@ -5,9 +5,9 @@
 //! cargo bench -p tickwheel-durable --bench scale --all-features -- <url or file> <timers> [parts] [step..]
 //! ```
 //!
-//! The steps are `fill`, which empties the namespace `bench-scale` first, `start` and `purge`: all of
-//! them unless some are named, which a machine that is quiet for a while only needs. The CPU time of Redis is what its nodes say; that
-//! of the other servers is not measured.
+//! The steps are `fill`, which empties the namespace `bench-scale` first, `start` and `purge`: all
+//! of them unless some are named. The CPU time of Redis is what its nodes say; that of the other
+//! servers is not measured.
 
 use std::time::{Duration, Instant};
 

@@ -221,9 +221,9 @@
 //!
 //! Each of them had just been filled, by eight tasks of 2,000 timers a call: at 87,000, 45,000 and
 //! 56,000 a second. PostgreSQL was started four times, and stood still for 0.7 s in the first run
-//! after it was filled. With 2 x 10^5 pending, Redis fires and acknowledges 28,600 a second. A purge
-//! goes in steps beside the timers of other namespaces. Redis unlinks the keys, and frees their
-//! memory in the background.
+//! after it was filled. With 2 x 10^5 pending, Redis fires and acknowledges 28,600 a second. A
+//! purge goes in steps beside the timers of other namespaces. Redis unlinks the keys, and frees
+//! their memory in the background.
 //!
 //! # More than one server
 //!

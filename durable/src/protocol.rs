@@ -94,8 +94,8 @@
 //! | D16 | All instances of a namespace agree on its [charter](crate::Charter): schema, codec, `no_overlap`, `at_most_once` and parts. It is compared when an instance opens the namespace and with each load, write and fire. One that differs stops within a poll, says which field differs, and goes on when it agrees again. | `d16_refuses_to_start_with_another_setting`, `d16_stops_an_instance_that_differs`, `replays_each_transition`, `refuses_another_charter`; SQLite: `older_instance_stops_when_the_schema_is_raised`; PostgreSQL: `older_instance_stops_when_tables_are_raised`; Redis: `refuses_a_later_schema` |
 //!
 //! `long_traces_agree_with_memory` and `answers_add_up_among_instances` try all promises at random.
-//! All tests belong to the suite `tickwheel-durable-conformance`, which runs on every store, but for
-//! those listed after the name of a store.
+//! All tests belong to the suite `tickwheel-durable-conformance`, which runs on every store, but
+//! for those listed after the name of a store.
 //!
 //! # The argument
 //!

@@ -31,10 +31,9 @@ const ORDER_OF_DURABLE: [&str; 24] = [
 ];
 
 /// The parts of `tickwheel-durable-conformance`, likewise.
-const ORDER_OF_CONFORMANCE: [&str; 15] = [
+const ORDER_OF_CONFORMANCE: [&str; 14] = [
     "random",
     "faulty",
-    "oracle",
     "world",
     "contract",
     "promises",

@@ -218,7 +218,8 @@ pub(super) fn answer_fits(taken: &Taken<'_>, written: &WriteOutcome) -> Verdict 
     taken.changes_only(|row| row.key == key && row.state != State::InFlight)
 }
 
-/// A load takes rows that are near, and leaves no row that is due within its window to no instance, unless it says so.
+/// A load takes rows that are near, and leaves no row that is due within its window to no instance,
+/// unless it says so.
 pub(super) fn near_rows_are_loaded(after: &View, loaded: &Loaded, knows: bool) -> Verdict {
     // One that an instance has left to others is free for them alone.
     let is_left = |row: &&Stored| {

@@ -22,9 +22,9 @@
 //! says what the key had), D5 (no two claims of a timer while a lease lasts), D6, D7 (versions
 //! grow; a lost claim changes nothing), D8 and D9 (the next occurrence waits for the time that the
 //! rule says, and one that is skipped was missed), D15 (attempts are firings, and the last error is
-//! kept), `at_most_once` (nothing fires twice), D16 (an instance that differs from the charter changes nothing), hints, and the
-//! loader's invariant (a row that a living instance has marked is on its wheel). At each fair end:
-//! D2, D8, D9.
+//! kept), `at_most_once` (nothing fires twice), D16 (an instance that differs from the charter
+//! changes nothing), hints, and the loader's invariant (a row that a living instance has marked is
+//! on its wheel). At each fair end: D2, D8, D9.
 //!
 //! # Traces
 //!

@@ -1,4 +1,5 @@
-//! What a store holds, and states made canonical. Two traces that end in the same canonical state have the same future.
+//! What a store holds, and states made canonical. Two traces that end in the same canonical state
+//! have the same future.
 //!
 //! Values are named by their rank, versions by the place of their row, and times count from now.
 //! Versions that are gone have no name: they never come back. Instances are alike, so a state is

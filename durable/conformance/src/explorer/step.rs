@@ -171,9 +171,9 @@ impl Step {
         same && fault != Fault::Lost && (alike || writes)
     }
 
-    /// Whether the row that it makes is due at the call, or half a unit from it: as repeating timers
-    /// are due a unit later, two steps of one call that say the same may make them due at the same
-    /// instant.
+    /// Whether the row that it makes is due at the call, or half a unit from it. As repeating
+    /// timers are due a unit later, two steps of one call that say the same may make them due at
+    /// the same instant.
     pub(super) fn is_due_at_call(self) -> Option<bool> {
         let Step::Call { call, .. } = self else {
             return None;
