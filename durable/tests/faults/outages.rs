@@ -141,17 +141,22 @@ async fn lost_fire_that_takes_effect_late_is_undone() {
     let counts = timers.counts().await.expect("it counts");
     assert_eq!((counts.in_flight, counts.waiting), (1, 0));
     store.set_locked(false);
-    let claim = timeout(call * 2, claims.recv()).await;
-    let claim = claim
-        .expect("it waits for no lease")
-        .expect("the stream goes on");
+    let claim = next_within(&mut claims, call * 2).await;
     assert_eq!((&*claim.key, claim.attempt), ("a", 1));
     claim.ack().await.expect("it is held");
 }
 
 /// The next claim, which comes before long.
 async fn next(claims: &mut Claims<String, String>) -> Claim<String, String> {
-    let claim = timeout(HOUR * 2, claims.recv()).await;
+    next_within(claims, HOUR * 2).await
+}
+
+/// The next claim, which comes within this time.
+async fn next_within(
+    claims: &mut Claims<String, String>,
+    limit: Duration,
+) -> Claim<String, String> {
+    let claim = timeout(limit, claims.recv()).await;
     claim.expect("it comes").expect("the stream goes on")
 }
 
@@ -209,9 +214,7 @@ async fn lost_fires_under_two_ids_are_both_undone() {
     store.set_losing(None);
     store.set_failing(None);
     for key in ["a", "b"] {
-        let claim = timeout(SECOND * 8, claims.recv()).await;
-        let claim = claim.expect("it waits for no lease");
-        let claim = claim.expect("the stream goes on");
+        let claim = next_within(&mut claims, SECOND * 8).await;
         assert_eq!((&*claim.key, claim.attempt), (key, 1));
         claim.ack().await.expect("it is held");
     }
@@ -229,9 +232,7 @@ async fn unload_that_failed_is_made_again() {
     store.set_failing(Some("unload"));
     assert!(timeout(SECOND * 3, claims.recv()).await.is_err());
     store.set_failing(None);
-    let claim = timeout(SECOND * 5, claims.recv()).await;
-    let claim = claim.expect("it is loaded again");
-    let claim = claim.expect("the stream goes on");
+    let claim = next_within(&mut claims, SECOND * 5).await;
     claim.ack().await.expect("it is held");
 }
 
