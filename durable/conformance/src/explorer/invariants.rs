@@ -15,8 +15,7 @@ use super::step::{Call, Fault, How, Step};
 
 /// The error that a row keeps: the last one.
 pub(super) fn error_after(how: How, claim: &Stored) -> Option<String> {
-    let error = matches!(how, How::Retry | How::Dead | How::Leave).then(|| format!("{how:?}"));
-    error.or_else(|| claim.error.clone())
+    how.error().or_else(|| claim.error.clone())
 }
 
 /// D8, D9: the next occurrence of a timer that has fired waits, at the time that the rule says.
@@ -170,10 +169,7 @@ pub(super) fn answer_fits(taken: &Taken<'_>, written: &WriteOutcome) -> Verdict 
                 _ => None,
             };
             let is_absent = waits.is_none() && in_flight.is_none();
-            let delay = match call {
-                Some(Call::Move(_, delay)) => Some(delay),
-                call => call.and_then(Call::sets_in),
-            };
+            let delay = call.and_then(Call::due_in);
             let stored = after.rows.get(&row.version);
             // The same schedule again keeps its time.
             let kept = waits

@@ -150,10 +150,7 @@ pub async fn explore(bounds: &Bounds) -> Explored {
                 let state = state(&run, &after, bounds.alike());
                 let state = name(&(state, grown.history.handled(&after)));
                 if seen.insert((state, grown.faults, grown.sets)) {
-                    for survivors in [bounds.instances, 1] {
-                        let end = fair.end(run.fork(), survivors, bounds).await;
-                        end.unwrap_or_else(|broken| grown.fails(&broken));
-                    }
+                    grown.ends_fairly(&run, &mut fair, bounds).await;
                     next.push(grown);
                 }
             }
@@ -195,6 +192,14 @@ impl Node {
         };
         let checked = self.history.check(&taken);
         checked.unwrap_or_else(|broken| self.fails(&broken));
+    }
+
+    /// Plays the two fair ends of the state that it has led to.
+    async fn ends_fairly(&self, run: &Run, fair: &mut FairEnds, bounds: &Bounds) {
+        for survivors in [bounds.instances, 1] {
+            let end = fair.end(run.fork(), survivors, bounds).await;
+            end.unwrap_or_else(|broken| self.fails(&broken));
+        }
     }
 
     fn fails(&self, broken: &str) -> ! {
@@ -240,10 +245,8 @@ async fn walk(bounds: &Bounds, random: &mut Random, steps: usize) -> Trace {
         node.trace.0.push(step);
         node.checked(step, &outcome, [&before, &after], &run);
     }
-    for survivors in [bounds.instances, 1] {
-        let end = FairEnds::default().end(run.fork(), survivors, bounds).await;
-        end.unwrap_or_else(|broken| node.fails(&broken));
-    }
+    node.ends_fairly(&run, &mut FairEnds::default(), bounds)
+        .await;
     node.trace
 }
 
@@ -364,9 +367,6 @@ async fn show(bounds: &Bounds, trace: &Trace) {
         node.trace.0.push(step);
         node.checked(step, &outcome, [&before, &after], &run);
     }
-    for survivors in [bounds.instances, 1] {
-        let mut fair = FairEnds::default();
-        let end = fair.end(run.fork(), survivors, bounds).await;
-        end.unwrap_or_else(|broken| node.fails(&broken));
-    }
+    node.ends_fairly(&run, &mut FairEnds::default(), bounds)
+        .await;
 }

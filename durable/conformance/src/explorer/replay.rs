@@ -279,9 +279,9 @@ async fn pairs(bounds: &Bounds) -> Vec<Pair> {
 
 /// What two calls answer and leave.
 async fn meet(run: &mut Run, steps: [Step; 2], order: Meeting) -> Option<String> {
-    let before = View::of(run).await.without_ended_marks();
+    let before = View::told(run).await;
     let outcomes = run.meet(steps, order).await?;
-    let after = View::of(run).await.without_ended_marks();
+    let after = View::told(run).await;
     let [first, second] = outcomes
         .each_ref()
         .map(|outcome| answer(outcome, &before, &after));
@@ -299,7 +299,7 @@ fn agree(trace: &Trace, got: &Record, expected: &Record) {
 /// which they are unless the store is the one in memory.
 async fn record(mut run: Run, trace: &Trace, joined: bool) -> Record {
     let (mut record, alike) = (Record::new(), run.instances.len());
-    let mut before = View::of(&run).await.without_ended_marks();
+    let mut before = View::told(&run).await;
     let mut rest = &trace.0[..];
     while !rest.is_empty() {
         let together = if joined {
@@ -311,7 +311,7 @@ async fn record(mut run: Run, trace: &Trace, joined: bool) -> Record {
         rest = later;
         let outcomes = run.steps(steps).await;
         let outcomes = outcomes.unwrap_or_else(|| panic!("{steps:?} of '{trace}' make no sense"));
-        let after = View::of(&run).await.without_ended_marks();
+        let after = View::told(&run).await;
         let answers = outcomes
             .iter()
             .map(|answered| answer(answered, &before, &after));

@@ -457,11 +457,9 @@ impl Run {
                 let by = near.loader.expect("an instance settles");
                 let settle = |&(token, how): &(Version, How)| {
                     let settle = Settle::new(token, self.settlement(how, by));
-                    match how {
-                        How::Retry | How::Dead | How::Leave => {
-                            settle.with_error(format!("{how:?}"))
-                        }
-                        _ => settle,
+                    match how.error() {
+                        Some(error) => settle.with_error(error),
+                        None => settle,
                     }
                 };
                 let asked = settles.iter().map(settle).collect();

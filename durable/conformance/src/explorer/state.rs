@@ -43,23 +43,23 @@ impl View {
         }
     }
 
+    /// The same without marks of ids that do not count as living, which a store need not tell.
+    /// Those that have left rows to others are not known to live.
+    pub(super) async fn told(run: &Run) -> View {
+        let mut view = View::of(run).await;
+        let mut rows = std::mem::take(&mut view.rows);
+        for row in rows.values_mut() {
+            row.loaded_by = row.loaded_by.filter(|&id| view.is_alive(id));
+        }
+        View { rows, ..view }
+    }
+
     /// The rows in an order in which every store has them: which of two rows that one call makes
     /// has the greater version is the store's affair.
     pub(super) fn in_order(&self) -> Vec<&Stored> {
         let mut rows: Vec<&Stored> = self.rows.values().collect();
         rows.sort_by_key(|row| (row.state, &row.key, &row.value, row.due, row.version));
         rows
-    }
-
-    /// Without marks of ids that do not count as living, which a store need not tell. Those that
-    /// have left rows to others are not known to live.
-    pub(super) fn without_ended_marks(mut self) -> View {
-        let mut rows = std::mem::take(&mut self.rows);
-        for row in rows.values_mut() {
-            row.loaded_by = row.loaded_by.filter(|&id| self.is_alive(id));
-        }
-        self.rows = rows;
-        self
     }
 
     pub(super) fn of_key(&self, key: &[u8], state: State) -> impl Iterator<Item = &Stored> {

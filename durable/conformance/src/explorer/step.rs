@@ -179,14 +179,9 @@ impl Step {
             return None;
         };
         match call {
-            Call::Set(_, delay)
-            | Call::SetIfAbsent(_, delay)
-            | Call::SetInterval(_, delay)
-            | Call::SetCron(_, delay)
-            | Call::Move(_, delay) => Some(delay == Delay::Zero),
             Call::Settle(How::Release | How::Unfire | How::Dead) => Some(true),
             Call::Settle(How::Retry | How::Leave) => Some(false),
-            _ => None,
+            _ => call.due_in().map(|delay| delay == Delay::Zero),
         }
     }
 
@@ -209,6 +204,13 @@ impl Step {
             return None;
         };
         Some(key_bytes(key))
+    }
+}
+
+impl How {
+    /// The error that it is sent with.
+    pub(super) fn error(self) -> Option<String> {
+        matches!(self, How::Retry | How::Dead | How::Leave).then(|| format!("{self:?}"))
     }
 }
 
@@ -247,6 +249,14 @@ impl Call {
             | Call::SetInterval(_, delay)
             | Call::SetCron(_, delay) => Some(delay),
             _ => None,
+        }
+    }
+
+    /// How long until the timer that it sets or moves is due.
+    pub(super) fn due_in(self) -> Option<Delay> {
+        match self {
+            Call::Move(_, delay) => Some(delay),
+            _ => self.sets_in(),
         }
     }
 
