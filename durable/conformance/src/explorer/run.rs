@@ -28,7 +28,7 @@ use super::step::{Call, Fault, How, Step, key_bytes};
 pub(super) const UNIT: Duration = Duration::from_secs(3_600);
 
 /// The time between two calls there.
-const MOMENT: Duration = Duration::from_millis(1);
+pub(super) const MOMENT: Duration = Duration::from_millis(1);
 
 /// Deadlines, leases and ids end between two ticks, never at one.
 const HALVES: u32 = 2;
