@@ -236,6 +236,31 @@ async fn unload_that_failed_is_made_again() {
     claim.ack().await.expect("it is held");
 }
 
+/// Rule 5 of ends. The store may never let go of the key.
+#[tokio::test(start_paused = true)]
+async fn release_of_a_locked_timer_is_given_up_with_its_lease() {
+    let store = Faulty::new(Memory::new());
+    let lease = SECOND * 10;
+    let started = orders()
+        .lease(lease)
+        .start(&TimerWheel::new(), store.clone())
+        .await;
+    let (timers, mut claims) = started.expect("it starts");
+    set_many(&timers, 1).await;
+    let claim = next(&mut claims).await;
+    store.set_locked(true);
+    drop(claim);
+    timers.shutdown().await;
+    let calls_in = async |time| {
+        let before = store.calls();
+        tokio::time::sleep(time).await;
+        store.calls() - before
+    };
+    assert!(calls_in(lease / 2).await > 0, "it is tried again");
+    tokio::time::sleep(lease).await;
+    assert_eq!(calls_in(HOUR).await, 0, "the lease has ended");
+}
+
 /// The wait between two tries had no bound: after an hour without store a timer came half an hour
 /// late.
 #[tokio::test(start_paused = true)]
