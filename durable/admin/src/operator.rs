@@ -57,9 +57,15 @@ impl Desk {
         &self,
         only: Option<&Namespace>,
     ) -> Result<Vec<StoredNamespace>, Failure> {
-        let mut all = self.call(self.inspect().namespaces()).await?;
-        all.retain(|found| only.is_none_or(|only| *only == found.name));
-        Ok(all)
+        let Some(name) = only else {
+            return self.call(self.inspect().namespaces()).await;
+        };
+        let charter = self.call(self.inspect().charter(name)).await?;
+        let named = |charter| StoredNamespace {
+            name: name.clone(),
+            charter,
+        };
+        Ok(charter.map(named).into_iter().collect())
     }
 
     pub(crate) fn operator(&self, found: &StoredNamespace) -> Operator {

@@ -158,10 +158,8 @@ impl Calls {
 
     /// The charter of the namespace, as it is now.
     pub(crate) async fn charter(&self) -> Result<Option<Charter>, Error> {
-        let call = self.store.inspect().namespaces();
-        let found = self.call("namespaces", 1, call).await?.answer;
-        let found = found.into_iter().find(|found| found.name == self.namespace);
-        Ok(found.map(|found| found.charter))
+        let call = self.store.inspect().charter(&self.namespace);
+        Ok(self.call("charter", 1, call).await?.answer)
     }
 
     pub(crate) async fn amend(&self, charter: &Charter) -> Result<(), Error> {

@@ -4,9 +4,9 @@ use std::future::ready;
 
 use super::{Call, Memory};
 use crate::store::{
-    Answer, AnswerSize, Inspect, InstanceId, KeyPlace, MAX_DUE_COUNT, MAX_KEY_ROWS, Namespace,
-    PrefixRows, RowPage, State, StoreTime, Stored, StoredInstance, StoredNamespace, Version,
-    key_page, prefix_end,
+    Answer, AnswerSize, Charter, Inspect, InstanceId, KeyPlace, MAX_DUE_COUNT, MAX_KEY_ROWS,
+    Namespace, PrefixRows, RowPage, State, StoreTime, Stored, StoredInstance, StoredNamespace,
+    Version, key_page, prefix_end,
 };
 
 impl Inspect for Memory {
@@ -20,6 +20,12 @@ impl Inspect for Memory {
         let mut namespaces: Vec<_> = each.collect();
         namespaces.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
         Box::pin(ready(Ok(namespaces)))
+    }
+
+    fn charter<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Option<Charter>> {
+        let database = self.lock();
+        let space = database.spaces.get(namespace);
+        Box::pin(ready(Ok(space.map(|space| space.charter.clone()))))
     }
 
     fn instances<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<StoredInstance>> {

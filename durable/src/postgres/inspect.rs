@@ -10,9 +10,9 @@ use super::session::Session;
 use super::space::{NO_SPACE, Space, read_charter};
 use super::statements as sql;
 use crate::store::{
-    ANSWER_BYTES, Answer, Inspect, InstanceId, KeyPlace, MAX_DUE_COUNT, MAX_KEY_ROWS, Namespace,
-    PrefixRows, RowPage, State, StoreError, StoreTime, Stored, StoredInstance, StoredNamespace,
-    key_page, prefix_end,
+    ANSWER_BYTES, Answer, Charter, Inspect, InstanceId, KeyPlace, MAX_DUE_COUNT, MAX_KEY_ROWS,
+    Namespace, PrefixRows, RowPage, State, StoreError, StoreTime, Stored, StoredInstance,
+    StoredNamespace, key_page, prefix_end,
 };
 
 type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -25,6 +25,13 @@ impl Inspect for Postgres {
             let each =
                 each.filter_map(|row| StoredNamespace::read(row.get(0), read_charter(row, 1)));
             Ok(each.collect())
+        })
+    }
+
+    fn charter<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Option<Charter>> {
+        Box::pin(async move {
+            let found = self.ask(sql::CHARTER, &[&namespace.as_str()]).await?;
+            Ok(found.first().map(|row| read_charter(row, 0)))
         })
     }
 

@@ -19,7 +19,7 @@ fn charter_arguments(command: &mut Cmd, charter: &Charter) {
 }
 
 /// Reads what [`charter_arguments`] sends.
-fn read_charter(reply: &mut Reply) -> Result<Charter, StoreError> {
+pub(super) fn read_charter(reply: &mut Reply) -> Result<Charter, StoreError> {
     let mut text = || Ok(String::from_utf8_lossy(&reply.bytes()?).into_owned());
     let mut charter = Charter::new(text()?);
     charter.no_overlap = text()? == "1";

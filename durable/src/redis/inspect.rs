@@ -3,14 +3,14 @@
 use ::redis::aio::MultiplexedConnection;
 
 use super::arguments::limit_argument;
-use super::charter::from_fields;
+use super::charter::{from_fields, read_charter};
 use super::connection::key_of;
 use super::read::{LISTED_AT_ONCE, read_row, state_argument};
 use super::reply::Reply;
 use super::{Redis, scripts};
 use crate::store::{
-    Answer, Inspect, InstanceId, MAX_DUE_COUNT, MAX_KEY_ROWS, Namespace, PrefixCursor, PrefixRows,
-    RowPage, StoreError, StoreTime, Stored, StoredInstance, StoredNamespace,
+    Answer, Charter, Inspect, InstanceId, MAX_DUE_COUNT, MAX_KEY_ROWS, Namespace, PrefixCursor,
+    PrefixRows, RowPage, StoreError, StoreTime, Stored, StoredInstance, StoredNamespace,
 };
 
 /// How many keys of the server one step looks at, to find namespaces.
@@ -35,6 +35,16 @@ impl Inspect for Redis {
             namespaces.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
             namespaces.dedup_by(|a, b| a.name == b.name);
             Ok(namespaces)
+        })
+    }
+
+    fn charter<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Option<Charter>> {
+        Box::pin(async move {
+            let asking = self.run(&scripts::CHARTER, namespace, |_| {});
+            let mut reply = asking.await?;
+            (!reply.is_empty())
+                .then(|| read_charter(&mut reply))
+                .transpose()
         })
     }
 

@@ -63,6 +63,7 @@ macro_rules! scripts {
 
 scripts! {
     OPEN = "open.lua";
+    CHARTER = "charter.lua";
     AMEND = "prelude.lua" "amend.lua";
     WRITE = "prelude.lua" "changes.lua" "dead.lua" "write.lua";
     LOAD = "prelude.lua" "load.lua";

@@ -25,7 +25,7 @@ pub(super) fn read(row: &Row<'_>, first: usize) -> rusqlite::Result<Charter> {
 }
 
 /// The charter of a namespace, and its edition.
-fn find(
+pub(super) fn find(
     connection: &Connection,
     namespace: &Namespace,
 ) -> rusqlite::Result<Option<(Charter, Edition)>> {

@@ -7,8 +7,9 @@ use super::reading::{
 };
 use super::{Sqlite, charter, dead};
 use crate::store::{
-    Answer, Inspect, InstanceId, KeyPlace, MAX_DUE_COUNT, MAX_KEY_ROWS, Namespace, PrefixRows,
-    RowPage, State, StoreTime, Stored, StoredInstance, StoredNamespace, key_page, prefix_end,
+    Answer, Charter, Inspect, InstanceId, KeyPlace, MAX_DUE_COUNT, MAX_KEY_ROWS, Namespace,
+    PrefixRows, RowPage, State, StoreTime, Stored, StoredInstance, StoredNamespace, key_page,
+    prefix_end,
 };
 
 type Result<T> = rusqlite::Result<T>;
@@ -26,6 +27,14 @@ impl Inspect for Sqlite {
             })?;
             let namespaces: Result<Vec<_>> = each.collect();
             Ok(Ok(namespaces?.into_iter().flatten().collect()))
+        })
+    }
+
+    fn charter<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Option<Charter>> {
+        let name = namespace.clone();
+        self.looks.ask(move |connection| {
+            let found = charter::find(connection, &name)?;
+            Ok(Ok(found.map(|(charter, _)| charter)))
         })
     }
 

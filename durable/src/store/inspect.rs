@@ -19,6 +19,9 @@ pub trait Inspect: Send + Sync {
     /// The namespaces that were opened, by name.
     fn namespaces(&self) -> Answer<'_, Vec<StoredNamespace>>;
 
+    /// The charter of a namespace; `None` if it was not opened.
+    fn charter<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Option<Charter>>;
+
     /// The instances of a namespace, by id: those that count as living, and those whose time has
     /// run out and whose rows no other instance has unloaded yet.
     fn instances<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<StoredInstance>>;

@@ -51,6 +51,9 @@ pub async fn names_the_namespaces_that_were_opened<T: Stores>(world: &World<T>) 
         Some("test")
     );
     assert!(namespaces.iter().all(|found| found.name != other));
+    let alone = inspect.charter(&case.space).await.expect("it looks");
+    assert_eq!(alone.as_ref(), found.map(|found| &found.charter));
+    assert_eq!(inspect.charter(&other).await.expect("it looks"), None);
 }
 
 /// An instance is listed from its first load on, with its name, what it has loaded and what it

@@ -1,0 +1,8 @@
+-- charter -> codec, no_overlap, at_most_once, parts; nothing if the namespace was not opened. O(1).
+
+local charter = redis.call('HMGET', KEYS[1], 'codec', 'no_overlap', 'at_most_once', 'parts')
+if not charter[1] then
+    return {}
+end
+-- The first two schemas had no charter.
+return { charter[1], charter[2] or '0', charter[3] or '0', charter[4] or '1' }
