@@ -95,6 +95,7 @@ mod jitter;
 mod memory;
 mod metrics;
 pub mod operating;
+mod outcomes;
 #[cfg(feature = "postgres")]
 mod postgres;
 pub mod protocol;
@@ -130,6 +131,7 @@ pub use error::{BuildError, CronError, Error};
 pub use instance::RenewGuard;
 pub use memory::Memory;
 pub use metrics::{BatchSizes, DurableMetrics, Failing};
+pub use outcomes::{Moved, Removed, SetIfAbsent};
 #[cfg(feature = "postgres")]
 #[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
 pub use postgres::{Postgres, PostgresOptions};
@@ -151,7 +153,7 @@ pub use store::{
     BoxError, Change, ChangedRows, Charter, Counts, InstanceId, Missed, NamespaceError, State,
     Store, StoreError, StoreTime, StoredInstance,
 };
-pub use timers::{DurableTimers, Moved, Removed, SetIfAbsent};
+pub use timers::DurableTimers;
 pub use token::Token;
 /// The version of `tokio-postgres` whose [`Config`](tokio_postgres::Config), TLS connectors and
 /// connections [`PostgresOptions`] takes.

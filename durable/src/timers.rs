@@ -14,6 +14,7 @@ use crate::codec::Coder;
 use crate::error::Error;
 use crate::instance::{Cores, Group, Instance, Shutdown};
 use crate::metrics::DurableMetrics;
+use crate::outcomes::{Moved, Removed, SetIfAbsent};
 use crate::store::{Action, Counts, Due, Missed, State, Write, WriteOutcome};
 use crate::token::Token;
 
@@ -49,45 +50,6 @@ pub struct DurableTimers<K, V> {
     writes: Arc<[Group<Write, WriteOutcome>]>,
     coder: Arc<dyn Coder<K, V>>,
     shutdown: Arc<Shutdown>,
-}
-
-/// The result of [`DurableTimers::set_if_absent`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use]
-#[non_exhaustive]
-pub enum SetIfAbsent {
-    /// It is set.
-    Done,
-    /// The key has a timer already.
-    Present,
-    /// The key has a timer that has fired and is not settled.
-    InFlight(Token),
-}
-
-/// The result of [`DurableTimers::move_timer`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use]
-#[non_exhaustive]
-pub enum Moved {
-    /// It is moved. Its old deadline will never be delivered.
-    Done,
-    /// There is no such timer.
-    Absent,
-    /// It has fired and is not settled. Nothing was changed.
-    InFlight(Token),
-}
-
-/// The result of [`DurableTimers::remove_timer`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use]
-#[non_exhaustive]
-pub enum Removed<V> {
-    /// It is removed and will never be delivered. Its value.
-    Done(V),
-    /// There is no such timer.
-    Absent,
-    /// It has fired and is not settled. Nothing was changed.
-    InFlight(Token),
 }
 
 impl<K, V> DurableTimers<K, V> {

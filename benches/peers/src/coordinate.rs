@@ -9,7 +9,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use crate::measure::{FIGURE, Scale};
-use crate::plan::{Job, Program, Workload};
+use crate::plan::{Job, Program};
+use crate::workload::Workload;
 
 /// How long one process may take before it counts as hanging.
 const TIME_LIMIT: Duration = Duration::from_mins(5);

@@ -25,3 +25,4 @@ pub mod sleepers;
 pub mod table;
 pub mod touch;
 pub mod wheels;
+pub mod workload;

@@ -68,7 +68,7 @@ fn main() -> ExitCode {
             eprintln!("there is no job {number}");
             return ExitCode::from(2);
         };
-        plan::run(scale, job.workload);
+        job.workload.run(scale);
         return ExitCode::SUCCESS;
     }
     for id in &arguments.only {

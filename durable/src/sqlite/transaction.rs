@@ -18,10 +18,10 @@ use super::thread::{Batch, Hints};
 use super::{charter, describe};
 use crate::codec::{Codec, Coder, Json};
 use crate::error::{BuildError, Error};
+use crate::outcomes::{Moved, Removed, SetIfAbsent};
 use crate::store::{
     Action, Due, LoadWindow, Namespace, StoreError, StoreTime, Write, WriteOutcome, rules,
 };
-use crate::timers::{Moved, Removed, SetIfAbsent};
 use crate::token::Token;
 
 /// Sets, moves and removes timers in a transaction of your own, on the file that
