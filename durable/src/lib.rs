@@ -92,6 +92,7 @@ mod crypto;
 mod error;
 mod instance;
 mod jitter;
+mod lock;
 mod memory;
 mod metrics;
 pub mod operating;

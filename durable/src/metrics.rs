@@ -1,9 +1,10 @@
 //! The counters of an instance.
 
+use crate::lock::lock;
 use std::fmt;
 use std::ops::BitOrAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use tickwheel::DurationHistogram;
@@ -181,7 +182,7 @@ impl Durations {
     }
 
     fn lock(&self) -> MutexGuard<'_, DurationHistogram> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Gives a connection up that does not respond.
 
+use crate::lock::lock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -61,11 +62,7 @@ impl Waiting<'_> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let mut heard = self
-            .silence
-            .heard
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut heard = lock(&self.silence.heard);
         if self.is_answered {
             *heard = Some(Instant::now());
         } else if heard

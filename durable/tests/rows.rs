@@ -469,7 +469,7 @@ async fn scheduled_timer_is_left_to_instances_with_the_feature() {
     let space = Namespace::new("orders").expect("it is a name");
     let action = Action::set_scheduled(b"7".to_vec(), Due::In(SECOND), "* * * * * UTC".into());
     let write = Write::new(b"\"cron\"".to_vec(), action);
-    let unloaded = LoadWindow::new(Duration::ZERO, None);
+    let unloaded = LoadWindow::NONE;
     let written = store.write(&space, vec![write], unloaded).await;
     written.expect("it writes");
     sees_nothing(&mut claims, SECOND * 5).await;

@@ -3,15 +3,13 @@
 use crate::churn::Against::{self, Ambient, OwnThreads, Peers};
 use crate::churn::{Lengths, Nested};
 use crate::expiring::Part;
-use crate::floods::{self, FLOODS, Flood};
+use crate::floods::FLOODS;
 use crate::keyed::{To, Triples};
 use crate::measure::Scale;
 use crate::sides::Side;
-use crate::sleepers::{self, Idle};
-use crate::{
-    actor, adapters, churn, crowd, expiring, fresh, idle, intervals, keyed, proxy, rates, service,
-    touch, wheels,
-};
+use crate::sleepers::Idle;
+use crate::workload::Workload;
+use crate::{crowd, fresh, intervals, rates};
 
 /// One process.
 #[derive(Debug, Clone, Copy)]

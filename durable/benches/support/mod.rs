@@ -55,7 +55,7 @@ pub(crate) async fn fill(
     let space = Namespace::new(namespace).expect("it is a name");
     store.open(&space, &"json".into()).await.expect("it opens");
     while store.purge(&space).await.expect("it is emptied").more {}
-    let near = LoadWindow::new(Duration::ZERO, None);
+    let near = LoadWindow::NONE;
     let mut writes = timers.map(|(key, value, due)| {
         Write::new(
             key.to_string().into(),

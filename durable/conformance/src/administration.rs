@@ -142,15 +142,15 @@ pub async fn operator_changes_waiting_timers<T: Stores>(world: &World<T>) {
 
     // By key.
     let moved = admin.change_key("a", Change::MoveIn(2 * far)).await;
-    assert_eq!(moved, Ok(Changed::Yes));
+    assert_eq!(moved, Ok(Changed::Done));
     let deadline = instance.timers.deadline("a").await.expect("it reads");
     assert!(deadline.expect("it waits") > instance.now().await + far);
-    assert_eq!(admin.change_key("a", Change::Run).await, Ok(Changed::Yes));
+    assert_eq!(admin.change_key("a", Change::Run).await, Ok(Changed::Done));
     assert_eq!(instance.next_acked().await.key, "a");
     instance.set("a", 2, 10_000).await;
     assert_eq!(
         admin.change_key("a", Change::Remove).await,
-        Ok(Changed::Yes)
+        Ok(Changed::Done)
     );
     assert_eq!(
         admin.change_key("a", Change::Run).await,
@@ -181,7 +181,7 @@ pub async fn operator_changes_waiting_timers<T: Stores>(world: &World<T>) {
     let repeats = instance.timers.set_interval("order 99", &1, period);
     repeats.await.expect("it is set");
     let moved = admin.change_key("order 99", Change::MoveIn(far)).await;
-    assert_eq!(moved, Ok(Changed::Yes));
+    assert_eq!(moved, Ok(Changed::Done));
     let limit = world.units(600) + Duration::from_secs(60);
     let run = timeout(limit, changed("order", Change::Run)).await;
     assert_eq!(run.expect("it ends"), ORDERS);

@@ -10,8 +10,6 @@ use tokio::time::{sleep, timeout};
 
 use super::world::{Running, Stores, World};
 
-const UNLOADED: LoadWindow = LoadWindow::new(Duration::ZERO, None);
-
 impl<S: Store> Running<S> {
     async fn dead(&self) -> Vec<Entry<String, u64>> {
         let dead = self.timers.admin().dead(None, 100).await;
@@ -210,13 +208,17 @@ pub async fn dead_timers_cost_living_ones_nothing<T: Stores>(world: &World<T>) {
                 let now = Due::In(Duration::ZERO);
                 Write::new(key.into(), Action::set(b"1".to_vec(), now, None, false))
             });
-            let written = store.write(&space, writes.collect(), UNLOADED).await;
+            let written = store
+                .write(&space, writes.collect(), LoadWindow::NONE)
+                .await;
             written.expect("it writes");
-            let mut fire = Fire::new(Vec::new(), Some(Duration::from_secs(60)), UNLOADED);
+            let mut fire = Fire::new(Vec::new(), Some(Duration::from_secs(60)), LoadWindow::NONE);
             fire.unloaded = BATCH;
             let fired = store.fire(&space, fire).await.expect("it fires").fired;
             let settles = fired.iter().map(|f| Settle::new(f.token, Settlement::Dead));
-            let settled = store.settle(&space, settles.collect(), UNLOADED).await;
+            let settled = store
+                .settle(&space, settles.collect(), LoadWindow::NONE)
+                .await;
             settled.expect("it settles");
         }
         let mut instance = world.instance().await;

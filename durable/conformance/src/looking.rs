@@ -50,7 +50,7 @@ pub async fn d13_looks_delay_nothing<T: Stores>(world: &World<T>) {
 }
 
 async fn fill<S: Store>(store: &S, space: &Namespace) {
-    let near = LoadWindow::new(Duration::ZERO, None);
+    let near = LoadWindow::NONE;
     let keys: Vec<_> = (0..ROWS).map(|number| format!("far {number}")).collect();
     for keys in keys.chunks(1_000) {
         let far = |key: &String| {

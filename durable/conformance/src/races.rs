@@ -33,8 +33,6 @@ const DURATION: Duration = Duration::from_secs(2);
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-const UNLOADED: LoadWindow = LoadWindow::new(Duration::ZERO, None);
-
 /// A call on a key that had a timer at every instant never answers as if it had none, whatever
 /// fires and is put back meanwhile.
 pub async fn put_backs_never_hide_a_timer<T: Stores>(world: &World<T>) {
@@ -93,7 +91,7 @@ async fn put_back_until<S: Store>(
         let loaded = store.load(space, load).await.expect("it loads");
         // The lease ends at once: what is not put back fires again.
         let versions = loaded.rows.iter().map(|&(version, _)| version).collect();
-        let mut fire = Fire::new(versions, Some(Duration::ZERO), UNLOADED);
+        let mut fire = Fire::new(versions, Some(Duration::ZERO), LoadWindow::NONE);
         fire.unloaded = random.below(4 * KEYS);
         let fired = store.fire(space, fire).await.expect("it fires").fired;
         let settles = fired.iter().map(|fired| {
@@ -109,7 +107,7 @@ async fn put_back_until<S: Store>(
             )
         });
         let settles: Vec<_> = settles.collect();
-        let settled = store.settle(space, settles, UNLOADED).await;
+        let settled = store.settle(space, settles, LoadWindow::NONE).await;
         settled.expect("it settles");
         yield_now().await;
     }
@@ -134,7 +132,7 @@ struct Writer<'a, S> {
 
 impl<S: Store> Writer<'_, S> {
     async fn write(&self, writes: Vec<Write>) -> Vec<WriteOutcome> {
-        let written = self.store.write(self.space, writes, UNLOADED).await;
+        let written = self.store.write(self.space, writes, LoadWindow::NONE).await;
         written.expect("it writes")
     }
 

@@ -112,7 +112,7 @@ impl<T: Stores> World<T> {
     pub async fn paced(mut self) -> Self {
         let (store, space) = (self.store().await, self.part("pace").namespace());
         store.open(&space, &"test".into()).await.expect("it opens");
-        let near = LoadWindow::new(Duration::ZERO, None);
+        let near = LoadWindow::NONE;
         let set = Write::new(
             b"pace".to_vec(),
             Action::set(Vec::new(), Due::In(self.units(1_000)), None, false),
@@ -172,7 +172,7 @@ impl<T: Stores> World<T> {
     async fn control(&self, late: &Mutex<Duration>) -> Infallible {
         let (store, space) = (self.store().await, self.part("control").namespace());
         store.open(&space, &"test".into()).await.expect("it opens");
-        let (unit, near) = (self.units(1), LoadWindow::new(Duration::ZERO, None));
+        let (unit, near) = (self.units(1), LoadWindow::NONE);
         loop {
             let began = Instant::now();
             sleep(unit).await;

@@ -13,9 +13,10 @@ use crate::token::Token;
 /// The result of [`Admin::change_key`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
+#[non_exhaustive]
 pub enum Changed {
-    /// The timer is changed.
-    Yes,
+    /// It is changed.
+    Done,
     /// The key has no timer that waits.
     Absent,
     /// It has fired and is not settled. Nothing was changed.
@@ -39,7 +40,7 @@ impl<K, V> Admin<K, V> {
         let core = self.cores.of_part(part);
         let write = Write::new(key, change.action());
         match core.write_for_operator(write).await?[..] {
-            [WriteOutcome::Armed { .. } | WriteOutcome::Removed { .. }] => Ok(Changed::Yes),
+            [WriteOutcome::Armed { .. } | WriteOutcome::Removed { .. }] => Ok(Changed::Done),
             [WriteOutcome::InFlight(version)] => Ok(Changed::InFlight(Token { version, part })),
             [WriteOutcome::Locked(_)] => Err(locked("the key")),
             _ => Ok(Changed::Absent),

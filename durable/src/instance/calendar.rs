@@ -6,9 +6,10 @@
 //! came without its schedule, the store returns the schedule, and the instance fires the row again.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::cron::Cron;
+use crate::lock::lock;
 use crate::store::{
     Missed, Namespace, NextOccurrence, Plan, Scheduled, Schedules, StoreTime, Version,
 };
@@ -40,7 +41,7 @@ struct State {
 
 impl Calendar {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The schedules of the rows that it loads.

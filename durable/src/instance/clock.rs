@@ -8,11 +8,12 @@
 //! An estimate only decides when the instance tries to fire a row. The store then compares with its
 //! own clock, so a bad estimate costs a little time, and breaks no promise.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::lock::lock;
 use crate::store::StoreTime;
 
 /// How far clocks drift apart, at worst: 200 us in a second.
@@ -81,7 +82,7 @@ impl StoreClock {
     pub(crate) fn observe(&self, sent: Instant, received: Instant, now: StoreTime) -> Option<i64> {
         *self.observed() = received;
         let new = Estimate::new(sent, received, now);
-        let mut estimate = self.estimate.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut estimate = lock(&self.estimate);
         let step = new
             .store
             .as_micros()
@@ -97,13 +98,13 @@ impl StoreClock {
 
     /// The time that the store's clock shows now, more or less.
     pub(crate) fn now(&self) -> StoreTime {
-        let estimate = *self.estimate.lock().unwrap_or_else(PoisonError::into_inner);
+        let estimate = *lock(&self.estimate);
         StoreTime::from_micros(estimate.store_at(Instant::now()))
     }
 
     /// The store's time at a local instant, at the latest.
     pub(crate) fn latest_at(&self, instant: Instant) -> StoreTime {
-        let estimate = *self.estimate.lock().unwrap_or_else(PoisonError::into_inner);
+        let estimate = *lock(&self.estimate);
         StoreTime::from_micros(estimate.store_at(instant)).after(estimate.error_at(instant))
     }
 
@@ -114,12 +115,12 @@ impl StoreClock {
     }
 
     fn observed(&self) -> MutexGuard<'_, Instant> {
-        self.observed.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.observed)
     }
 
     /// The local instant at which the store's clock shows that time, or a little later.
     pub(crate) fn instant_of(&self, time: StoreTime) -> Instant {
-        let estimate = *self.estimate.lock().unwrap_or_else(PoisonError::into_inner);
+        let estimate = *lock(&self.estimate);
         let ahead = time.since(estimate.store);
         let behind = estimate.store.since(time);
         let instant = estimate.local + ahead;

@@ -42,7 +42,7 @@
 //!    unfired, and nothing is fired until the program asks again.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -50,6 +50,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::lease::Lease;
+use crate::lock::lock;
 use crate::store::Fired;
 
 /// A timer that this instance has fired.
@@ -162,7 +163,7 @@ impl Deliveries {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// How many more claims the program can take from a part, and how many of these are ahead of

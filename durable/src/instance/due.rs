@@ -4,12 +4,13 @@
 //! the program does not take soon to other instances that lack some.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::lock::lock;
 use crate::store::Version;
 
 /// Rows that are due, earliest first.
@@ -30,7 +31,7 @@ struct State {
 
 impl Due {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     pub(super) fn len(&self) -> usize {

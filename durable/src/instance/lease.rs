@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep};
 use super::ending::{End, Ending, Settling};
 use super::group_commit::Group;
 use crate::error::Error;
+use crate::lock::lock;
 use crate::metrics::Metrics;
 use crate::retry::{Retry, RetryWhen, error_text};
 use crate::settings::Settings;
@@ -78,7 +79,7 @@ impl Leases {
     }
 
     fn tokens(&self) -> MutexGuard<'_, HashSet<Version>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.held)
     }
 
     /// Whether this instance holds the claim with this token.
@@ -87,7 +88,7 @@ impl Leases {
     }
 
     fn renewed(&self) -> MutexGuard<'_, Renewed> {
-        self.renewed.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.renewed)
     }
 
     /// Those to be renewed now. Counts and logs handlers that last longer than a lease.
@@ -283,7 +284,7 @@ impl Hold {
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.held)
     }
 
     /// How much of it is left, if it has not ended.

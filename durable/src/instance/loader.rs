@@ -34,7 +34,6 @@
 //!    anyway, and the first load after the lock unloads it.
 
 use std::future::pending;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -43,6 +42,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::Core;
 use crate::error::Error;
 use crate::jitter::jittered;
+use crate::lock::lock;
 use crate::race::race;
 use crate::store::{Load, Loaded, StoreTime, Version};
 
@@ -233,11 +233,11 @@ impl Core {
     }
 
     fn left(&self) -> Left {
-        *self.left.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.left)
     }
 
     fn change_left(&self, change: impl FnOnce(Left) -> Left) {
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = lock(&self.left);
         *left = change(*left);
     }
 

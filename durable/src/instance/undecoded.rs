@@ -15,11 +15,12 @@
 use std::collections::HashMap;
 use std::collections::hash_map::{DefaultHasher, Entry};
 use std::hash::{Hash, Hasher};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::lock::lock;
 use crate::settings::Settings;
 use crate::store::Fired;
 
@@ -57,7 +58,7 @@ impl Undecoded {
         let (left_for, now) = (settings.left_for(), Instant::now());
         let mut name = DefaultHasher::new();
         (&fired.key, &fired.value, fired.deadline).hash(&mut name);
-        let mut timers = self.timers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut timers = lock(&self.timers);
         if timers.len() >= MAX_KNOWN {
             timers.retain(|_, failed| now - failed.first < 2 * left_for);
         }

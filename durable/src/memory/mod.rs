@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::future::ready;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
 use tokio::sync::Notify;
@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use dead::Dead;
 use rows::done;
 
+use crate::lock::lock;
 use crate::store::rules::{self, Rows};
 use crate::store::{
     Answer, AnswerSize, BoxFuture, ChangedRows, Charter, Counts, DeadChange, DeadRows, Edition,
@@ -135,7 +136,7 @@ impl Memory {
     }
 
     fn lock(&self) -> MutexGuard<'_, Database> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Runs a call on any charter.

@@ -4,7 +4,7 @@
 //! the connection is down. So every namespace gets one once the connection listens again.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -13,6 +13,7 @@ use tokio::time::sleep;
 use super::dial::connect;
 use super::target::Target;
 use crate::jitter::jittered;
+use crate::lock::lock;
 use crate::race::race;
 
 /// The delay before the first attempt to connect again. It doubles with each attempt, up to the
@@ -29,7 +30,7 @@ pub(super) struct Hints {
 
 impl Hints {
     fn channels(&self) -> MutexGuard<'_, HashMap<String, Arc<Notify>>> {
-        self.channels.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.channels)
     }
 
     /// Is notified of hints on this channel.

@@ -26,7 +26,7 @@
 //!    are gone.
 
 use std::ops::Deref;
-use std::sync::{Arc, Mutex as StdMutex, MutexGuard as StdMutexGuard, PoisonError};
+use std::sync::{Arc, Mutex as StdMutex, MutexGuard as StdMutexGuard};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard};
@@ -39,6 +39,7 @@ use super::session::{Backend, Session};
 use super::space::Space;
 use super::target::{Target, is_conflict, is_lost};
 use crate::jitter::jittered;
+use crate::lock::lock;
 use crate::store::StoreError;
 
 /// A batch that had a conflict with another one runs again after this delay.
@@ -129,7 +130,7 @@ impl Lanes {
     }
 
     fn orphans(&self) -> StdMutexGuard<'_, Vec<Backend>> {
-        self.orphans.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.orphans)
     }
 
     /// Runs a call in its lane.

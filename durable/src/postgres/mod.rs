@@ -45,10 +45,11 @@ mod write;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::task::AbortHandle;
 
+use crate::lock::lock;
 use crate::store::{
     Answer, BoxFuture, ChangedRows, Charter, Counts, DeadChange, DeadRows, Fire, FireReport,
     Inspect, InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened, Settle, Settled, Store,
@@ -357,8 +358,7 @@ impl Postgres {
     }
 
     fn spaces(&self) -> MutexGuard<'_, HashMap<Namespace, Arc<Space>>> {
-        let spaces = self.inner.spaces.lock();
-        spaces.unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner.spaces)
     }
 
     /// A namespace that was opened, here or by another store.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use futures_util::TryFutureExt;
@@ -12,6 +12,7 @@ use tokio_postgres::{Client, Error, Row, Statement};
 
 use super::schema::{self, Tables};
 use super::target::Target;
+use crate::lock::lock;
 use crate::silence::{Silence, Waiting};
 use crate::store::StoreError;
 
@@ -139,11 +140,7 @@ impl Session {
 
     /// A prepared statement: the first time it takes a round trip.
     pub(super) async fn statement(&self, sql: &'static str) -> Result<Statement, Error> {
-        let statements = || {
-            self.statements
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        };
+        let statements = || lock(&self.statements);
         let known = statements().get(sql).cloned();
         if let Some(statement) = known {
             return Ok(statement);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::io;
-use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex as StdMutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use ::redis::aio::MultiplexedConnection;
@@ -16,6 +16,7 @@ use super::error::{Redirect, ends_connection, store_error, without_credentials};
 use super::scripts::Script;
 use super::servers::Servers;
 use crate::crypto;
+use crate::lock::lock;
 use crate::silence::Silence;
 use crate::store::{Namespace, StoreError};
 
@@ -98,9 +99,7 @@ struct Link {
 
 impl Link {
     fn replicated(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.replicated
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.replicated)
     }
 
     /// Whether replicas have just had what a call has changed.
@@ -217,7 +216,7 @@ impl Connection {
 
     fn line(&self, namespace: Option<&Namespace>) -> Arc<Line> {
         let namespace = namespace.filter(|_| self.servers.is_cluster());
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = lock(&self.lines);
         Arc::clone(lines.entry(namespace.cloned()).or_default())
     }
 

@@ -1,7 +1,7 @@
 //! Listens for hints on separate connections.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ::redis::RedisError;
@@ -12,6 +12,8 @@ use tokio::time::{sleep, timeout};
 
 use super::connection::{CONNECT, Connection, key_of};
 use super::servers::Servers;
+use crate::jitter::jittered;
+use crate::lock::lock;
 use crate::race::race;
 use crate::store::Namespace;
 
@@ -34,10 +36,7 @@ struct Listener {
 impl Hints {
     /// Is notified of the hints of a namespace. A hint that comes while no instance waits is kept.
     pub(super) fn of(&self, namespace: &Namespace, connection: &Connection) -> Arc<Notify> {
-        let mut listeners = self
-            .listeners
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut listeners = lock(&self.listeners);
         let listener = listeners.entry(namespace.clone()).or_insert_with(|| {
             let hinted = Arc::<Notify>::default();
             let listening = listen(
@@ -57,11 +56,7 @@ impl Hints {
 
 impl Drop for Hints {
     fn drop(&mut self) {
-        let listeners = self
-            .listeners
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
-        for listener in listeners.values() {
+        for listener in lock(&self.listeners).values() {
             listener.task.abort();
         }
     }
@@ -85,7 +80,8 @@ async fn listen(
             }
             Err(_) => {}
         }
-        sleep(retry).await;
+        // Not all instances at once, after a failover.
+        sleep(jittered(retry)).await;
         retry = (retry * 2).min(LAST_RETRY);
     }
 }

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
@@ -21,6 +21,7 @@ use super::connection::key_of;
 use super::url::{
     Address, Parts, addresses, misused, prepared, sentinel_credentials, split_before,
 };
+use crate::lock::lock;
 use crate::store::Namespace;
 
 /// A Sentinel or a node has this time to name a server, and that server to show that it is the one.
@@ -221,9 +222,7 @@ impl Nodes {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Address>> {
-        self.addresses
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.addresses)
     }
 
     /// Puts an address at the front, or at the back.

@@ -41,7 +41,7 @@ impl Drop for Folder {
     }
 }
 
-const NEAR: LoadWindow = LoadWindow::new(Duration::ZERO, None);
+const NEAR: LoadWindow = LoadWindow::NONE;
 
 fn space() -> Namespace {
     Namespace::new("test").expect("it is a name")

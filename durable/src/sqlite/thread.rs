@@ -15,7 +15,7 @@
 //!    the thread leaves the lock free for longer than other processes pause between attempts.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,7 @@ use super::describe;
 use super::file::File;
 use super::reading::now;
 use super::schema::LOCKED;
+use crate::lock::lock;
 use crate::store::{Answer, Namespace, StoreError, Version};
 
 /// One transaction takes at most this many calls.
@@ -116,7 +117,7 @@ pub(super) struct Hints {
 
 impl Hints {
     fn of(&self, namespace: &Namespace) -> Arc<Notify> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.waiting);
         Arc::clone(waiting.entry(namespace.clone()).or_default())
     }
 

@@ -27,7 +27,7 @@ pub struct LoadWindow {
 
 impl LoadWindow {
     /// No row counts as soon, so none is loaded, and no instance is given a hint.
-    pub(crate) const NONE: LoadWindow = LoadWindow::new(Duration::ZERO, None);
+    pub const NONE: LoadWindow = LoadWindow::new(Duration::ZERO, None);
 
     /// Rows due at most that long after the store's time are loaded by this instance. The call
     /// suits any charter, and is never late.

@@ -123,7 +123,7 @@ async fn change_of_an_operator_is_refused_when_it_is_late() {
     let admin = timers.admin();
     for is_late in [true, false] {
         let changed = admin.change_key("a 1", Change::Remove).await;
-        assert_eq!(changed == Ok(Changed::Yes), !is_late, "{changed:?}");
+        assert_eq!(changed == Ok(Changed::Done), !is_late, "{changed:?}");
     }
 }
 

@@ -213,7 +213,7 @@ async fn rows_that_a_load_leaves_out_need_no_poll() {
             set(Due::In(Duration::ZERO), false),
         )
     });
-    let far = LoadWindow::new(Duration::ZERO, None);
+    let far = LoadWindow::NONE;
     let written = store.write(&space, writes.collect(), far).await;
     written.expect("it writes");
     let builder = builder::<String, u64>("left_out")

@@ -14,8 +14,6 @@ use super::server::{client, count_loaded, database, missing, until};
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-const UNLOADED: LoadWindow = LoadWindow::new(Duration::ZERO, None);
-
 fn set(key: &str) -> Write {
     let action = Action::set(b"1".to_vec(), Due::In(HOUR), None, false);
     let key = key.into();
@@ -36,7 +34,7 @@ async fn open(name: &str) -> Option<(String, Postgres, Namespace, InstanceId)> {
 
 async fn write(store: &Postgres, space: &Namespace, keys: impl Iterator<Item = u32>) {
     let writes = keys.map(|key| set(&format!("{key:05}")));
-    let written = store.write(space, writes.collect(), UNLOADED).await;
+    let written = store.write(space, writes.collect(), LoadWindow::NONE).await;
     written.expect("it writes");
 }
 
@@ -116,12 +114,12 @@ async fn looks_that_wait_hold_up_no_other_call() {
     );
     let others = async {
         write(&store, &space, 1..2).await;
-        let nothing = Fire::new(vec![Version(1)], None, UNLOADED);
+        let nothing = Fire::new(vec![Version(1)], None, LoadWindow::NONE);
         let fired = store.fire(&space, nothing).await.expect("it fires");
         assert!(fired.fired.is_empty());
         let (token, how) = (Version(1), Settlement::Ack);
         let settles = vec![Settle::new(token, how)];
-        let settled = store.settle(&space, settles, UNLOADED).await;
+        let settled = store.settle(&space, settles, LoadWindow::NONE).await;
         assert_eq!(settled, Ok(vec![Settled::Lost]));
         let row = store.get(&space, b"00001".to_vec()).await;
         assert!(row.expect("it reads").is_some());

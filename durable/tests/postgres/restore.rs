@@ -18,7 +18,7 @@ async fn set(store: &Postgres, space: &Namespace, key: &str) -> Result<(), Store
         false,
     );
     let key = key.into();
-    let near = LoadWindow::new(Duration::ZERO, None);
+    let near = LoadWindow::NONE;
     let written = store
         .write(space, vec![Write::new(key, action)], near)
         .await;
@@ -94,7 +94,7 @@ async fn versions_grow_beyond_all_that_is_stored() {
     let hour = Duration::from_secs(3_600);
     let load = Load::new(opened.instance, hour, 1, hour);
     store.load(&space, load).await.expect("it loads");
-    let near = LoadWindow::new(Duration::ZERO, None);
+    let near = LoadWindow::NONE;
     let dies = Action::set(b"1".to_vec(), Due::In(Duration::ZERO), None, false);
     let write = vec![Write::new(b"dies".to_vec(), dies)];
     store.write(&space, write, near).await.expect("it is set");

@@ -16,8 +16,6 @@ use tokio::net::{TcpListener, TcpStream};
 use super::server::{client, database, missing};
 
 const HOUR: Duration = Duration::from_secs(3_600);
-const FAR: LoadWindow = LoadWindow::new(Duration::ZERO, None);
-
 /// Stands between a store and its server. Once it is told to stop, it passes on what a connection
 /// sends at once with the begin of a transaction, and nothing after that.
 struct Proxy {
@@ -88,9 +86,15 @@ async fn stop_in(
     let moved = |key| write(key, Action::move_to(Due::In(HOUR)));
     // All statements are prepared, and the keys are there.
     let writes = ["a", "b"].map(|key| set(key, HOUR)).to_vec();
-    store.write(&space, writes, FAR).await.expect("it writes");
+    store
+        .write(&space, writes, LoadWindow::NONE)
+        .await
+        .expect("it writes");
     let writes = vec![moved("a"), moved("b")];
-    store.write(&space, writes, FAR).await.expect("it writes");
+    store
+        .write(&space, writes, LoadWindow::NONE)
+        .await
+        .expect("it writes");
     call(&store, &space, &proxy.stops).await;
     // It is not dropped: its connections stay open.
     std::mem::forget(store);
@@ -119,7 +123,7 @@ async fn process_stopped_in_a_batch_of_writes_delays_no_other() {
         let (store, space) = (store.clone(), space.clone());
         let writes = ["a", "b"].map(|key| write(key, Action::move_to(Due::In(HOUR))));
         drop(tokio::spawn(async move {
-            let _ = store.write(&space, writes.to_vec(), FAR).await;
+            let _ = store.write(&space, writes.to_vec(), LoadWindow::NONE).await;
         }));
         tokio::time::sleep(Duration::from_millis(200)).await;
     });
@@ -142,11 +146,14 @@ async fn process_stopped_in_a_large_batch_delays_others_for_a_second() {
             [moves, absent].concat()
         };
         // All statements are prepared.
-        store.write(space, large(), FAR).await.expect("it writes");
+        store
+            .write(space, large(), LoadWindow::NONE)
+            .await
+            .expect("it writes");
         stops.store(true, Ordering::Release);
         let (store, space) = (store.clone(), space.clone());
         drop(tokio::spawn(async move {
-            let _ = store.write(&space, large(), FAR).await;
+            let _ = store.write(&space, large(), LoadWindow::NONE).await;
         }));
         tokio::time::sleep(Duration::from_millis(200)).await;
     });
@@ -161,12 +168,15 @@ async fn process_stopped_in_a_batch_of_settles_delays_no_other() {
     let stopped = stop_in("stopped_settles", async |store, space, stops| {
         let claims = async || {
             let writes = ["a", "b"].map(|key| set(key, Duration::ZERO)).to_vec();
-            let written = store.write(space, writes, FAR).await.expect("it writes");
+            let written = store
+                .write(space, writes, LoadWindow::NONE)
+                .await
+                .expect("it writes");
             let versions = written.iter().map(|written| match written {
                 WriteOutcome::Armed { row, .. } => row.version,
                 other => panic!("{other:?}"),
             });
-            let fire = Fire::new(versions.collect(), Some(HOUR), FAR);
+            let fire = Fire::new(versions.collect(), Some(HOUR), LoadWindow::NONE);
             let fired = store.fire(space, fire).await.expect("it fires").fired;
             let put_back = fired
                 .iter()
@@ -174,15 +184,21 @@ async fn process_stopped_in_a_batch_of_settles_delays_no_other() {
             put_back.collect::<Vec<_>>()
         };
         let settles = claims().await;
-        store.settle(space, settles, FAR).await.expect("it settles");
+        store
+            .settle(space, settles, LoadWindow::NONE)
+            .await
+            .expect("it settles");
         let settles = claims().await;
         // What is left in flight is not what others change.
         let writes = ["a", "b"].map(|key| set(key, HOUR)).to_vec();
-        store.write(space, writes, FAR).await.expect("it writes");
+        store
+            .write(space, writes, LoadWindow::NONE)
+            .await
+            .expect("it writes");
         stops.store(true, Ordering::Release);
         let (store, space) = (store.clone(), space.clone());
         drop(tokio::spawn(async move {
-            let _ = store.settle(&space, settles, FAR).await;
+            let _ = store.settle(&space, settles, LoadWindow::NONE).await;
         }));
         tokio::time::sleep(Duration::from_millis(200)).await;
     });

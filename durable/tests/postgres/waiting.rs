@@ -15,8 +15,6 @@ use tickwheel_durable::store::{
 
 use super::server::{client, count_loaded, database, missing, until};
 
-const UNLOADED: LoadWindow = LoadWindow::new(Duration::ZERO, None);
-
 fn set(key: &str, if_absent: bool) -> Write {
     let action = Action::set(b"1".to_vec(), Due::In(Duration::ZERO), None, if_absent);
     write(key, action)
@@ -66,7 +64,7 @@ async fn sets_of_the_same_new_keys_never_deadlock() {
     for round in 0..25 {
         let write = stores.iter().zip(0..).map(|((store, _), parity)| {
             let writes = (0..40).map(|n| set(&format!("{round}-{n}"), n % 2 == parity));
-            store.write(&space, writes.collect(), UNLOADED)
+            store.write(&space, writes.collect(), LoadWindow::NONE)
         });
         for written in join_all(write).await {
             written.expect("it writes");
@@ -87,7 +85,7 @@ async fn marks_of_locked_rows_stay_and_are_named() {
     let (store, instance) = &stores[0];
     let writes = vec![set("free", false), set("locked", false)];
     store
-        .write(&space, writes, UNLOADED)
+        .write(&space, writes, LoadWindow::NONE)
         .await
         .expect("it writes");
     let hour = Duration::from_secs(3_600);
@@ -130,7 +128,7 @@ async fn use_all(store: &Postgres, space: &Namespace, instance: InstanceId, roun
     writes.rotate_left(round % 8);
     writes.push(set(&keys[round % 8], false));
     let write = async {
-        let written = store.write(space, writes, UNLOADED).await;
+        let written = store.write(space, writes, LoadWindow::NONE).await;
         written.expect("it writes");
     };
     let settle = async {
@@ -139,7 +137,7 @@ async fn use_all(store: &Postgres, space: &Namespace, instance: InstanceId, roun
         let fire = Fire::new(
             loaded.iter().map(|&(version, _)| version).collect(),
             Some(Duration::ZERO),
-            UNLOADED,
+            LoadWindow::NONE,
         );
         let fired = store.fire(space, fire).await.expect("it fires").fired;
         let hows = [
@@ -154,7 +152,7 @@ async fn use_all(store: &Postgres, space: &Namespace, instance: InstanceId, roun
             .map(|(fired, number)| Settle::new(fired.token, hows[number % 4]));
         let mut settles: Vec<_> = settles.collect();
         settles.reverse();
-        let settled = store.settle(space, settles, UNLOADED).await;
+        let settled = store.settle(space, settles, LoadWindow::NONE).await;
         settled.expect("it settles");
     };
     join(write, settle).await;
@@ -231,7 +229,10 @@ async fn fires_by_deadline_while_other_instances_load_nothing() {
         let action = Action::set(n.to_be_bytes().to_vec(), due, None, false);
         write(&n.to_string(), action)
     });
-    let written = stores[0].0.write(&space, writes.collect(), UNLOADED).await;
+    let written = stores[0]
+        .0
+        .write(&space, writes.collect(), LoadWindow::NONE)
+        .await;
     written.expect("it writes");
     tokio::time::sleep(Duration::from_millis(ROWS)).await;
     let is_done = AtomicBool::new(false);
@@ -247,7 +248,8 @@ async fn fires_by_deadline_while_other_instances_load_nothing() {
     let fire = async {
         let mut deadlines = Vec::new();
         for _ in 0..ROWS {
-            let mut request = Fire::new(Vec::new(), Some(Duration::from_secs(60)), UNLOADED);
+            let mut request =
+                Fire::new(Vec::new(), Some(Duration::from_secs(60)), LoadWindow::NONE);
             request.unloaded = 1;
             let report = stores[0].0.fire(&space, request).await.expect("it fires");
             deadlines.extend(report.fired.iter().map(|fired| fired.deadline));

@@ -116,7 +116,7 @@ async fn move_of_a_damaged_row_sets_it_aside() {
         .await;
     let () = written.expect("it is written");
     let change = async |action| {
-        let near = LoadWindow::new(Duration::ZERO, None);
+        let near = LoadWindow::NONE;
         let writes = vec![Write::new(key.to_vec(), action)];
         let written = store.write(&space, writes, near).await;
         written.expect("it writes").remove(0)

@@ -14,8 +14,6 @@ use crate::server::{Server, connect};
 
 const SECOND: Duration = Duration::from_secs(1);
 const FAR: Duration = Duration::from_secs(3_600);
-const NEAR: LoadWindow = LoadWindow::new(Duration::ZERO, None);
-
 /// It waited forever, as for a server without TLS at the end of a `rediss` URL.
 #[tokio::test(start_paused = true)]
 async fn connect_fails_when_the_server_says_nothing() {
@@ -99,7 +97,7 @@ async fn late_call_of_a_given_up_connection_changes_nothing() {
     let store = connect(&proxy.url()).await;
     let space = Namespace::new("hung").expect("it is a name");
     store.open(&space, &"json".into()).await.expect("it opens");
-    let set = |value| store.write(&space, vec![set("timer", value, FAR)], NEAR);
+    let set = |value| store.write(&space, vec![set("timer", value, FAR)], LoadWindow::NONE);
     let value = async || {
         let row = store.get(&space, b"timer".to_vec()).await;
         row.expect("it reads").expect("it is there").value
@@ -138,11 +136,13 @@ async fn late_write_does_not_replace_one_of_another_instance() {
         store.open(&space, &"json".into()).await.expect("it opens");
     }
     let now = store.count(&space).await.expect("it counts").now;
-    let limit = NEAR.until(now.after(SECOND / 2));
+    let limit = LoadWindow::NONE.until(now.after(SECOND / 2));
     let held = proxy.hold();
     let late = store.write(&space, vec![set("timer", 1, FAR)], limit);
     assert!(timeout(SECOND / 2, late).await.is_err(), "it is held back");
-    let later = other.write(&space, vec![set("timer", 2, FAR)], NEAR).await;
+    let later = other
+        .write(&space, vec![set("timer", 2, FAR)], LoadWindow::NONE)
+        .await;
     later.expect("it is set");
     let answers = proxy.late_answers();
     held.send_replace(false);

@@ -11,7 +11,6 @@ use tokio::time::sleep;
 
 use crate::server::Server;
 
-const UNLOADED: LoadWindow = LoadWindow::new(Duration::ZERO, None);
 const HOUR: Duration = Duration::from_secs(3_600);
 
 async fn open(server: &Server) -> (Redis, Namespace) {
@@ -48,13 +47,13 @@ async fn purge_leaves_no_row_in_any_state() {
         set("flies"),
         Write::new(b"scheduled".to_vec(), scheduled),
     ];
-    let written = store.write(&space, writes, UNLOADED).await;
+    let written = store.write(&space, writes, LoadWindow::NONE).await;
     assert_eq!(written.expect("it writes").len(), 3);
-    let mut fire = Fire::new(Vec::new(), Some(HOUR), UNLOADED);
+    let mut fire = Fire::new(Vec::new(), Some(HOUR), LoadWindow::NONE);
     fire.unloaded = 2;
     let fired = store.fire(&space, fire).await.expect("it fires").fired;
     let dies = Settle::new(fired[0].token, Settlement::Dead).with_error("why");
-    let settled = store.settle(&space, vec![dies], UNLOADED).await;
+    let settled = store.settle(&space, vec![dies], LoadWindow::NONE).await;
     settled.expect("it settles");
     let counts = store.count(&space).await.expect("it counts");
     assert_eq!((counts.waiting, counts.in_flight, counts.dead), (1, 1, 1));
@@ -125,7 +124,7 @@ async fn version_without_a_row_is_forgotten() {
     let set = Action::set(b"value".to_vec(), Due::In(Duration::ZERO), None, false);
     let write = vec![Write::new(b"gone".to_vec(), set)];
     store
-        .write(&space, write, UNLOADED)
+        .write(&space, write, LoadWindow::NONE)
         .await
         .expect("it writes");
     let versions = load(5).await;
@@ -135,7 +134,7 @@ async fn version_without_a_row_is_forgotten() {
         let key = all.iter().find(|key| key.ends_with(part));
         server.command(&["DEL", key.expect("it is there")]).await;
     }
-    let fire = Fire::new(versions, Some(HOUR), UNLOADED);
+    let fire = Fire::new(versions, Some(HOUR), LoadWindow::NONE);
     let report = store.fire(&space, fire).await.expect("it answers");
     assert!(report.fired.is_empty(), "{report:?}");
     assert_eq!(kept(&server).await, before);

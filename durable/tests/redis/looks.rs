@@ -10,8 +10,6 @@ use tickwheel_durable::store::{
 
 use crate::server::Server;
 
-const UNLOADED: LoadWindow = LoadWindow::new(Duration::ZERO, None);
-
 /// A value of which three make an answer long enough.
 const LARGE: usize = 400 * 1024;
 
@@ -49,7 +47,7 @@ async fn lists_come_in_short_pages() {
     let (store, space) = open(&server).await;
     let writes = (0..400).map(|key| set(key, 1)).collect();
     store
-        .write(&space, writes, UNLOADED)
+        .write(&space, writes, LoadWindow::NONE)
         .await
         .expect("it writes");
     let (mut after, mut keys) = (None, Vec::new());
@@ -78,7 +76,7 @@ async fn loads_come_in_short_pages() {
         .expect("it opens")
         .instance;
     let writes = (0..1_500).map(|key| set(key, 1)).collect();
-    let written = store.write(&space, writes, UNLOADED).await;
+    let written = store.write(&space, writes, LoadWindow::NONE).await;
     written.expect("it writes");
     let load = Load::new(
         instance,
@@ -100,7 +98,7 @@ async fn batches_of_large_rows_are_divided() {
     };
     let (store, space) = open(&server).await;
     let writes = (0..9).map(|key| set(key, LARGE)).collect();
-    let written = store.write(&space, writes, UNLOADED).await;
+    let written = store.write(&space, writes, LoadWindow::NONE).await;
     let written = written.expect("it writes");
     let version = |written: &WriteOutcome| match written {
         WriteOutcome::Armed { row, .. } => row.version,
@@ -109,7 +107,11 @@ async fn batches_of_large_rows_are_divided() {
     let mut left: Vec<_> = written.iter().map(version).collect();
     let mut tokens = Vec::new();
     while !left.is_empty() {
-        let fire = Fire::new(left.clone(), Some(Duration::from_secs(60)), UNLOADED);
+        let fire = Fire::new(
+            left.clone(),
+            Some(Duration::from_secs(60)),
+            LoadWindow::NONE,
+        );
         let report = store.fire(&space, fire).await.expect("it fires");
         assert!(report.fired.len() <= 3, "{}", report.fired.len());
         left.drain(..left.len() - report.left);
@@ -120,7 +122,7 @@ async fn batches_of_large_rows_are_divided() {
     let before = scripts(&server).await;
     let again = |&token| Settle::new(token, Settlement::RetryAfter(Duration::ZERO));
     let settles = tokens.iter().map(again).collect();
-    let settled = store.settle(&space, settles, UNLOADED).await;
+    let settled = store.settle(&space, settles, LoadWindow::NONE).await;
     assert_eq!(settled.expect("it settles").len(), 9);
     let settling = scripts(&server).await - before;
     assert!(settling >= 3, "{settling} scripts put nine back");
@@ -130,10 +132,10 @@ async fn batches_of_large_rows_are_divided() {
         let due = Due::In(Duration::from_secs(60));
         write(key, Action::move_to(due))
     });
-    let moved = store.write(&space, moves.collect(), UNLOADED).await;
+    let moved = store.write(&space, moves.collect(), LoadWindow::NONE).await;
     assert_eq!(moved.expect("it moves").len(), 9);
     let removes = (0..9).map(|key| write(key, Action::Remove)).collect();
-    let removed = store.write(&space, removes, UNLOADED).await;
+    let removed = store.write(&space, removes, LoadWindow::NONE).await;
     assert_eq!(removed.expect("it removes").len(), 9);
     let writing = scripts(&server).await - before;
     assert!(writing >= 6, "{writing} scripts move and remove nine");

@@ -180,7 +180,7 @@ async fn namespace_of_the_first_schema_is_upgraded() {
         .open(&space(), &"json".into())
         .await
         .expect("it opens");
-    let near = LoadWindow::new(Duration::ZERO, None);
+    let near = LoadWindow::NONE;
     let set = Action::set(b"v".to_vec(), Due::In(Duration::ZERO), None, false);
     let set = vec![Write::new(b"a".to_vec(), set)];
     let written = store.write(&space(), set, near).await;

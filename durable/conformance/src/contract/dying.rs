@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    DeadChange, DeadRows, List, Namespace, Settle, Settled, Settlement, State, Store, Version,
+    DeadChange, DeadRows, List, LoadWindow, Namespace, Settle, Settled, Settlement, State, Store,
+    Version,
 };
 
-use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, set};
+use super::{Case, FAR, HOUR, NOW, armed, set};
 use crate::world::{Stores, World};
 
 const ALL: DeadRows = DeadRows::OlderThan(Duration::ZERO);
@@ -109,7 +110,9 @@ pub async fn retries_and_discards_many_dead_rows<T: Stores>(world: &World<T>) {
             case.write(writes.collect()).await;
             let fired = case.fire_besides(vec![], 500).await.fired;
             let settles = fired.iter().map(|f| Settle::new(f.token, Settlement::Dead));
-            let settled = case.store.settle(&case.space, settles.collect(), UNLOADED);
+            let settled = case
+                .store
+                .settle(&case.space, settles.collect(), LoadWindow::NONE);
             let settled = settled.await.expect("it settles");
             assert_eq!(settled, vec![Settled::Done; 500.min(keys.len())]);
         }

@@ -190,7 +190,7 @@ pub async fn counts_what_is_due_when<T: Stores>(world: &World<T>) {
     assert_eq!(counts, Ok(vec![0, 1, 2, 2]));
     let counts = inspect.count_due(&case.space, vec![at(1)]).await;
     assert_eq!(counts, Ok(Vec::new()));
-    let near = LoadWindow::new(Duration::ZERO, None);
+    let near = LoadWindow::NONE;
     for part in 0..11 {
         let writes = (0..1_000).map(|key| set(&format!("{part} {key}"), "", Due::At(at(60))));
         let written = case.store.write(&case.space, writes.collect(), near).await;

@@ -35,9 +35,6 @@ const FAR: Due = Due::In(HOUR);
 /// Due at once.
 const NOW: Due = Due::In(Duration::ZERO);
 
-/// Nothing is loaded in passing.
-const UNLOADED: LoadWindow = LoadWindow::new(Duration::ZERO, None);
-
 /// The instance that fires.
 const CLAIMANT: InstanceId = InstanceId(17);
 
@@ -63,7 +60,7 @@ impl<S: Store> Case<S> {
     }
 
     async fn write(&self, writes: Vec<Write>) -> Vec<WriteOutcome> {
-        self.write_near(writes, UNLOADED).await
+        self.write_near(writes, LoadWindow::NONE).await
     }
 
     async fn write_near(&self, writes: Vec<Write>, near: LoadWindow) -> Vec<WriteOutcome> {
@@ -97,7 +94,7 @@ impl<S: Store> Case<S> {
 
     /// Fires these rows, and so many that no instance has loaded.
     async fn fire_besides(&self, versions: Vec<Version>, unloaded: usize) -> FireReport {
-        let mut request = Fire::new(versions, Some(HOUR), UNLOADED);
+        let mut request = Fire::new(versions, Some(HOUR), LoadWindow::NONE);
         request.by = Some(CLAIMANT);
         request.unloaded = unloaded;
         self.fire_as(request).await
@@ -116,7 +113,10 @@ impl<S: Store> Case<S> {
 
     async fn settle(&self, token: Version, settlement: Settlement) -> Settled {
         let settles = vec![Settle::new(token, settlement)];
-        let settled = self.store.settle(&self.space, settles, UNLOADED).await;
+        let settled = self
+            .store
+            .settle(&self.space, settles, LoadWindow::NONE)
+            .await;
         settled.expect("it settles")[0]
     }
 

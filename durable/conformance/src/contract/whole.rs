@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tickwheel_durable::store::{
-    ANSWER_BYTES, Action, Due, Fired, List, Namespace, Settle, Settled, Settlement, State, Store,
-    StoreTime, WriteOutcome,
+    ANSWER_BYTES, Action, Due, Fired, List, LoadWindow, Namespace, Settle, Settled, Settlement,
+    State, Store, StoreTime, WriteOutcome,
 };
 
-use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, set, versions, write};
+use super::{Case, FAR, HOUR, NOW, armed, set, versions, write};
 use crate::world::{Stores, World};
 
 /// Namespaces have nothing to do with each other.
@@ -155,9 +155,10 @@ pub async fn gives_each_row_to_one_of_many<T: Stores>(world: &World<T>) {
         .iter()
         .map(|&token| Settle::new(token, Settlement::Ack))
         .collect();
-    let settle = cases
-        .iter()
-        .map(|case| case.store.settle(&case.space, settles.clone(), UNLOADED));
+    let settle = cases.iter().map(|case| {
+        case.store
+            .settle(&case.space, settles.clone(), LoadWindow::NONE)
+    });
     let settled: Vec<_> = join_all(settle)
         .await
         .into_iter()
@@ -193,7 +194,7 @@ pub async fn keeps_one_row_under_a_key<T: Stores>(world: &World<T>) {
         let mut written = Vec::new();
         for _ in 0..10 {
             let writes = vec![set("a", "", FAR), set("b", "", FAR)];
-            let answer = store.write(&case.space, writes, UNLOADED).await;
+            let answer = store.write(&case.space, writes, LoadWindow::NONE).await;
             written.push(armed(&answer.expect("it writes")[0]));
         }
         written
@@ -218,7 +219,9 @@ pub async fn bounds_answers_in_bytes<T: Stores>(world: &World<T>) {
         let settles = fired
             .iter()
             .map(|fired| Settle::new(fired.token, Settlement::RetryAfter(Duration::ZERO)));
-        let settled = case.store.settle(&case.space, settles.collect(), UNLOADED);
+        let settled = case
+            .store
+            .settle(&case.space, settles.collect(), LoadWindow::NONE);
         let settled = settled.await.expect("it settles");
         assert_eq!(settled.len(), fired.len());
         assert!(settled.iter().all(|s| matches!(s, Settled::Armed(_))));

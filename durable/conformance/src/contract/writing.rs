@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, Due, MAX_ERROR_BYTES, Settle, Settled, Settlement, State, Store, StoreTime, Write,
+    Action, Due, LoadWindow, MAX_ERROR_BYTES, Settle, Settled, Settlement, State, Store, StoreTime,
+    Write,
 };
 
-use super::{Case, FAR, HOUR, NOW, UNLOADED, armed, set, versions, write};
+use super::{Case, FAR, HOUR, NOW, armed, set, versions, write};
 use crate::world::{Stores, World};
 
 /// Deadlines saturate at never, the past is due, and the time is read once in a call.
@@ -61,7 +62,10 @@ pub async fn keeps_any_bytes<T: Stores>(world: &World<T>) {
 
     let longest = "\u{10FFFF}".repeat(MAX_ERROR_BYTES / 4);
     let settle = Settle::new(fired[0].token, Settlement::Dead).with_error(&longest);
-    let settled = case.store.settle(&case.space, vec![settle], UNLOADED).await;
+    let settled = case
+        .store
+        .settle(&case.space, vec![settle], LoadWindow::NONE)
+        .await;
     assert_eq!(settled, Ok(vec![Settled::Done]));
     let dead = case.list(State::Dead).await;
     assert_eq!(dead[0].error.as_ref(), Some(&longest));
@@ -75,7 +79,7 @@ pub async fn keeps_any_bytes<T: Stores>(world: &World<T>) {
         .map(|fired| Settle::new(fired.token, Settlement::Ack));
     let settled = case
         .store
-        .settle(&case.space, tokens.collect(), UNLOADED)
+        .settle(&case.space, tokens.collect(), LoadWindow::NONE)
         .await;
     assert_eq!(settled, Ok(vec![Settled::Done; 2]));
     // Nothing to do is nothing wrong.

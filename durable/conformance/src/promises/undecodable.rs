@@ -61,7 +61,7 @@ async fn poison<T: Stores>(world: &World<T>, key: &str, due: Duration, period: O
     let value = b"[neither, nor]".to_vec();
     let set = Action::set(value, Due::In(due), period, false);
     let writes = vec![Write::new(format!("{key:?}").into(), set)];
-    let near = LoadWindow::new(Duration::ZERO, None);
+    let near = LoadWindow::NONE;
     store.write(&space, writes, near).await.expect("it writes");
 }
 
