@@ -208,7 +208,7 @@ impl<K, V> Admin<K, V> {
     ///
     /// # Errors
     ///
-    /// As [`all_of`](Self::all_of).
+    /// See [above](Self).
     pub async fn with_prefix(
         &self,
         state: State,
@@ -238,7 +238,7 @@ impl<K, V> Admin<K, V> {
     ///
     /// # Errors
     ///
-    /// As [`all_of`](Self::all_of).
+    /// See [above](Self).
     pub async fn instances(&self) -> Result<Vec<Member>, Error> {
         let asking = self.cores.iter().map(async |core| {
             let own = core.id();
@@ -260,7 +260,7 @@ impl<K, V> Admin<K, V> {
     ///
     /// # Errors
     ///
-    /// As [`all_of`](Self::all_of).
+    /// See [above](Self).
     pub async fn count_due(&self, times: &[SystemTime]) -> Result<Vec<u64>, Error> {
         let times: Vec<_> = times.iter().copied().map(StoreTime::from).collect();
         let counting = self.cores.iter().map(|core| {
@@ -290,7 +290,7 @@ impl<K, V> Admin<K, V> {
     ///
     /// # Errors
     ///
-    /// As [`release`](Self::release).
+    /// [`Error::Lost`] when there is no such claim; otherwise see [above](Self).
     pub async fn discard(&self, token: Token) -> Result<(), Error> {
         self.settle(token, Settlement::Ack).await
     }

@@ -212,7 +212,7 @@ impl<K, V, C: Codec> Builder<K, V, C> {
     /// Delivers each timer at most once instead of at least once.
     ///
     /// The timer is deleted in the step that fires it. Claims that this instance has not handled
-    /// when it crashes are lost, and so are those of a fire whose answer the store could not give.
+    /// when it crashes are lost, and so are those of a fire that the store could not answer.
     /// Acknowledging does nothing; [`extend`](crate::Claim::extend) and
     /// [`retry_after`](crate::Claim::retry_after) are errors.
     ///

@@ -117,8 +117,9 @@ impl<K, V> Claim<K, V> {
     ///
     /// # Errors
     ///
-    /// As [`ack`](Self::ack); [`Error::Settled`] for a claim that is settled or delivered at most
-    /// once.
+    /// [`Error::Settled`] for a claim that is settled or delivered at most once. [`Error::Lost`] when
+    /// the timer was delivered again meanwhile. [`Error::Timeout`] and [`Error::Store`] when the store
+    /// has not taken it.
     pub async fn retry_after(&self, delay: Duration) -> Result<(), Error> {
         self.fail(Retry::after(delay)).await
     }
@@ -129,7 +130,9 @@ impl<K, V> Claim<K, V> {
     ///
     /// # Errors
     ///
-    /// As [`retry_after`](Self::retry_after).
+    /// [`Error::Settled`] for a claim that is settled or delivered at most once. [`Error::Lost`] when
+    /// the timer was delivered again meanwhile. [`Error::Timeout`] and [`Error::Store`] when the store
+    /// has not taken it.
     ///
     /// # Examples
     ///
@@ -186,7 +189,9 @@ impl<K, V> Claim<K, V> {
     ///
     /// # Errors
     ///
-    /// As [`retry_after`](Self::retry_after).
+    /// [`Error::Settled`] for a claim that is settled or delivered at most once. [`Error::Lost`] when
+    /// the timer was delivered again meanwhile. [`Error::Timeout`] and [`Error::Store`] when the store
+    /// has not taken it.
     pub async fn extend(&self, lease: Duration) -> Result<(), Error> {
         self.lease.end(End::new(Settlement::Extend(lease))).await
     }

@@ -203,8 +203,8 @@
 //! * Another instance may handle the timers of a process that stands still for longer than half a
 //!   lease. The process learns of it from its next renewal or acknowledgement.
 //! * Claims that a crashed process had fired, and no program had seen, count as attempts.
-//! * At least once is not exactly once. A handler whose process crashes before the acknowledgement
-//!   runs again. Make it idempotent, or fence with the token.
+//! * At least once is not exactly once. A handler runs again if its process crashes before the
+//!   acknowledgement. Make it idempotent, or fence with the token.
 //! * Each instance delivers by deadline, and two instances deliver side by side.
 //! * Occurrences of one repeating timer can be in flight together when a handler takes longer than
 //!   the period. Tokens tell them apart; [`no_overlap`](crate::Builder::no_overlap) prevents it.

@@ -129,7 +129,7 @@ impl<K, V> DurableTimers<K, V> {
     ///
     /// # Errors
     ///
-    /// As [`set_interval`](Self::set_interval).
+    /// See [above](Self#errors). The period must be at least a millisecond.
     pub async fn set_interval_at<Q>(
         &self,
         key: &Q,
@@ -188,7 +188,8 @@ impl<K, V> DurableTimers<K, V> {
     ///
     /// # Errors
     ///
-    /// As [`set_cron`](Self::set_cron).
+    /// See [above](Self#errors). [`Error::Cron`] when the expression or the zone is none, and when
+    /// the expression never occurs.
     #[cfg(feature = "cron")]
     #[cfg_attr(docsrs, doc(cfg(feature = "cron")))]
     pub async fn set_cron_if_absent<Q>(
@@ -277,7 +278,7 @@ impl<K, V> DurableTimers<K, V> {
     ///
     /// # Errors
     ///
-    /// As [`set_interval`](Self::set_interval).
+    /// See [above](Self#errors). The period must be at least a millisecond.
     pub async fn set_interval_if_absent<Q>(
         &self,
         key: &Q,

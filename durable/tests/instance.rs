@@ -162,7 +162,7 @@ async fn claim_is_renewed_after_an_acknowledgement_that_failed() {
     assert_eq!(timers.metrics().lost, 0);
 }
 
-/// Once the lease is over, a claim that is gone was not ended by a try whose response was lost:
+/// Once the lease is over, a claim that is gone was not ended by a try without a response:
 /// another instance may have had it since.
 #[tokio::test(start_paused = true)]
 async fn claim_that_another_instance_has_ended_is_lost() {

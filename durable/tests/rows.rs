@@ -395,7 +395,7 @@ async fn no_due_rows_are_loaded_beside_those_that_are_here() {
     assert_eq!(timers.metrics().loaded, 0);
 }
 
-/// After a call whose answer is lost an instance gives everything back, and holds nothing that
+/// After a lost answer an instance gives everything back, and holds nothing that
 /// others may load.
 #[tokio::test(start_paused = true)]
 async fn rows_that_were_given_back_are_not_due_here() {

@@ -34,7 +34,7 @@
 //! leaves the wheel, and its next use sends a command: about one for each pooled entry and length
 //! of timeout.
 //!
-//! A dropped sleep whose entry the pool has no room for leaves that entry on the wheel. The actor
+//! A dropped sleep leaves its entry on the wheel if the pool has no room for it. The actor
 //! takes such entries off in a sweep, 4096 in a turn, once there are more than 512 of them, and
 //! more than half of what is on the wheel, and more than a sixteenth of what it has memory for.
 //! Each thread may have left 64 more. Under a virtual clock, and once no handle is left, they leave

@@ -84,7 +84,7 @@ impl Counters {
         counter.store(counter.load(Ordering::Relaxed) + n, Ordering::Release);
     }
 
-    /// The counts at one moment. If they keep changing, each is of a moment of its own during the
+    /// The counts at one moment. If they keep changing, each is of another moment during the
     /// call.
     pub(crate) fn read(&self) -> Counts {
         let mut counts = self.read_once();

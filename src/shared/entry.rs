@@ -111,7 +111,7 @@ pub(crate) enum ActorAction {
     None,
     /// Push a command for this tick.
     Enqueue(u64),
-    /// The same. The entry was scheduled for a later tick, whose node is stale now.
+    /// Push a command for this tick. The entry was scheduled for a later one: that node is stale.
     EnqueueEarlier(u64),
 }
 
@@ -126,7 +126,7 @@ pub(crate) struct Disarmed {
     pub(crate) waker: Option<Waker>,
 }
 
-/// The action that the actor must take on an entry whose node came off the wheel.
+/// The action that the actor must take on an entry when the wheel has reached a node of it.
 #[derive(Debug)]
 #[must_use]
 pub(crate) enum Expiration {

@@ -3,7 +3,7 @@
 //!
 //! # Queues and lanes
 //!
-//! There is a queue for each core, on a cache line of its own, and each thread uses one of them:
+//! There is a queue for each core, on separate cache lines, and each thread uses one of them:
 //! two cores that arm timers do not contend.
 //!
 //! Each queue has two lanes. A command that is needed before the *horizon* goes into the lane

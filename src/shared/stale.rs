@@ -23,7 +23,7 @@
 //! [publish](StaleNodes::is_over) the limit for the nodes that it has, and then to read the count
 //! by adding zero to it: it is not above the limit, or the actor would sweep. A caller adds to the
 //! count, and then reads the limit. If it adds later than the actor, it sees that limit. The first
-//! one whose nodes bring the count above it [finds so](StaleNodes::add), and tells the actor by a
+//! one to bring the count above it [finds so](StaleNodes::add), and tells the actor by a
 //! command.
 //!
 //! So the nodes of dropped sleeps do not wait for their deadlines (P7). At rest they are at most as

@@ -196,7 +196,7 @@ impl<K, V> Set<K, Plain<V>> {
 }
 
 impl<K, S: Payload> Set<K, S> {
-    /// Adds a timer without a key of its own. Once there is room, `make` makes the stored value and
+    /// Adds a timer that is not found by its key. Once there is room, `make` makes the stored value and
     /// the result.
     pub(crate) fn add<R>(
         &self,

@@ -94,8 +94,7 @@ impl<K, V> fmt::Display for SetTimerError<K, V> {
 
 impl<K, V> Error for SetTimerError<K, V> {}
 
-/// The error of a call on a set whose wheel was shut down, or whose stream of expirations was
-/// dropped.
+/// The error of a call after the wheel was shut down, or the stream of expirations dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Closed(());
 

@@ -1,6 +1,6 @@
 //! Finds a timer's index by the hash of its key.
 //!
-//! The indices lie in *parts*, hash tables of some hundreds, whose number grows and shrinks one by
+//! The indices lie in *parts*, hash tables of some hundreds. Their number grows and shrinks one by
 //! one: spiral storage (Martin, 1979). A single large table would move all of its indices when it
 //! grows, tens of milliseconds for a million of them, while the set is locked. Here no step moves
 //! more than those of one part. Nothing ever hashes a key again: the hash is stored beside the
@@ -137,7 +137,7 @@ fn position(address: u64) -> usize {
 /// Adds an index to a part.
 fn insert(part: &mut HashTable<u32>, hash: u32, index: u32, hash_of: impl Fn(u32) -> u32) {
     if part.len() == part.capacity() {
-        // It may be full of places whose index was removed: then it need not become larger.
+        // It may be full of places of removed indices: then it need not become larger.
         let mut new = HashTable::with_capacity(part.len() + part.len() / 8 + 1);
         for other in mem::take(part) {
             new.insert_unique(spread(hash_of(other)), other, |_| unreachable!());

@@ -1,4 +1,4 @@
-//! The page as routes of a service that has a sign-in of its own.
+//! The page as routes of a service with its own sign-in.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

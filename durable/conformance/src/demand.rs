@@ -1,9 +1,8 @@
 //! Demand, through whole instances with handlers that take time: D5, D10 and D14.
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use futures_util::future::{Either, join, join_all, select};
@@ -12,39 +11,11 @@ use tickwheel_durable::{Builder, Claim};
 use tokio::time::{sleep, timeout};
 
 use super::faulty::Faulty;
+use super::handled::Handled;
 use super::world::{Running, Stores, World};
 
 /// How many handlers each instance runs at once, as in the README.
 const CONCURRENCY: usize = 16;
-
-/// How often each key was handled, and by whom first.
-#[derive(Default)]
-struct Handled(Mutex<BTreeMap<String, (usize, u32)>>);
-
-impl Handled {
-    fn note(&self, by: usize, claim: &Claim<String, u64>) {
-        let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (_, times) = keys.entry(claim.key.clone()).or_insert((by, 0));
-        *times += 1;
-    }
-
-    /// The keys that were handled more than once.
-    fn twice(&self) -> Vec<String> {
-        let keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let twice = keys.iter().filter(|(_, (_, times))| *times > 1);
-        twice.map(|(key, _)| key.clone()).collect()
-    }
-
-    fn len(&self) -> usize {
-        let keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        keys.len()
-    }
-
-    fn by(&self, instance: usize) -> usize {
-        let keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        keys.values().filter(|(by, _)| *by == instance).count()
-    }
-}
 
 /// Sets so many timers, with their numbers as values.
 async fn set<S: Store>(instance: &Running<S>, timers: u64, delay: Duration) {

@@ -71,12 +71,14 @@ pub mod dead;
 pub mod demand;
 pub mod explorer;
 mod faulty;
+mod handled;
 pub mod looking;
 pub mod outages;
 pub mod promises;
 pub mod races;
 mod random;
 pub mod scripts;
+mod steps;
 mod world;
 
 pub use faulty::{FaultPoint, Faulty};

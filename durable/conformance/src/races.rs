@@ -15,12 +15,13 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{join, join_all};
 use tickwheel_durable::store::{
-    Action, Due, Fire, InstanceId, List, Load, LoadWindow, Namespace, Settle, Settlement, State,
-    Store, Write, WriteOutcome,
+    Action, Due, Fire, InstanceId, Load, LoadWindow, Namespace, Settle, Settlement, State, Store,
+    Write, WriteOutcome,
 };
 use tokio::task::yield_now;
 
 use super::random::{Random, seed};
+use super::steps::pages;
 use super::world::{Stores, World};
 
 /// Those who change the keys have so many each, and write them in batches: the longer a batch
@@ -189,14 +190,10 @@ impl<S: Store> Writer<'_, S> {
     async fn sees_one_timer_under_each_key(&self) {
         let mut found = Vec::new();
         for state in [State::Waiting, State::InFlight] {
-            let mut after = None;
-            loop {
-                let list = List::new(state, after, 100 * KEYS);
-                let rows = self.store.list(self.space, list).await.expect("it lists");
-                let Some(last) = rows.last() else { break };
-                after = Some((last.due, last.version));
-                found.extend(rows.into_iter().map(|row| row.key));
-            }
+            let rows = pages(&self.store, self.space, state, 100 * KEYS)
+                .await
+                .concat();
+            found.extend(rows.into_iter().map(|row| row.key));
         }
         found.sort_unstable();
         for key in &self.keys {

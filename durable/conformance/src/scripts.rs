@@ -1,4 +1,4 @@
-//! Random programs of whole instances, whose counts have to add up.
+//! Random programs of whole instances: their counts have to add up.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};

@@ -71,6 +71,9 @@ const SLOWEST: u32 = 3;
 /// An instance tries so often to start.
 const TRIES: u32 = 5;
 
+/// A server of a busy machine responds within that time.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// The world of one check.
 #[derive(Debug)]
 pub struct World<T> {
@@ -228,7 +231,8 @@ impl<T: Stores> World<T> {
             let builder = builder(self.name.as_str())
                 .poll(self.units(1))
                 .window(self.units(20))
-                .lease(self.units(20));
+                .lease(self.units(20))
+                .call_timeout(PATIENCE);
             match set(builder).start(&wheel, faults.clone()).await {
                 Err(BuildError::Open(Error::Store(StoreError::Unavailable { .. })))
                     if tries < TRIES => {}

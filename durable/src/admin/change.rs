@@ -56,7 +56,7 @@ impl<K, V> Admin<K, V> {
     ///
     /// # Errors
     ///
-    /// As [`all_of`](Self::all_of).
+    /// See [above](Self).
     pub async fn change_prefix(
         &self,
         prefix: impl Into<Vec<u8>>,

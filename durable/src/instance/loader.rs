@@ -9,7 +9,7 @@
 //! **Invariant.** Every row that is marked by the present id of this instance is on its wheel, is
 //! due here and waits to be fired, is being fired, or the instance is about to unload it or
 //! everything. A row that broke it would wait for as long as the id is live, because its mark keeps
-//! others from loading it. So after any call whose response was lost, which may have marked rows,
+//! others from loading it. So after any call without a response, which may have marked rows,
 //! the instance first unloads everything, which ends the
 //! [incarnation](crate::protocol#incarnations) of its id, and loads under another one.
 //!

@@ -4,6 +4,10 @@
 //! They are asked when a connection is made, never while one is good. The one that has answered is
 //! asked first the next time. One that fails, or names a server that cannot be reached, is asked
 //! last: it may hang, or be on the wrong side of a network that has parted.
+//!
+//! The client's own code for Sentinels asks one after the other without a time limit for each, and
+//! takes the first that responds. Nodes of a cluster are asked in the same way as Sentinels here, so
+//! that its use would save the question alone.
 
 use std::collections::VecDeque;
 use std::io;

@@ -9,7 +9,7 @@ use crate::store::{ChangedRows, State};
 /// The most rows that a batch of a purge deletes.
 pub(super) const PURGED_AT_ONCE: u64 = 512;
 
-/// A batch ends after this time. In a large file each row lies on pages of its own.
+/// A batch ends after this time. In a large file each row lies on other pages.
 pub(super) const PURGE_TIME: Duration = Duration::from_millis(5);
 
 /// How many rows a batch deletes between two looks at the time.

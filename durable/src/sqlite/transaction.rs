@@ -120,7 +120,9 @@ where
     ///
     /// # Errors
     ///
-    /// As [`new`](Self::new).
+    /// [`BuildError::Namespace`] when the name is none. [`BuildError::Open`] when the namespace was
+    /// not opened, or with another codec; when the file has no timers, or its schema is of another
+    /// version; and when SQLite fails.
     pub fn with_codec(
         transaction: &'t Transaction<'t>,
         namespace: &str,
@@ -160,7 +162,8 @@ impl<K, V> SqliteTransaction<'_, K, V> {
     ///
     /// # Errors
     ///
-    /// As [`set_timer`](Self::set_timer).
+    /// [`Error::Store`] when SQLite fails. Keys and values that are too long or cannot be encoded
+    /// are refused.
     pub fn set_timer_at<Q>(&self, key: &Q, value: &V, deadline: SystemTime) -> Result<(), Error>
     where
         K: Borrow<Q>,
@@ -195,7 +198,8 @@ impl<K, V> SqliteTransaction<'_, K, V> {
     ///
     /// # Errors
     ///
-    /// As [`set_timer`](Self::set_timer).
+    /// [`Error::Store`] when SQLite fails. Keys and values that are too long or cannot be encoded
+    /// are refused.
     pub fn set_if_absent<Q>(
         &self,
         key: &Q,
@@ -217,7 +221,8 @@ impl<K, V> SqliteTransaction<'_, K, V> {
     ///
     /// # Errors
     ///
-    /// As [`set_timer`](Self::set_timer).
+    /// [`Error::Store`] when SQLite fails. Keys and values that are too long or cannot be encoded
+    /// are refused.
     pub fn move_timer<Q>(&self, key: &Q, delay: Duration) -> Result<Moved, Error>
     where
         K: Borrow<Q>,
@@ -230,7 +235,8 @@ impl<K, V> SqliteTransaction<'_, K, V> {
     ///
     /// # Errors
     ///
-    /// As [`set_timer`](Self::set_timer).
+    /// [`Error::Store`] when SQLite fails. Keys and values that are too long or cannot be encoded
+    /// are refused.
     pub fn move_timer_at<Q>(&self, key: &Q, deadline: SystemTime) -> Result<Moved, Error>
     where
         K: Borrow<Q>,

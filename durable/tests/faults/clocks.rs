@@ -150,7 +150,7 @@ async fn long_change_of_an_operator_is_not_late() {
     assert_eq!(moved, 300);
 }
 
-/// How often a timer is handled whose handler takes half an hour, while the store's clock steps
+/// How often a timer is handled if that takes half an hour, while the store's clock steps
 /// forward by that much, and how many claims are lost. The lease is a minute.
 async fn handled_across_a_step(step: Duration) -> (usize, u64) {
     let store = Memory::new();

@@ -70,8 +70,8 @@ async fn dispatches_in_a_task_of_its_own() {
     assert_eq!((counts.waiting, counts.in_flight), (0, 0));
 }
 
-/// A program that ended when `dispatch` did would leave claims whose handlers have finished, and
-/// they would run again.
+/// A program that ended when `dispatch` did would leave claims of handlers that have finished,
+/// and they would run again.
 #[tokio::test(start_paused = true)]
 async fn dispatch_ends_when_its_claims_are_settled() {
     let store = Faulty::new(Memory::new());

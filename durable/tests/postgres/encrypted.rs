@@ -9,7 +9,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::faults::{FAR, SECOND, refused, start_within};
 use super::server::{Server, client, missing, until};
 
-/// A key and a certificate of its own for 127.0.0.1, if there is a program to make them.
+/// A key and a certificate for 127.0.0.1, if there is a program to make them.
 fn certificate(folder: &std::path::Path) -> bool {
     let made = std::process::Command::new("openssl")
         .args([

@@ -24,7 +24,7 @@ async fn start(url: &str, space: &str) -> (Timers, Claims<String, u64>) {
     start_within(url, space, call_limit(url).await).await
 }
 
-/// Starts an instance whose calls have this time limit.
+/// Starts an instance with this time limit for its calls.
 pub(super) async fn start_within(
     url: &str,
     space: &str,

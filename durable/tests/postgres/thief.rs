@@ -185,7 +185,7 @@ async fn public_may_call_no_function() {
     assert_eq!(functions(of_public).await, [""; 0]);
 }
 
-/// Also one whose path has the schema before that of the built-in functions.
+/// Also one with the schema before that of the built-in functions in its path.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn creator_of_functions_loots_no_instance() {
     let Some((url, thief)) = planted("thief_of_instances").await else {

@@ -115,7 +115,7 @@ async fn use_all(store: &Postgres, space: &Namespace, instance: InstanceId, roun
     let keys: Vec<_> = (0..8).map(|key| format!("hot-{key}")).collect();
     let moved = Due::In(Duration::ZERO);
     let writes = (0..8).map(|number| {
-        // Each in an order of its own, some twice.
+        // Each in another order, some twice.
         let key = &keys[(number * 3 + round * 5) % 8];
         match (number + round) % 5 {
             0 => set(key, true),

@@ -1,4 +1,4 @@
-//! Starts instances whose calls have short time limits. On a busy machine one try to open a
+//! Starts instances with short time limits for their calls. On a busy machine one try to open a
 //! namespace may take longer.
 
 use std::time::{Duration, Instant};

@@ -332,7 +332,7 @@ fn assert_fires_again_at(tick: u64, mut actor: Actor, entry: &Arc<SleepEntry>, w
     assert_dropped(&actor, entry);
 }
 
-/// A sleep whose command is in the queue is cancelled and armed again while the actor applies it.
+/// A sleep is cancelled and armed again while the actor applies its command.
 ///
 /// Fails if [`Entry::disarm`] sets `scheduled` to `NEVER`, since E2 does not hold then.
 #[test]

@@ -31,9 +31,11 @@ const ORDER_OF_DURABLE: [&str; 26] = [
 ];
 
 /// The parts of `tickwheel-durable-conformance`, likewise.
-const ORDER_OF_CONFORMANCE: [&str; 14] = [
+const ORDER_OF_CONFORMANCE: [&str; 16] = [
     "random",
     "faulty",
+    "handled",
+    "steps",
     "world",
     "contract",
     "promises",

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    DeadChange, DeadRows, List, LoadWindow, Namespace, Settle, Settled, Settlement, State, Store,
-    Version,
+    DeadChange, DeadRows, LoadWindow, Settle, Settled, Settlement, State, Store, Version,
 };
 
 use super::{Case, FAR, HOUR, NOW, armed, set};
+use crate::steps::{in_steps, pages};
 use crate::world::{Stores, World};
 
 const ALL: DeadRows = DeadRows::OlderThan(Duration::ZERO);
@@ -31,16 +31,11 @@ impl<S: Store> Case<S> {
     }
 
     async fn change_dead(&self, which: DeadRows, change: DeadChange) -> u64 {
-        let mut rows = 0;
-        loop {
+        in_steps(async || {
             let step = self.store.change_dead(&self.space, which.clone(), change);
-            let step = step.await.expect("it changes dead rows");
-            rows += step.rows;
-            if !step.more {
-                return rows;
-            }
-            assert!(step.rows > 0, "a step that changes nothing is the last");
-        }
+            step.await
+        })
+        .await
     }
 
     /// The tokens of the dead rows.
@@ -59,10 +54,7 @@ impl<S: Store> Case<S> {
 /// Dead rows are discarded by token, by key, by age, and with everything else in a purge.
 pub async fn discards_dead_rows<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
-    let other = Case {
-        store: world.store().await,
-        space: Namespace::new(&format!("{}-other", case.space)).expect("it is a name"),
-    };
+    let other = Case::open(&world.part("other")).await;
     other.instance().await;
     let mut tokens = Vec::new();
     for key in ["a", "b", "c"] {
@@ -118,16 +110,9 @@ pub async fn retries_and_discards_many_dead_rows<T: Stores>(world: &World<T>) {
         }
     };
     die(0..ROWS).await;
-    let (mut after, mut listed) = (None, Vec::new());
-    loop {
-        let list = List::new(State::Dead, after, 700);
-        let page = case.store.list(&case.space, list).await;
-        let page = page.expect("it lists");
-        let Some(last) = page.last() else { break };
-        assert!(page.len() <= 700);
-        after = Some((last.due, last.version));
-        listed.extend(page.into_iter().map(|row| (row.due, row.version, row.key)));
-    }
+    let listed = pages(&case.store, &case.space, State::Dead, 700).await;
+    let listed = listed.into_iter().flatten();
+    let listed: Vec<_> = listed.map(|row| (row.due, row.version, row.key)).collect();
     assert!(listed.is_sorted(), "those that died first come first");
     let keys: BTreeSet<_> = listed.iter().map(|(.., key)| key.clone()).collect();
     assert_eq!((listed.len(), keys.len()), (ROWS, ROWS));

@@ -17,6 +17,7 @@ use tickwheel_durable::store::{
     Settle, Settled, Settlement, State, Store, Stored, Version, Write, WriteOutcome,
 };
 
+use super::steps::in_steps;
 use super::world::{Stores, World};
 pub use charters::*;
 pub use dying::*;
@@ -127,15 +128,7 @@ impl<S: Store> Case<S> {
 
     /// Deletes everything, step by step. Returns how many rows there were.
     async fn purge(&self) -> u64 {
-        let mut rows = 0;
-        loop {
-            let purged = self.store.purge(&self.space).await.expect("it purges");
-            rows += purged.rows;
-            if !purged.more {
-                return rows;
-            }
-            assert!(purged.rows > 0, "a step that deletes nothing is the last");
-        }
+        in_steps(async || self.store.purge(&self.space).await).await
     }
 
     async fn list(&self, state: State) -> Vec<Stored> {

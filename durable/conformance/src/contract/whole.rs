@@ -5,21 +5,18 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tickwheel_durable::store::{
-    ANSWER_BYTES, Action, Due, Fired, List, LoadWindow, Namespace, Settle, Settled, Settlement,
-    State, Store, StoreTime, WriteOutcome,
+    ANSWER_BYTES, Action, Due, Fired, LoadWindow, Settle, Settled, Settlement, State, Store,
+    StoreTime, WriteOutcome,
 };
 
 use super::{Case, FAR, HOUR, NOW, armed, set, versions, write};
+use crate::steps::pages;
 use crate::world::{Stores, World};
 
 /// Namespaces have nothing to do with each other.
 pub async fn keeps_namespaces_apart<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
-    let other = format!("{}-other", case.space);
-    let other = Case {
-        store: world.store().await,
-        space: Namespace::new(&other).expect("it is a name"),
-    };
+    let other = Case::open(&world.part("other")).await;
     let instance = other.instance().await;
     let row = case.set("a", NOW).await;
     assert_eq!(other.get("a").await, None);
@@ -63,20 +60,9 @@ pub async fn lists_counts_and_purges<T: Stores>(world: &World<T>) {
     let all = case.list(State::Waiting).await;
     let keys: Vec<_> = all.iter().map(|row| row.key.as_slice()).collect();
     assert_eq!(keys, [&b"first"[..], b"b", b"a", b"c"]);
-    let mut read = Vec::new();
-    let mut after = None;
-    loop {
-        let request = List::new(State::Waiting, after, 2);
-        let page = case
-            .store
-            .list(&case.space, request)
-            .await
-            .expect("it lists");
-        let Some(last) = page.last() else { break };
-        assert!(page.len() <= request.limit, "{page:?}");
-        after = Some((last.due, last.version));
-        read.extend(page);
-    }
+    let read = pages(&case.store, &case.space, State::Waiting, 2)
+        .await
+        .concat();
     assert_eq!(read, all);
     assert_eq!(all[0].loaded_by, Some(instance));
     let instance = case.unload(instance).await;
@@ -238,17 +224,13 @@ pub async fn bounds_answers_in_bytes<T: Stores>(world: &World<T>) {
     let rows = case.write(writes.to_vec()).await;
     let rows: Vec<_> = rows.iter().map(|w| armed(w).0.version).collect();
 
-    let (mut after, mut listed) = (None, Vec::new());
-    loop {
-        let list = List::new(State::Waiting, after, 100);
-        let page = case.store.list(&case.space, list).await;
-        let page = page.expect("it lists");
-        let Some(last) = page.last() else { break };
-        let before: usize = page.iter().map(|row| row.value.len()).sum();
-        assert!(before - last.value.len() < ANSWER_BYTES, "{before} bytes");
-        after = Some((last.due, last.version));
-        listed.extend(page);
+    let listed = pages(&case.store, &case.space, State::Waiting, 100).await;
+    for page in &listed {
+        let before = &page[..page.len() - 1];
+        let bytes: usize = before.iter().map(|row| row.value.len()).sum();
+        assert!(bytes < ANSWER_BYTES, "{bytes} bytes");
     }
+    let listed = listed.concat();
     assert_eq!(
         listed.iter().map(|row| row.version).collect::<Vec<_>>(),
         rows

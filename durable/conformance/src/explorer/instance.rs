@@ -41,7 +41,7 @@ pub(super) struct Instance {
     pub(super) unknown: BTreeSet<Version>,
     /// An answer was lost that may have marked rows: it unloads everything before it loads.
     pub(super) must_unload: bool,
-    /// The ids under which fires were sent whose answers were lost.
+    /// The ids under which fires were sent that had no answer.
     pub(super) lost_fires: Vec<InstanceId>,
 }
 
@@ -102,7 +102,7 @@ impl Run {
     pub(super) async fn request(&mut self, by: usize, call: Call) -> Option<Request> {
         let now = self.now().await;
         self.asked = now;
-        // Each set has a value of its own.
+        // Each set has another value.
         self.sets += u32::from(call.sets_in().is_some());
         let instance = &self.instances[by];
         let near = LoadWindow::new(self.unit, Some(instance.id)).under(instance.edition);

@@ -47,7 +47,7 @@ fn all_bounds() -> [(&'static str, Bounds); 9] {
     .map(|(name, bounds)| (name, bounds.steps(DEPTH)))
 }
 
-/// Plays one shortest trace for each kind of transition, each in a namespace of its own. Answers
+/// Plays one shortest trace for each kind of transition, each in another namespace. Answers
 /// and rows have to be those of the store in memory.
 ///
 /// Traces in which the clock steps back are left out: see [`replay_on_clock`].

@@ -23,7 +23,7 @@ use super::bounds::Bounds;
 use super::instance::{Instance, Request};
 use super::step::{Call, Fault, How, Step, key_bytes};
 
-/// A unit on a store whose clock the run sets: so long that the time that calls take does not
+/// A unit where the run sets the store's clock: so long that the time that calls take does not
 /// matter.
 pub(super) const UNIT: Duration = Duration::from_secs(3_600);
 
@@ -86,7 +86,7 @@ pub(super) struct Run {
     pub(super) edition: Edition,
     pub(super) unit: Duration,
     pub(super) instances: Vec<Instance>,
-    /// How many values have been set: each set has one of its own.
+    /// How many values have been set: each set has another one.
     pub(super) sets: u32,
     /// The versions that the last fire named.
     pub(super) named: Vec<Version>,

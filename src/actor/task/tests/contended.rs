@@ -1,4 +1,4 @@
-//! Sets whose lock another thread holds, perhaps for long: the operating system may keep it from
+//! Sets that another thread has locked, perhaps for long: the operating system may keep it from
 //! running.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -248,7 +248,7 @@ async fn p11_actor_never_waits_for_the_list_of_sets() {
     assert_eq!(shared.sets.len(), 0);
 }
 
-// The actor waited for the lock of an entry whose owner was preempted, for 180 ms.
+// The actor waited for the lock of an entry, which a preempted owner held, for 180 ms.
 #[tokio::test(start_paused = true)]
 async fn p11_sleep_whose_owner_has_it_locked_delays_no_other() {
     let (mut actor, wheel) = start();
