@@ -196,8 +196,8 @@ impl<K, V> Set<K, Plain<V>> {
 }
 
 impl<K, S: Payload> Set<K, S> {
-    /// Adds a timer that is not found by its key. Once there is room, `make` makes the stored value and
-    /// the result.
+    /// Adds a timer that is not found by its key. Once there is room, `make` makes the stored value
+    /// and the result.
     pub(crate) fn add<R>(
         &self,
         key: K,

@@ -17,13 +17,13 @@ impl<K, S: Payload> Set<K, S> {
     }
 
     /// Takes out every timer that was armed up to number `armed_by`, earliest first.
-    pub(super) fn take_all(&self, armed_by: u64) -> Vec<Expired<K, S::Value>> {
+    pub(super) fn take_all(&self, armed_by: NonZeroU64) -> Vec<Expired<K, S::Value>> {
         let now = self.shared.ticks.timestamp(clock::now());
         // Timers armed from here on are not taken, so this never grows while the set is locked.
         let mut taken: Vec<(Timer<K, S>, Cause)> = Vec::with_capacity(self.len());
         self.in_batches(|guard, indices| {
             for index in indices {
-                if (guard.set_at(index)).is_none_or(|number| number.get() > armed_by) {
+                if (guard.set_at(index)).is_none_or(|number| number > armed_by) {
                     continue;
                 }
                 if let Some(mut timer) = guard.take_out(index, Event::KeyedDrained) {

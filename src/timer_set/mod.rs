@@ -219,7 +219,7 @@ struct State<K, S: Payload> {
     delivered: Delivered<Expired<K, S::Value>>,
     receiver: Option<Waker>,
     /// The last number that was drawn.
-    number: u64,
+    number: NonZeroU64,
     phase: Phase,
     /// Whether a handle is left that could set a timer.
     has_handles: bool,
@@ -325,7 +325,7 @@ where
                 kept: Vec::new(),
                 delivered: Delivered::new(),
                 receiver: None,
-                number: 0,
+                number: NonZeroU64::MIN,
                 phase: Phase::Open,
                 has_handles: true,
             }),
@@ -401,8 +401,8 @@ impl<K, S: Payload> State<K, S> {
     /// The number of the next arming, or the next note (N1, N6).
     #[inline]
     fn next_number(&mut self) -> NonZeroU64 {
-        self.number += 1;
-        NonZeroU64::MIN.saturating_add(self.number - 1)
+        self.number = self.number.saturating_add(1);
+        self.number
     }
 
     /// The next note, which schedules an index for a tick. `None` if no actor knows the set.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::iter;
 use std::mem;
+use std::num::NonZeroU64;
 use std::task::{Context, Poll, Waker};
 
 use super::{BATCH, Delivered, Expired, Payload, Phase, Set, State, TryRecvError};
@@ -81,7 +82,7 @@ where
         if self.lock().phase != Phase::Ended {
             return Vec::new();
         }
-        self.take_all(u64::MAX)
+        self.take_all(NonZeroU64::MAX)
     }
 
     fn close_unread(&self) {
@@ -95,7 +96,7 @@ where
         drop(state);
         catch_panic(DROPPED_WAKER, || drop(receiver));
         drop_caught(iter::from_fn(|| delivered.pop()));
-        drop_caught(self.take_all(u64::MAX));
+        drop_caught(self.take_all(NonZeroU64::MAX));
     }
 }
 

@@ -47,14 +47,13 @@ pub(super) struct Slot<K, S> {
 /// No node is known. The next change sends a note, which is never wrong.
 const UNKNOWN: u32 = u32::MAX;
 
-const NANOS_PER_MICRO: i64 = 1_000;
+const NANOS_PER_MICRO: u32 = 1_000;
 
 #[inline]
 fn lead(scheduled: Timestamp, deadline: Timestamp) -> u32 {
     debug_assert!(scheduled <= deadline, "N4");
-    let nanos = deadline.nanos().saturating_sub(scheduled.nanos());
-    let micros = (nanos / NANOS_PER_MICRO).min(i64::from(UNKNOWN - 1));
-    u32::try_from(micros).unwrap_or(0)
+    let micros = deadline.nanos().abs_diff(scheduled.nanos()) / u64::from(NANOS_PER_MICRO);
+    u32::try_from(micros).map_or(UNKNOWN - 1, |micros| micros.min(UNKNOWN - 1))
 }
 
 impl<K, S> Slot<K, S> {
@@ -73,7 +72,7 @@ impl<K, S> Slot<K, S> {
     pub(super) fn scheduled(&self) -> Timestamp {
         match &self.timer {
             Some(timer) if self.lead != UNKNOWN => {
-                (timer.deadline).plus(-NANOS_PER_MICRO * i64::from(self.lead))
+                (timer.deadline).plus(-i64::from(NANOS_PER_MICRO) * i64::from(self.lead))
             }
             _ => Timestamp::NEVER,
         }
