@@ -117,9 +117,9 @@ impl<K, V> Claim<K, V> {
     ///
     /// # Errors
     ///
-    /// [`Error::Settled`] for a claim that is settled or delivered at most once. [`Error::Lost`] when
-    /// the timer was delivered again meanwhile. [`Error::Timeout`] and [`Error::Store`] when the store
-    /// has not taken it.
+    /// [`Error::Settled`] for a claim that is settled or delivered at most once. [`Error::Lost`]
+    /// when the timer was delivered again meanwhile. [`Error::Timeout`] and [`Error::Store`] when
+    /// the store has not taken it.
     pub async fn retry_after(&self, delay: Duration) -> Result<(), Error> {
         self.fail(Retry::after(delay)).await
     }
@@ -130,9 +130,9 @@ impl<K, V> Claim<K, V> {
     ///
     /// # Errors
     ///
-    /// [`Error::Settled`] for a claim that is settled or delivered at most once. [`Error::Lost`] when
-    /// the timer was delivered again meanwhile. [`Error::Timeout`] and [`Error::Store`] when the store
-    /// has not taken it.
+    /// [`Error::Settled`] for a claim that is settled or delivered at most once. [`Error::Lost`]
+    /// when the timer was delivered again meanwhile. [`Error::Timeout`] and [`Error::Store`] when
+    /// the store has not taken it.
     ///
     /// # Examples
     ///
@@ -189,9 +189,9 @@ impl<K, V> Claim<K, V> {
     ///
     /// # Errors
     ///
-    /// [`Error::Settled`] for a claim that is settled or delivered at most once. [`Error::Lost`] when
-    /// the timer was delivered again meanwhile. [`Error::Timeout`] and [`Error::Store`] when the store
-    /// has not taken it.
+    /// [`Error::Settled`] for a claim that is settled or delivered at most once. [`Error::Lost`]
+    /// when the timer was delivered again meanwhile. [`Error::Timeout`] and [`Error::Store`] when
+    /// the store has not taken it.
     pub async fn extend(&self, lease: Duration) -> Result<(), Error> {
         self.lease.end(End::new(Settlement::Extend(lease))).await
     }

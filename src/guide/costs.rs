@@ -50,6 +50,10 @@
 //! calling cores decides, not the number of callers. Where that is too few, spread keys over
 //! several sets by their hash. Timeouts share nothing.
 //!
+//! A wheel takes some 90 us to make and 12 kB, and has an actor that the runtime wakes for its
+//! ticks alone. A hundred sleepers on each of 1,000 wheels take ten times as much CPU time for a
+//! fire as all of them on one wheel: share one.
+//!
 //! A pending sleep takes about 100 bytes beside the 48 of its future, a keyed timer with a `u64`
 //! key and value about 80, a watched connection about 130.
 

@@ -1,8 +1,8 @@
 //! The cores of an instance, one for each part of its namespace.
 //!
 //! A store may [divide](crate::store::Store::parts) a namespace into parts; their number
-//! never changes. A key belongs to one part, by a hash of the encoded key. So what a store promises of
-//! one key, such as the order of its tokens, it keeps.
+//! never changes. A key belongs to one part, by a hash of the encoded key. So what a store promises
+//! of one key, such as the order of its tokens, it keeps.
 
 use std::slice::Iter;
 use std::sync::Arc;

@@ -5,9 +5,9 @@
 //! asked first the next time. One that fails, or names a server that cannot be reached, is asked
 //! last: it may hang, or be on the wrong side of a network that has parted.
 //!
-//! The client's own code for Sentinels asks one after the other without a time limit for each, and
-//! takes the first that responds. Nodes of a cluster are asked in the same way as Sentinels here, so
-//! that its use would save the question alone.
+//! The client's own code for Sentinels asks them in the order of the URL each time, so one that
+//! hangs delays every attempt. Nodes of a cluster are asked here in the same way as Sentinels: that
+//! code would save the question alone.
 
 use std::collections::VecDeque;
 use std::io;
