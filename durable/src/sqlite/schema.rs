@@ -4,7 +4,9 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior};
+use rusqlite::{
+    Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, TransactionBehavior,
+};
 
 use super::describe;
 use super::file::File;
@@ -133,7 +135,16 @@ fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
 /// Has commits written ahead and waited for. Returns the mode that it has then.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<String> {
     connection.pragma_update(None, "synchronous", "FULL")?;
-    connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))
+    // SQLite asks no busy handler where another process changes the mode of a new file.
+    let mut tries = 0..;
+    loop {
+        match connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0)) {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && tries.next().is_some_and(wait_for_lock) => {}
+            mode => return mode,
+        }
+    }
 }
 
 /// Makes the tables if they are not there.

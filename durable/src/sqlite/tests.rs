@@ -138,6 +138,24 @@ async fn two_that_open_a_new_file_at_once_make_it_once() {
     assert_eq!(row.expect("it is there").value, [7, 7, 7]);
 }
 
+/// One of two processes that started together was told that the database is locked.
+#[test]
+fn many_that_open_new_files_at_once_wait_for_each_other() {
+    const AT_ONCE: usize = 6;
+    for _ in 0..40 {
+        let folder = Folder::new();
+        let begin = std::sync::Barrier::new(AT_ONCE);
+        std::thread::scope(|scope| {
+            for _ in 0..AT_ONCE {
+                scope.spawn(|| {
+                    begin.wait();
+                    Sqlite::open(folder.file()).expect("it opens");
+                });
+            }
+        });
+    }
+}
+
 /// As in a file that was restored: tokens were given twice.
 #[tokio::test]
 async fn versions_grow_though_the_sequence_went_back() {
