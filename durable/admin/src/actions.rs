@@ -417,3 +417,6 @@ fn why_not(key: &[u8], rows: &[Stored]) -> String {
         Some(_) => format!("{key} is dead: `retry` makes it due again, `discard` deletes it"),
     }
 }
+
+#[cfg(test)]
+mod tests;
