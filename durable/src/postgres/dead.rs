@@ -7,7 +7,7 @@ use tokio_postgres::Error;
 use tokio_postgres::types::ToSql;
 
 use super::lanes::{Call, Lane};
-use super::read::{micros, unsigned};
+use super::numbers::{micros, unsigned};
 use super::session::{Parameters, Session};
 use super::space::Space;
 use super::statements as sql;

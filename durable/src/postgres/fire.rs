@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio_postgres::{Error, Row};
 
 use super::lanes::{Call, Lane};
-use super::read::{attempt, limit, micros, time, unknown, unsigned};
+use super::numbers::{attempt, limit, micros, time, unsigned};
+use super::read::unknown;
 use super::session::Session;
 use super::space::{NearParameters, Space};
 use super::statements as sql;

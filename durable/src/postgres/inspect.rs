@@ -5,7 +5,8 @@ use tokio_postgres::{Error, Row};
 
 use super::Postgres;
 use super::lanes::{Call, Lane};
-use super::read::{limit, stored, time, unsigned};
+use super::numbers::{limit, time, unsigned};
+use super::read::stored;
 use super::session::Session;
 use super::space::{NO_SPACE, Space, read_charter};
 use super::statements as sql;

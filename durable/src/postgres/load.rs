@@ -3,7 +3,8 @@
 use tokio_postgres::Error;
 
 use super::lanes::{Call, Lane};
-use super::read::{limit, micros, time, unknown, unsigned};
+use super::numbers::{limit, micros, time, unsigned};
+use super::read::unknown;
 use super::session::{Parameters, Session};
 use super::space::{Space, edition};
 use super::statements as sql;

@@ -30,6 +30,7 @@ mod hosts;
 mod inspect;
 mod lanes;
 mod load;
+mod numbers;
 mod options;
 mod pooler;
 mod read;

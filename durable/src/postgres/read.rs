@@ -1,30 +1,15 @@
-//! From the server's rows and to its numbers.
+//! From the server's rows.
 
 use std::time::Duration;
 
 use tokio_postgres::{Error, Row};
 
 use super::lanes::{Call, Lane};
+use super::numbers::{attempt, limit, time, unsigned};
 use super::session::{Parameters, Session};
 use super::space::Space;
 use super::statements as sql;
-use crate::store::{
-    ANSWER_BYTES, Counts, InstanceId, List, Schedules, State, StoreTime, Stored, Version,
-};
-
-/// Microseconds, rounded up, and few enough for sums.
-pub(super) fn micros(duration: Duration) -> i64 {
-    crate::store::micros(duration).min(StoreTime::NEVER.as_micros())
-}
-
-pub(super) fn time(micros: i64) -> StoreTime {
-    StoreTime::from_micros(micros)
-}
-
-/// A count for the server, small enough to add one.
-pub(super) fn limit(limit: usize) -> i64 {
-    i64::from(u32::try_from(limit).unwrap_or(u32::MAX))
-}
+use crate::store::{ANSWER_BYTES, Counts, InstanceId, List, Schedules, State, Stored, Version};
 
 /// The schedules that an instance does not know, as the statements take them: null for all.
 pub(super) fn unknown(schedules: &Schedules) -> Option<&[String]> {
@@ -32,11 +17,6 @@ pub(super) fn unknown(schedules: &Schedules) -> Option<&[String]> {
         Schedules::None => None,
         Schedules::AllBut(unknown) => Some(unknown),
     }
-}
-
-/// A count from the server.
-pub(super) fn unsigned(number: i64) -> u64 {
-    number.unsigned_abs()
 }
 
 pub(super) fn stored(row: &Row) -> Stored {
@@ -60,10 +40,6 @@ pub(super) fn stored(row: &Row) -> Stored {
         claimed_by: row.get::<_, Option<_>>(12).map(InstanceId),
         error: row.get(9),
     }
-}
-
-pub(super) fn attempt(attempt: i32) -> u32 {
-    attempt.unsigned_abs()
 }
 
 /// The row under a key.

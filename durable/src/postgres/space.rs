@@ -3,7 +3,7 @@
 use tokio_postgres::{Error, Row};
 
 use super::lanes::{Call, Lane};
-use super::read::{micros, time};
+use super::numbers::{micros, time};
 use super::session::{Parameters, Session};
 use super::statements as sql;
 use crate::store::{Charter, Edition, InstanceId, LoadWindow, Namespace, Opened, StoreError};

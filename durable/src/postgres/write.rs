@@ -12,7 +12,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use super::lanes::{Call, Lane};
-use super::read::{micros, time};
+use super::numbers::{micros, time};
 use super::session::{Parameters, Session};
 use super::space::{NearParameters, Space};
 use super::statements as sql;

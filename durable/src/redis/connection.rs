@@ -13,6 +13,7 @@ use tokio::sync::{Mutex, Notify};
 use tokio::time::sleep;
 
 use super::error::{Redirect, ends_connection, store_error, without_credentials};
+use super::keys::{absent_key_of, key_of};
 use super::scripts::Script;
 use super::servers::Servers;
 use crate::crypto;
@@ -322,16 +323,4 @@ impl Connection {
             sleep(REDIRECTED).await;
         }
     }
-}
-
-/// The key of what is known about a namespace. The others begin with it. The braces put all of them
-/// into one slot of a cluster.
-pub(super) fn key_of(namespace: &Namespace) -> String {
-    format!("tickwheel:{{{namespace}}}")
-}
-
-/// A key of the namespace that never exists. A node that is moving the slot runs no script that
-/// names it.
-fn absent_key_of(namespace: &Namespace) -> String {
-    format!("{}:absent", key_of(namespace))
 }

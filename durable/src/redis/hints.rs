@@ -10,7 +10,8 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use super::connection::{CONNECT, Connection, key_of};
+use super::connection::{CONNECT, Connection};
+use super::keys::key_of;
 use super::servers::Servers;
 use crate::jitter::jittered;
 use crate::lock::lock;

@@ -4,7 +4,7 @@ use ::redis::aio::MultiplexedConnection;
 
 use super::arguments::limit_argument;
 use super::charter::{from_fields, read_charter};
-use super::connection::key_of;
+use super::keys::key_of;
 use super::read::{LISTED_AT_ONCE, read_row, state_argument};
 use super::reply::Reply;
 use super::{Redis, scripts};

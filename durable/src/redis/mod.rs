@@ -50,6 +50,7 @@ mod error;
 mod fire;
 mod hints;
 mod inspect;
+mod keys;
 mod load;
 mod read;
 mod reply;

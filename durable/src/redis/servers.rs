@@ -21,7 +21,7 @@ use ::redis::{
 };
 use tokio::time::timeout;
 
-use super::connection::key_of;
+use super::keys::key_of;
 use super::url::{
     Address, Parts, addresses, misused, prepared, sentinel_credentials, split_before,
 };

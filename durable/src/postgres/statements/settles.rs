@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::postgres::read::micros;
+use crate::postgres::numbers::micros;
 
 /// From an array of tokens.
 pub(in crate::postgres) const ACK: &str = concat!(

@@ -1,0 +1,28 @@
+//! Numbers and times, from the server and for it.
+
+use std::time::Duration;
+
+use crate::store::StoreTime;
+
+/// Microseconds, rounded up, and few enough for sums.
+pub(super) fn micros(duration: Duration) -> i64 {
+    crate::store::micros(duration).min(StoreTime::NEVER.as_micros())
+}
+
+pub(super) fn time(micros: i64) -> StoreTime {
+    StoreTime::from_micros(micros)
+}
+
+/// A count for the server, small enough to add one.
+pub(super) fn limit(limit: usize) -> i64 {
+    i64::from(u32::try_from(limit).unwrap_or(u32::MAX))
+}
+
+/// A count from the server.
+pub(super) fn unsigned(number: i64) -> u64 {
+    number.unsigned_abs()
+}
+
+pub(super) fn attempt(attempt: i32) -> u32 {
+    attempt.unsigned_abs()
+}
