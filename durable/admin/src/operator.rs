@@ -184,14 +184,7 @@ impl Operator {
     pub(crate) async fn settle(&self, token: Version, how: Settlement) -> Result<bool, Failure> {
         let settles = vec![Settle::new(token, how)];
         let call = self.store().settle(&self.namespace, settles, NEAR);
-        match self.desk.call(call).await?[..] {
-            [Settled::Lost] => Ok(false),
-            [Settled::Locked] => Err(Failure::Failed(format!(
-                "a transaction has changed the key of token {} and has not ended",
-                token.0
-            ))),
-            _ => Ok(true),
-        }
+        is_settled(&self.desk.call(call).await?, token)
     }
 
     /// Changes the waiting timer with this key.
@@ -223,5 +216,31 @@ impl Operator {
             }
         };
         self.desk.call(step).await
+    }
+}
+
+/// Whether there was a claim with the token, by the store's answer.
+fn is_settled(answer: &[Settled], token: Version) -> Result<bool, Failure> {
+    match answer {
+        [Settled::Lost] => Ok(false),
+        [Settled::Locked] => Err(Failure::Failed(format!(
+            "a transaction has changed the key of token {} and has not ended",
+            token.0
+        ))),
+        _ => Ok(true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claim_with_a_locked_key_is_not_settled() {
+        let settled = |answer| is_settled(&[answer], Version(17));
+        assert!(settled(Settled::Done).expect("it is settled"));
+        assert!(!settled(Settled::Lost).expect("there is none"));
+        let locked = settled(Settled::Locked).expect_err("it is locked");
+        assert!(locked.to_string().contains("token 17"), "{locked}");
     }
 }
