@@ -70,7 +70,7 @@ impl Cursor {
                     request.limit = limit;
                     let page = operator.with_prefix(request.clone()).await?;
                     *is_over = page.next.is_none();
-                    request.after = page.next.or_else(|| request.after.take());
+                    request.after = page.next;
                     if !page.rows.is_empty() {
                         return Ok(page.rows);
                     }
