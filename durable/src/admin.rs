@@ -348,7 +348,9 @@ impl<K, V> Admin<K, V> {
         let settled = core.calls.settle(vec![settle], near).await?;
         match settled[..] {
             [Settled::Lost] => Err(Error::Lost { token }),
-            [Settled::Locked] => Err(locked(&format!("the key of token {token}"))),
+            [Settled::Locked] => Err(Error::Store(StoreError::locked(&format!(
+                "the key of token {token}"
+            )))),
             _ => Ok(()),
         }
     }
@@ -401,12 +403,6 @@ impl<K, V> Admin<K, V> {
             position: Position(stored.due, stored.version, part),
         }
     }
-}
-
-fn locked(what: &str) -> Error {
-    Error::Store(StoreError::unavailable(format_args!(
-        "a transaction has changed {what} and has not ended"
-    )))
 }
 
 /// The next rows of a part.

@@ -181,16 +181,6 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn page_leads_on_only_if_another_timer_fits() {
-        let operator = dead(["rare", "usual", "usual"].into_iter()).await;
-        let found = page(&operator, &with_error("rare"), None, 1).await;
-        let found = found.expect("it lists");
-        assert_eq!((found.rows.len(), found.next), (1, None));
-        let found = page(&operator, &with_error("usual"), None, 1).await;
-        assert!(found.expect("it lists").next.is_some());
-    }
-
     /// A request ends, however rare what it looks for is.
     #[tokio::test]
     async fn page_with_a_filter_looks_at_so_many_timers() {

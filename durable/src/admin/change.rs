@@ -5,9 +5,9 @@ use std::borrow::Borrow;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
-use super::{Admin, PAUSE, locked};
+use super::{Admin, PAUSE};
 use crate::error::Error;
-use crate::store::{Change, ChangedRows, PrefixChange, Write, WriteOutcome};
+use crate::store::{Change, ChangedRows, PrefixChange, StoreError, Write, WriteOutcome};
 use crate::token::Token;
 
 /// The result of [`Admin::change_key`].
@@ -28,7 +28,7 @@ impl<K, V> Admin<K, V> {
     ///
     /// # Errors
     ///
-    /// See [above](Self). [`StoreError::Unavailable`](crate::store::StoreError::Unavailable) if an
+    /// See [above](Self). [`StoreError::Unavailable`] if an
     /// open transaction has changed the key.
     pub async fn change_key<Q>(&self, key: &Q, change: Change) -> Result<Changed, Error>
     where
@@ -42,7 +42,7 @@ impl<K, V> Admin<K, V> {
         match core.write_for_operator(write).await?[..] {
             [WriteOutcome::Armed { .. } | WriteOutcome::Removed { .. }] => Ok(Changed::Done),
             [WriteOutcome::InFlight(version)] => Ok(Changed::InFlight(Token { version, part })),
-            [WriteOutcome::Locked(_)] => Err(locked("the key")),
+            [WriteOutcome::Locked(_)] => Err(Error::Store(StoreError::locked("the key"))),
             _ => Ok(Changed::Absent),
         }
     }

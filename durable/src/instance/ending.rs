@@ -26,7 +26,7 @@ use tokio::time::Instant;
 
 use super::lease::{Hold, RenewGuard};
 use crate::error::Error;
-use crate::store::{Settle, Settled, Settlement, StoreError, Version};
+use crate::store::{Settle, Settled, Settlement, Version};
 
 /// How a claim ends, or for how long it is extended.
 #[derive(Debug, Clone)]
@@ -142,11 +142,4 @@ impl Ending {
             self.hold.warn(error, "a claim was not settled");
         }
     }
-}
-
-/// The error of an end while a transaction has locked its key.
-pub(super) fn locked() -> Error {
-    Error::Store(StoreError::unavailable(
-        "a transaction has changed the key and has not ended",
-    ))
 }

@@ -49,8 +49,8 @@ pub(crate) use cores::Cores;
 use delivery::Deliveries;
 pub(crate) use delivery::{Delivery, Want};
 use due::Due;
+use ending::Ending;
 pub(crate) use ending::{End, Settling};
-use ending::{Ending, locked};
 use firing::Firing;
 pub(crate) use group_commit::Group;
 use group_commit::{Batches, Outcome, group};
@@ -523,7 +523,7 @@ async fn run_settles(core: Arc<Core>, batches: Batches<Ending, ()>) {
                     }
                     outcomes.push(match settled {
                         Settled::Locked if ending.is_given_up(claims_ended) => {
-                            Outcome::Done(Err(locked()))
+                            Outcome::Done(Err(Error::Store(StoreError::locked("the key"))))
                         }
                         Settled::Locked => {
                             ending.renew();

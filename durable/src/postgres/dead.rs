@@ -69,8 +69,7 @@ impl Call for ChangeDead {
             .await?;
         let (locked, rows) = (!answers[0].is_empty(), unsigned(answers[1][0].get(0)));
         if locked && rows == 0 {
-            let message = "a transaction has changed the keys of dead timers and has not ended";
-            return Ok(Err(StoreError::unavailable(message)));
+            return Ok(Err(StoreError::locked("the keys of dead timers")));
         }
         Ok(Ok(ChangedRows::new(rows, more || locked)))
     }

@@ -98,6 +98,13 @@ impl StoreError {
         StoreError::Late { now }
     }
 
+    /// [`StoreError::Unavailable`]: a transaction has the lock of `what`, such as a key.
+    pub(crate) fn locked(what: &str) -> Self {
+        StoreError::unavailable(format_args!(
+            "a transaction has changed {what} and has not ended"
+        ))
+    }
+
     /// [`StoreError::Schema`].
     pub fn schema(found: u32, supported: u32) -> Self {
         StoreError::Schema { found, supported }
