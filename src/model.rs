@@ -35,7 +35,6 @@ use crate::actor::sleep_wheel::SleepWheel;
 use crate::shared::entry::{ActorAction, Disarmed, Entry, Expiration, Phase};
 use crate::shared::mailbox::{Lanes, Mailbox, Notifier};
 use crate::sync::{Mutex, lock};
-use crate::wheel::Step;
 
 pub(crate) type SleepEntry = Entry<()>;
 
@@ -249,15 +248,7 @@ impl Actor {
 
     fn advance(&mut self, until: u64) {
         let mut budget = usize::MAX;
-        loop {
-            match self.sleeps.step(until, &mut budget) {
-                Step::Batch => {}
-                Step::More => {
-                    assert!(until < self.sleeps.wheel.now());
-                    return;
-                }
-                Step::Done => return,
-            }
+        while self.sleeps.step(until, &mut budget) {
             while let Some(processed) = self.sleeps.process_next(|()| 0) {
                 self.processed(processed, until);
             }

@@ -17,7 +17,6 @@ use crate::shared::sets::SetList;
 use crate::shared::timer_set::{DueTimers, TimerSet};
 use crate::shared::turn::Turn;
 use crate::sync::EXPLORED;
-use crate::wheel::Step;
 
 /// The cost of an attempt to lock a set that is locked by another thread. The unit is one timer.
 const CONTENDED_COST: usize = if EXPLORED { 1 } else { 64 };
@@ -128,8 +127,7 @@ impl KeyedWheel {
     /// Takes the timers off the wheel that it reaches by tick `until`, as far as the budget goes.
     /// Returns the tick before which none is left.
     fn advance(&mut self, until: u64, mut budget: usize) -> u64 {
-        loop {
-            let step = self.wheel.step(until, &mut self.reached, &mut budget);
+        while self.wheel.step(until, &mut self.reached, &mut budget) {
             while let Some((set, index)) = self.reached.pop() {
                 let known = self.sets[set.position()].as_deref_mut();
                 let known = known.expect("a set that is forgotten has no node");
@@ -140,10 +138,8 @@ impl KeyedWheel {
                 }
                 known.due.reach(index, self.wheel.now());
             }
-            if step != Step::Batch {
-                return self.wheel.done_before(step, until);
-            }
         }
+        self.wheel.done_before(until)
     }
 
     /// Visits sets in turn, and delivers timers that are due before tick `before`.

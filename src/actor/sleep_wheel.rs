@@ -13,7 +13,7 @@ use std::task::Waker;
 
 use crate::shared::entry::{Entry, Expiration};
 use crate::tick::NEVER;
-use crate::wheel::{BareWheel, Step};
+use crate::wheel::BareWheel;
 
 /// How many entries a sweep fetches into the processor's cache before it checks the first of them.
 const FETCHED: u32 = 16;
@@ -51,16 +51,15 @@ impl<H> SleepWheel<H> {
         self.wheel.insert(tick, entry);
     }
 
-    /// Takes a step towards tick `until`. After [`Step::Batch`],
-    /// [`process_next`](Self::process_next) processes the entries that the step has reached.
-    pub(crate) fn step(&mut self, until: u64, budget: &mut usize) -> Step {
-        let step = self.wheel.step(until, &mut self.due, budget);
-        if step == Step::Batch {
-            self.due.iter().for_each(fetch);
-            // They are taken from the end.
-            self.due.reverse();
-        }
-        step
+    /// Takes a [step](BareWheel::step) towards tick `until`.
+    /// [`process_next`](Self::process_next) processes the entries that it has reached.
+    #[must_use]
+    pub(crate) fn step(&mut self, until: u64, budget: &mut usize) -> bool {
+        let is_taken = self.wheel.step(until, &mut self.due, budget);
+        self.due.iter().for_each(fetch);
+        // They are taken from the end.
+        self.due.reverse();
+        is_taken
     }
 
     /// Processes the next entry that the last step has reached; `None` when there is none left. An

@@ -59,7 +59,6 @@ use crate::shared::notifier::ActorNotifier;
 use crate::shared::turn::Turn;
 use crate::shared::{Shared, SleepContext};
 use crate::sync::EXPLORED;
-use crate::wheel;
 
 /// How many indices of a wheel a turn sweeps.
 const INDICES_PER_TURN: u32 = if EXPLORED { 2 } else { 4096 };
@@ -444,16 +443,13 @@ impl Actor {
             }
         }
         let mut budget = TIMERS_PER_TURN;
-        loop {
-            let step = self.sleeps.step(until, &mut budget);
-            if step != wheel::Step::Batch {
-                let fired_before = self.sleeps.wheel.done_before(step, until);
-                return fired_before.min(self.sleeps.contended_since());
-            }
+        while self.sleeps.step(until, &mut budget) {
             while let Some(processed) = self.sleeps.process_next(later) {
                 self.processed(processed, turn);
             }
         }
+        let fired_before = self.sleeps.wheel.done_before(until);
+        fired_before.min(self.sleeps.contended_since())
     }
 
     fn processed(&self, sleep: Expiration, turn: &Turn<'_>) {

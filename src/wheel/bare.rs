@@ -19,19 +19,6 @@ const BATCH: usize = if cfg!(tickwheel_shuttle) { 2 } else { 64 };
 /// The cost of a step in which items only cascaded to lower levels. The unit is one due item.
 const CASCADE_COST: usize = if cfg!(tickwheel_shuttle) { 2 } else { 128 };
 
-/// The result of one [step](BareWheel::step) of a wheel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use]
-pub(crate) enum Step {
-    /// Some items of one tick were taken off, or cascaded. They have to be processed before the
-    /// next step.
-    Batch,
-    /// The budget is used up, or items have to wait for commands: there may be more.
-    More,
-    /// No item is left that is scheduled by that tick.
-    Done,
-}
-
 /// See the module. An index names the next item once its item was removed or handed out.
 #[derive(Clone)]
 pub(crate) struct BareWheel<T> {
@@ -166,29 +153,26 @@ impl<T> BareWheel<T> {
         }
     }
 
-    /// Takes a step towards tick `until`, and puts the items that it reaches into `due`, which is
-    /// empty.
+    /// Takes a step towards tick `until`: puts items that it reaches into `due`, which is empty, or
+    /// lets items cascade. Returns `false` if no item is left that is scheduled by that tick, or
+    /// the budget is used up.
     ///
     /// A step reaches one tick at most. An item that turns out to have been moved is therefore
     /// rescheduled before the next tick is processed, and does not overtake items that are due
     /// between its old deadline and its new one.
-    pub(crate) fn step(&mut self, until: u64, due: &mut Vec<T>, budget: &mut usize) -> Step {
+    #[must_use]
+    pub(crate) fn step(&mut self, until: u64, due: &mut Vec<T>, budget: &mut usize) -> bool {
         debug_assert!(due.is_empty(), "the last batch was processed");
-        if until < self.now {
-            // The wheel went further in an earlier turn. Items scheduled at its tick since then
+        let bucket = self.next_bucket().filter(|(tick, ..)| *tick <= until);
+        let Some((tick, ..)) = bucket else {
+            self.arena.free_spare();
+            // It may have gone further in an earlier turn. Items scheduled at its tick since then
             // wait for commands in the backlog that are needed earlier.
-            return Step::More;
-        }
-        let tick = match self.next_bucket() {
-            Some((tick, ..)) if tick <= until => tick,
-            _ => {
-                self.arena.free_spare();
-                self.now = until;
-                return Step::Done;
-            }
+            self.now = self.now.max(until);
+            return false;
         };
         if *budget == 0 {
-            return Step::More;
+            return false;
         }
         due.extend(self.due(tick, BATCH.min(*budget)));
         let cost = if due.is_empty() {
@@ -197,14 +181,16 @@ impl<T> BareWheel<T> {
             due.len()
         };
         *budget = budget.saturating_sub(cost);
-        Step::Batch
+        true
     }
 
-    /// The tick before which no item is left, after a step towards `until` that was the last one of
-    /// a turn. A wheel that stopped may have more items at its current tick.
-    pub(crate) fn done_before(&self, step: Step, until: u64) -> u64 {
-        let is_left = step != Step::Done;
-        (self.now + u64::from(!is_left)).min(until + 1)
+    /// The tick before which no item is left, after the last [step](Self::step) towards `until`. A
+    /// wheel that stopped may have more items at its current tick.
+    pub(crate) fn done_before(&self, until: u64) -> u64 {
+        match self.next_wake() {
+            Some(tick) if tick <= until => self.now,
+            _ => until + 1,
+        }
     }
 
     pub(super) fn slot_mask(&self) -> u64 {
@@ -346,13 +332,17 @@ mod tests {
     fn keeps_items_when_an_earlier_tick_has_to_wait() {
         let (mut wheel, mut due) = (BareWheel::new(8), Vec::new());
         let mut budget = 1_000;
-        assert_eq!(wheel.step(10, &mut due, &mut budget), Step::Done);
+        assert!(!wheel.step(10, &mut due, &mut budget));
+        assert_eq!(wheel.done_before(10), 11);
         wheel.insert(10, 'a');
         // A command in the backlog is needed at 8.
-        assert_eq!(wheel.step(7, &mut due, &mut budget), Step::More);
+        assert!(!wheel.step(7, &mut due, &mut budget));
         assert_eq!((wheel.len(), wheel.now(), &due[..]), (1, 10, &[][..]));
-        assert_eq!(wheel.step(10, &mut due, &mut budget), Step::Batch);
-        assert_eq!(due, ['a']);
+        assert_eq!(wheel.done_before(7), 8);
+        assert!(!wheel.step(10, &mut due, &mut 0), "it has no budget");
+        assert_eq!(wheel.done_before(10), 10);
+        assert!(wheel.step(10, &mut due, &mut budget));
+        assert_eq!((&due[..], wheel.done_before(10)), (&['a'][..], 11));
     }
 
     #[test]

@@ -74,7 +74,7 @@ use std::num::NonZeroU64;
 
 use bare::Due;
 
-pub(crate) use bare::{BareWheel, Step};
+pub(crate) use bare::BareWheel;
 
 /// How many slots a level of a [`Wheel`] has.
 const SLOTS: usize = 64;

@@ -15,7 +15,6 @@ use crate::shared::mailbox::{AWAKE, HORIZON, Lanes, Mailbox};
 use crate::shared::note::{Note, SetKey};
 use crate::sync::{Mutex, lock, try_lock};
 use crate::tick::NEVER;
-use crate::wheel::Step;
 
 const INDEX: u32 = 0;
 
@@ -131,7 +130,7 @@ impl Actor {
             self.places.apply(&note, &mut self.wheel);
         }
         let (mut reached, mut budget) = (Vec::new(), usize::MAX);
-        while self.wheel.step(now, &mut reached, &mut budget) == Step::Batch {
+        while self.wheel.step(now, &mut reached, &mut budget) {
             for (_, index) in reached.drain(..) {
                 self.places.reached(index);
                 self.reached = true;
