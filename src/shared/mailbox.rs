@@ -195,16 +195,10 @@ impl Pushed {
 
 #[derive(Debug)]
 struct Shard<C> {
-    queue: Mutex<Queue<C>>,
+    /// `None` once the actor has ended, and will not empty the queue any more.
+    queue: Mutex<Option<Lanes<C>>>,
     /// The earliest tick of the commands in the queue. Written under its lock, read without.
     earliest: AtomicU64,
-}
-
-#[derive(Debug)]
-struct Queue<C> {
-    commands: Lanes<C>,
-    /// The actor has ended, and will not empty the queue any more.
-    closed: bool,
 }
 
 impl<C, S: Notifier> Mailbox<C, S> {
@@ -212,10 +206,7 @@ impl<C, S: Notifier> Mailbox<C, S> {
     pub(crate) fn new(cores: usize, notifier: S) -> Self {
         let shard = |_| {
             CachePadded(Shard {
-                queue: Mutex::new(Queue {
-                    commands: Lanes::new(),
-                    closed: false,
-                }),
+                queue: Mutex::new(Some(Lanes::new())),
                 earliest: AtomicU64::new(NEVER),
             })
         };
@@ -251,16 +242,16 @@ impl<C, S: Notifier> Mailbox<C, S> {
         let shard = self.shard(thread);
         let is_soon = self.is_soon(tick);
         let mut queue = lock(&shard.queue);
-        if queue.closed {
+        let Some(commands) = &mut *queue else {
             return Err(command);
-        }
+        };
         if tick < shard.earliest.load(Ordering::Relaxed) {
             shard.earliest.store(tick, Ordering::SeqCst);
         }
-        let Lanes { soon, later } = &mut queue.commands;
+        let Lanes { soon, later } = commands;
         let lane = if is_soon { soon } else { later };
         lane.push(tick, command);
-        let length = queue.commands.len();
+        let length = commands.len();
         if length % FOLLOW == 0 {
             self.set_horizon(now());
         }
@@ -357,7 +348,7 @@ impl<C, S: Notifier> Mailbox<C, S> {
         for shard in &self.shards {
             // One that is locked is about to hold something.
             let queue = try_lock_with_backoff(&shard.0.queue);
-            if !queue.is_some_and(|queue| queue.commands.is_empty()) {
+            if !queue.is_some_and(|queue| queue.as_ref().is_none_or(Lanes::is_empty)) {
                 return false;
             }
         }
@@ -374,7 +365,9 @@ impl<C, S: Notifier> Mailbox<C, S> {
                 continue;
             };
             shard.earliest.store(NEVER, Ordering::SeqCst);
-            taken.append(&mut queue.commands);
+            if let Some(commands) = &mut *queue {
+                taken.append(commands);
+            }
         }
         is_complete
     }
@@ -392,9 +385,9 @@ impl<C, S: Notifier> Mailbox<C, S> {
     /// `taken`.
     pub(crate) fn close(&self, taken: &mut Lanes<C>) {
         for shard in &self.shards {
-            let mut queue = lock(&shard.0.queue);
-            queue.closed = true;
-            taken.append(&mut queue.commands);
+            if let Some(mut commands) = lock(&shard.0.queue).take() {
+                taken.append(&mut commands);
+            }
         }
     }
 }
