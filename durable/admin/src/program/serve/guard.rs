@@ -127,6 +127,11 @@ impl Guard {
     }
 }
 
+/// Whether a page needs no token: it has nothing of the store.
+pub(super) fn is_open(path: &str) -> bool {
+    path == "/login" || path.starts_with("/static/")
+}
+
 /// The sender of a request, for the log: the address, and what a proxy says.
 pub(super) fn who(peer: SocketAddr, headers: &HeaderMap) -> String {
     let mut who = peer.to_string();
@@ -254,6 +259,22 @@ mod tests {
         let gone = guard.logout(&with_cookie);
         assert!(gone.contains("Max-Age=0"), "{gone}");
         assert!(!guard.lets_in(&with_cookie));
+    }
+
+    #[test]
+    fn pages_of_the_store_need_the_token_whatever_their_names_are() {
+        for path in ["/login", "/static/style.css"] {
+            assert!(is_open(path), "{path}");
+        }
+        for path in [
+            "/",
+            "/n/static/find",
+            "/n/login",
+            "/login/n/orders",
+            "/logout",
+        ] {
+            assert!(!is_open(path), "{path}");
+        }
     }
 
     #[test]

@@ -128,8 +128,7 @@ async fn guarded(State(site): Shared, request: Request, next: Next) -> Response 
 async fn admit(site: &Site, mut request: Request) -> Result<Request, Response> {
     let refused = |status, text: &str| refusal("", status, text);
     let headers = request.headers();
-    let path = request.uri().path();
-    let is_open = path == "/login" || path.starts_with("/static/");
+    let is_open = guard::is_open(request.uri().path());
     if let Err((status, text)) = site.guard.check_way(headers) {
         return Err(refused(status, &text));
     }
