@@ -78,3 +78,25 @@ pub(crate) fn of_instance(instance: &StoredInstance, now: StoreTime) -> [String;
         separated(instance.lacks),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use tickwheel_durable::store::Version;
+
+    use super::*;
+
+    #[test]
+    fn token_is_shown_of_what_can_be_chosen_by_it() {
+        for (state, has_token) in [
+            (State::Waiting, false),
+            (State::InFlight, true),
+            (State::Dead, true),
+        ] {
+            let (key, value) = (b"a".to_vec(), b"1".to_vec());
+            let row = Stored::new(Version(17), state, key, value, StoreTime::default());
+            let shown = details(&row, StoreTime::default());
+            let is_shown = shown.contains(&("token", "17".to_owned()));
+            assert_eq!(is_shown, has_token, "{state:?}");
+        }
+    }
+}

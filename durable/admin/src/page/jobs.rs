@@ -61,3 +61,24 @@ impl Job {
         self.changed.load(Ordering::Relaxed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn job_is_found_in_its_namespace_only() {
+        let jobs = Jobs::default();
+        let number = jobs.add(Arc::new(Job {
+            namespace: "orders".to_owned(),
+            title: String::new(),
+            back: String::new(),
+            total: 1,
+            changed: AtomicU64::new(0),
+            told: OnceLock::new(),
+        }));
+        assert!(jobs.get("orders", number).is_some());
+        assert!(jobs.get("others", number).is_none());
+        assert!(jobs.get("orders", number + 1).is_none());
+    }
+}

@@ -110,6 +110,8 @@ pub(super) fn changed(operator: &Operator, done: &Done) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use tickwheel_durable::store::{InstanceId, Version};
+
     use super::*;
 
     #[test]
@@ -122,5 +124,20 @@ mod tests {
             let expected = json!({ "encoding": encoding, "data": data });
             assert_eq!(shown(bytes), expected);
         }
+    }
+
+    #[test]
+    fn timer_that_is_left_to_others_is_on_no_wheel() {
+        let mut row = Stored::new(
+            Version(17),
+            State::Waiting,
+            b"a".to_vec(),
+            b"1".to_vec(),
+            StoreTime::default(),
+        );
+        row.loaded_by = Some(InstanceId(5));
+        assert_eq!(timer(&row)["loaded_by"], 5);
+        row.loaded_by = Some(InstanceId(-5));
+        assert_eq!(timer(&row)["loaded_by"], Value::Null);
     }
 }
