@@ -114,6 +114,12 @@ async fn handles_once<T: Stores>(world: &World<T>) -> Result<(), String> {
     }
 }
 
+/// Whether two instances have handled about as many. All handlers of one begin and end together, so
+/// one instance may be ahead by as many as it runs at once, and in the end as many again.
+fn are_fair(shares: [usize; 2]) -> bool {
+    shares[0].abs_diff(shares[1]) <= 2 * CONCURRENCY
+}
+
 /// D10: of what one instance has loaded and has no hands for, another gets its share: from the
 /// beginning, when it starts late, and when nothing is handled by the first one.
 pub async fn d10_shares_what_waits<T: Stores>(world: &World<T>) {
@@ -127,7 +133,7 @@ async fn shares_what_waits<T: Stores>(world: &World<T>) -> Result<(), String> {
     set(&both[0], 120, world.units(1)).await;
     let handled = handle(&mut both, CONCURRENCY, time, 120, Duration::ZERO, |_| {}).await;
     let shares = [handled.by(0), handled.by(1)];
-    if shares.iter().any(|share| *share < 48) {
+    if !are_fair(shares) {
         return Err(format!("{shares:?} of what waited for both"));
     }
 
@@ -153,11 +159,10 @@ async fn shares_what_waits<T: Stores>(world: &World<T>) -> Result<(), String> {
         let unit = world.units(1);
         handled.wait(work, unit, 120, nothing_more, |_| {}).await;
         let shares = [handled.by(0) - before, handled.by(1)];
-        let fair = (120 - before) * 2 / 5;
         assert_eq!(before, CONCURRENCY);
         if is_stuck {
             assert_eq!(shares, [0, 120 - before]);
-        } else if shares.iter().any(|share| *share < fair) {
+        } else if !are_fair(shares) {
             return Err(format!("{shares:?} of what was left for a late one"));
         }
     }
