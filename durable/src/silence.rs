@@ -16,7 +16,7 @@ pub(crate) struct Silence {
 }
 
 impl Silence {
-    /// Of a connection that notifies others of its end.
+    /// Notifies others when the connection is given up.
     #[cfg(feature = "redis")]
     pub(crate) fn notifying(given_up: Arc<Notify>) -> Self {
         Silence {

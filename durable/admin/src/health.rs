@@ -128,13 +128,10 @@ impl Summary {
 mod tests {
     use std::time::SystemTime;
 
-    use tickwheel_durable::Memory;
-    use tickwheel_durable::store::{
-        Action, Due, Fire, InstanceId, LoadWindow, Namespace, Settle, Settlement, Store as _,
-        StoreTime, Write,
-    };
+    use tickwheel_durable::store::{InstanceId, StoreTime};
 
     use super::*;
+    use crate::case::Case;
 
     #[test]
     fn state_is_what_is_worst() {
@@ -170,30 +167,15 @@ mod tests {
 
     #[tokio::test]
     async fn timers_that_died_long_ago_are_no_news() {
-        let (store, space) = (
-            Memory::new(),
-            Namespace::new("orders").expect("it is a name"),
-        );
-        let opened = store.open(&space, &"json".into()).await;
-        opened.expect("it opens");
-        let set = Action::set(b"1".to_vec(), Due::In(Duration::ZERO), None, false);
-        let writes = vec![Write::new(b"a".to_vec(), set)];
-        let written = store.write(&space, writes, LoadWindow::NONE).await;
-        written.expect("it writes");
-        let mut fire = Fire::new(vec![], Some(RECENT), LoadWindow::NONE);
-        fire.unloaded = 1;
-        let fired = store.fire(&space, fire).await.expect("it fires").fired;
-        let dead = vec![Settle::new(fired[0].token, Settlement::Dead)];
-        let settled = store.settle(&space, dead, LoadWindow::NONE).await;
-        settled.expect("it settles");
-        let desk = Desk::new(store.clone().into(), LATE);
+        let case = Case::new().await;
+        let tokens = case.in_flight(0..1).await;
+        case.die(tokens, "why").await;
         let word = async || {
-            let found = desk.namespaces(None).await.expect("it lists");
-            let all = Summary::of_all(&desk, &found).await.expect("it reads");
-            all[0].health.word
+            let summary = Summary::of(case.operator.clone()).await;
+            summary.expect("it reads").health.word
         };
         assert_eq!(word().await, Word::Failing);
-        store.set_clock(SystemTime::now() + 2 * RECENT);
+        case.store.set_clock(SystemTime::now() + 2 * RECENT);
         assert_eq!(word().await, Word::Ok);
     }
 }

@@ -36,6 +36,8 @@
 #![forbid(unsafe_code)]
 
 mod actions;
+#[cfg(test)]
+mod case;
 mod clock;
 mod details;
 mod failure;

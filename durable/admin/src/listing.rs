@@ -137,41 +137,8 @@ pub(crate) async fn page(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use tickwheel_durable::Memory;
-    use tickwheel_durable::store::{
-        Action, Due, Fire, LoadWindow, Namespace, Settle, Settlement, Store as _, Write,
-    };
-
     use super::*;
-    use crate::operator::Desk;
-
-    /// An operator of timers that have died with these errors, one after the other.
-    async fn dead(errors: impl Iterator<Item = &'static str>) -> Operator {
-        let (store, space) = (
-            Memory::new(),
-            Namespace::new("orders").expect("it is a name"),
-        );
-        let opened = store.open(&space, &"json".into()).await;
-        opened.expect("it opens");
-        for (number, error) in errors.enumerate() {
-            let set = Action::set(b"1".to_vec(), Due::In(Duration::ZERO), None, false);
-            let writes = vec![Write::new(format!("\"{number}\"").into_bytes(), set)];
-            let written = store.write(&space, writes, LoadWindow::NONE).await;
-            written.expect("it writes");
-            let mut fire = Fire::new(vec![], Some(Duration::MAX), LoadWindow::NONE);
-            fire.unloaded = 1;
-            let fired = store.fire(&space, fire).await.expect("it fires").fired;
-            let mut settle = Settle::new(fired[0].token, Settlement::Dead);
-            settle.error = Some(error.to_owned());
-            let settled = store.settle(&space, vec![settle], LoadWindow::NONE).await;
-            settled.expect("it settles");
-        }
-        let desk = Desk::new(store.into(), Duration::from_secs(60));
-        let found = desk.namespaces(None).await.expect("it lists");
-        desk.operator(&found[0])
-    }
+    use crate::case::Case;
 
     fn with_error(error: &str) -> Filter {
         Filter {
@@ -184,13 +151,17 @@ mod tests {
     /// A request ends, however rare what it looks for is.
     #[tokio::test]
     async fn page_with_a_filter_looks_at_so_many_timers() {
-        let usual = std::iter::repeat_n("usual", LOOKED_AT + 100);
-        let operator = dead(usual.chain(["rare"])).await;
-        let first = page(&operator, &with_error("rare"), None, 5).await;
+        const USUAL: usize = LOOKED_AT + 100;
+        let case = Case::new().await;
+        let mut usual = case.in_flight(0..USUAL + 1).await;
+        let rare = usual.split_off(USUAL);
+        case.die(usual, "usual").await;
+        case.die(rare, "rare").await;
+        let first = page(&case.operator, &with_error("rare"), None, 5).await;
         let first = first.expect("it lists");
         assert_eq!(first.rows, []);
         let after = first.next.expect("there are more to look at");
-        let rest = page(&operator, &with_error("rare"), Some(&after), 5).await;
+        let rest = page(&case.operator, &with_error("rare"), Some(&after), 5).await;
         let rest = rest.expect("it lists");
         assert_eq!((rest.rows.len(), rest.next), (1, None));
     }

@@ -4,5 +4,4 @@ local charter = redis.call('HMGET', KEYS[1], 'codec', 'no_overlap', 'at_most_onc
 if not charter[1] then
     return {}
 end
--- The first two schemas had no charter.
-return { charter[1], charter[2] or '0', charter[3] or '0', charter[4] or '1' }
+return { charter[1], charter[2] or '', charter[3] or '', charter[4] or '' }
