@@ -84,10 +84,6 @@ pub(crate) enum KeyForm {
     #[default]
     Shown,
     /// As they are stored.
-    #[cfg_attr(
-        not(feature = "program"),
-        expect(dead_code, reason = "the page has no field for it")
-    )]
     Raw,
     #[cfg_attr(
         not(feature = "program"),
