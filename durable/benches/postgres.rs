@@ -8,7 +8,8 @@
 //!
 //! The server is that of `TICKWHEEL_POSTGRES_URL`, in which timers of namespaces `bench-*` go, or
 //! one that is started with its usual settings in the folder for temporary files: every commit
-//! waits for the disk. Set `TMPDIR` to the disk that counts.
+//! waits for the disk, and for the microseconds in `TICKWHEEL_BENCH_COMMIT_DELAY` before that. Set
+//! `TMPDIR` to the disk that counts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,11 +40,17 @@ impl Connect for Local {
 
 fn main() {
     let given = std::env::var("TICKWHEEL_POSTGRES_URL").ok();
+    let delay = std::env::var("TICKWHEEL_BENCH_COMMIT_DELAY").unwrap_or_else(|_| "0".to_owned());
     let server = match given {
         Some(_) => None,
         None => Some(
-            Server::start(&["shared_buffers=512MB", "max_wal_size=4GB"])
-                .expect("PostgreSQL is installed"),
+            Server::start(&[
+                "shared_buffers=512MB",
+                "max_wal_size=4GB",
+                "commit_siblings=0",
+                &format!("commit_delay={delay}"),
+            ])
+            .expect("PostgreSQL is installed"),
         ),
     };
     let url = given.unwrap_or_else(|| server.as_ref().expect("it is started").url());
@@ -62,8 +69,10 @@ fn main() {
         }
         if wanted("storm") {
             for instances in [1, 4] {
-                numbers::storm(&local, 100_000, instances).await;
+                numbers::storm(&local, 100_000, instances, 1_024, Duration::ZERO).await;
             }
+            numbers::storm(&local, 20_000, 1, 64, Duration::ZERO).await;
+            numbers::storm(&local, 20_000, 1, 64, Duration::from_secs(5)).await;
         }
         if wanted("lateness") {
             lateness_of_a_poll(&url).await;

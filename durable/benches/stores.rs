@@ -36,7 +36,15 @@ fn main() {
         runtime.block_on(lateness());
     }
     if wanted("storm") {
-        runtime.block_on(numbers::storm(&Folder::new("storm"), 100_000, 4));
+        let stores = Folder::new("storm");
+        runtime.block_on(numbers::storm(&stores, 100_000, 4, 1_024, Duration::ZERO));
+        runtime.block_on(numbers::storm(
+            &stores,
+            20_000,
+            1,
+            64,
+            Duration::from_secs(5),
+        ));
     }
     if wanted("start") {
         runtime.block_on(numbers::start_with(&Folder::new("start"), 1_000_000));

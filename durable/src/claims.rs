@@ -20,12 +20,11 @@ use tracing::{Instrument, Span};
 use crate::claim::Claim;
 use crate::codec::Coder;
 use crate::error::Error;
-use crate::instance::{Core, Cores, Delivery, End, Lease, Settling, Shutdown, Verdict, Want};
+use crate::instance::{
+    Core, Cores, Delivery, End, Lease, MAX_AHEAD, Settling, Shutdown, Verdict, Want,
+};
 use crate::retry::Retry;
 use crate::store::{Fired, Settlement};
-
-/// The most claims that wait for a program which quickly receives one after the other.
-const PREFETCH: usize = 512;
 
 /// The timers that this instance claims as they come due. Made by
 /// [`Builder::start`](crate::Builder::start).
@@ -38,8 +37,10 @@ const PREFETCH: usize = 512;
 /// instances. For a program that quickly takes one claim after the other, it claims some ahead, so
 /// that the program need not wait for the store: about as many as the program takes within an
 /// eighth of a [poll](crate::Builder::poll), and at most 512, or as many as
-/// [`recv_many`](Self::recv_many) asks for, or as [`dispatch`](Self::dispatch) runs at once. At
-/// most [`capacity`](crate::Builder::capacity) claims are unsettled at once. The
+/// [`recv_many`](Self::recv_many) asks for, or as [`dispatch`](Self::dispatch) runs at once. If the
+/// program works on these for less than the store takes for a fire, it claims up to 512 ahead, but
+/// no more than the program takes in 50 ms. At most
+/// [`capacity`](crate::Builder::capacity) claims are unsettled at once. The
 /// [protocol](crate::protocol#demand) says how instances share a backlog.
 ///
 /// The program receives every claim with at least half of its lease left, unless the whole process
@@ -108,7 +109,7 @@ impl<K, V> Claims<K, V> {
             while into.len() - before < limit {
                 let want = Want {
                     now: limit - (into.len() - before),
-                    ahead: limit,
+                    places: limit,
                 };
                 match self.poll_claim(cx, want) {
                     Poll::Ready(Some(claim)) => into.push(claim),
@@ -125,7 +126,7 @@ impl<K, V> Claims<K, V> {
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Claim<K, V>>> {
         let want = Want {
             now: 1,
-            ahead: PREFETCH,
+            places: MAX_AHEAD,
         };
         self.poll_claim(cx, want)
     }
@@ -253,7 +254,7 @@ impl<K, V> Claims<K, V> {
                 while is_open && running.len() < concurrency {
                     let want = Want {
                         now: concurrency - running.len(),
-                        ahead: concurrency,
+                        places: concurrency,
                     };
                     match self.poll_claim(cx, want) {
                         Poll::Ready(Some(claim)) => running.push(start(claim, settling.clone())),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tickwheel::TimerWheel;
 use tickwheel_durable::store::Due;
@@ -56,38 +56,59 @@ pub(crate) async fn sets(stores: &impl Connect, tasks: u64) {
     timers.admin().purge().await.expect("it is emptied");
 }
 
-/// So many timers due at once, for so many instances.
-pub(crate) async fn storm(stores: &impl Connect, count: u64, instances: usize) {
-    let space = format!("bench-storm-{instances}");
-    let due = Due::In(Duration::ZERO);
+/// So many timers due at once, for so many instances with so many handlers at once each. They are
+/// due when the instances start, or `ahead` of now if that is not zero.
+pub(crate) async fn storm(
+    stores: &impl Connect,
+    count: u64,
+    instances: usize,
+    handlers: usize,
+    ahead: Duration,
+) {
+    let space = format!("bench-storm-{instances}-{handlers}");
+    let at = SystemTime::now() + ahead;
+    let due = if ahead.is_zero() {
+        Due::In(Duration::ZERO)
+    } else {
+        Due::At(at.into())
+    };
     let timers = (0..count).map(|key| (key, "0".to_owned(), due));
     fill(&stores.connect().await, &space, timers).await;
     let delivered: Arc<Vec<AtomicU64>> = Arc::new((0..count).map(|_| AtomicU64::new(0)).collect());
-    let done = Arc::new(AtomicU64::new(0));
-    let began = Instant::now();
+    let mut began = Instant::now();
     let mut running = Vec::new();
     for _ in 0..instances {
         let (timers, mut claims) = start(stores, &space).await;
-        let (delivered, done) = (Arc::clone(&delivered), Arc::clone(&done));
+        let delivered = Arc::clone(&delivered);
         let run = tokio::spawn(async move {
             claims
-                .dispatch(1_024, async |claim| {
+                .dispatch(handlers, async |claim| {
                     let key = usize::try_from(claim.key).expect("it is small");
                     delivered[key].fetch_add(1, Ordering::Relaxed);
-                    claim.ack().await.expect("it is held");
-                    done.fetch_add(1, Ordering::Relaxed);
                     Ok(())
                 })
                 .await;
         });
         running.push((timers, run));
     }
-    while done.load(Ordering::Relaxed) < count && began.elapsed() < Duration::from_secs(120) {
+    if let Ok(left) = at.duration_since(SystemTime::now())
+        && !ahead.is_zero()
+    {
+        sleep(left).await;
+        began = Instant::now();
+    }
+    let acknowledged = || -> u64 {
+        let settled = running
+            .iter()
+            .map(|(timers, _)| timers.metrics().settle_batches.sum);
+        settled.sum()
+    };
+    while acknowledged() < count && began.elapsed() < Duration::from_secs(120) {
         sleep(Duration::from_millis(5)).await;
     }
     let took = began.elapsed();
-    let what = format!("fired and acknowledged, {instances} instances");
-    report_rate(&what, done.load(Ordering::Relaxed), took);
+    let what = format!("fired and acknowledged, {instances} instances of {handlers} handlers");
+    report_rate(&what, acknowledged(), took);
     sleep(Duration::from_secs(1)).await;
     let once = delivered
         .iter()

@@ -8,10 +8,12 @@
 //!    wants none.
 //! 2. **Ahead.** So many claims may wait for the program besides: none at first, and twice as many
 //!    and one more each time it comes back for more within an eighth of a poll. The limit is the
-//!    places of `dispatch`, or what `recv_many` asks for, or 512. If the program does not come back
-//!    for an eighth of a poll, no more are ahead of it than it has received in that time, and none
-//!    if it receives nothing for a poll. So a quick program does not wait for round trips, and a
-//!    slow one holds nothing that it does not work on.
+//!    places of `dispatch`, or what `recv_many` asks for, or 512. A program that works on these for
+//!    less than a fire takes would wait for the store: its limit is what it works on, at the pace
+//!    since it last came back, for as long as the last fire took, 50 ms and 512 claims at most. If the
+//!    program does not come back for an eighth of a poll, no more are ahead of it than it has
+//!    received in that time, and none if it receives nothing for a poll. So a quick program does
+//!    not wait for round trips, and a slow one holds nothing that it does not work on.
 //! 3. **Fired** is what is due, up to wanted and ahead together, less what waits for the program
 //!    already, and within the capacity. The rest stays here and *due*, earliest first. Nothing else
 //!    decides when to fire: a place that comes free fires a row that is here, without a load. While
@@ -60,13 +62,13 @@ pub(crate) struct Delivery {
     pub(crate) lease: Lease,
 }
 
-/// How many claims the program can take.
+/// How many claims the program can take:
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Want {
     /// At once.
     pub(crate) now: usize,
-    /// At most so many more while it is quick.
-    pub(crate) ahead: usize,
+    /// When it works on nothing.
+    pub(crate) places: usize,
 }
 
 /// Deliveries that wait to be received.
@@ -82,6 +84,12 @@ pub(crate) struct Deliveries {
 /// A program has no more ahead of it than it has received within this part of a poll.
 const PARTS: u32 = 8;
 
+/// At most so many claims wait for a program, or as many as it has places.
+pub(crate) const MAX_AHEAD: usize = 512;
+
+/// No more are ahead of a program than its places, or than it works on in this time.
+const MAX_FIRE: Duration = Duration::from_millis(50);
+
 #[derive(Debug, Default)]
 struct State {
     queue: VecDeque<Delivery>,
@@ -94,13 +102,22 @@ struct State {
     /// received since. A new one starts when the program waits.
     burst: Option<(Instant, usize)>,
     /// How many each part is firing.
-    firing: Vec<usize>,
+    firing: Vec<Firing>,
+    /// How long the last fire took.
+    fire: Duration,
     /// When the program last received a claim.
     received: Option<Instant>,
     /// How many parts have not closed it.
     open: usize,
     /// The program has stopped receiving.
     abandoned: bool,
+}
+
+/// How many rows a part is firing, and since when.
+#[derive(Debug, Clone, Copy, Default)]
+struct Firing {
+    rows: usize,
+    since: Option<Instant>,
 }
 
 impl State {
@@ -114,7 +131,7 @@ impl State {
     /// How many more claims the program can take, and how many of these are ahead of it.
     fn demand(&self, part: usize, poll: Duration) -> (usize, usize) {
         let ahead = self.ahead(poll);
-        let there = self.queue.len() + self.firing[part];
+        let there = self.queue.len() + self.firing[part].rows;
         ((self.wanted + ahead).saturating_sub(there), ahead)
     }
 
@@ -132,14 +149,20 @@ impl State {
     }
 
     /// Notes that the program has come back for more. If that was soon, twice as many may wait for
-    /// it next time.
-    fn come_back(&mut self, poll: Duration) {
-        let burst = self.burst.take();
-        let is_quick = burst.is_some_and(|(began, _)| began.elapsed() < poll / PARTS);
+    /// it next time: as many as it has places, or as it works on while the store fires.
+    fn come_back(&mut self, poll: Duration, places: usize) {
         self.ahead = self.ahead(poll);
-        if is_quick {
-            self.ahead = 2 * self.ahead + 1;
+        let mut limit = places;
+        if let Some((began, received)) = self.burst.take() {
+            let took = began.elapsed();
+            if took < poll / PARTS {
+                self.ahead = 2 * self.ahead + 1;
+            }
+            let meanwhile = received as u128 * self.fire.as_nanos() / took.as_nanos().max(1);
+            let meanwhile = usize::try_from(meanwhile).unwrap_or(usize::MAX);
+            limit = limit.max(meanwhile.min(MAX_AHEAD));
         }
+        self.ahead = self.ahead.min(limit);
     }
 }
 
@@ -147,7 +170,7 @@ impl Deliveries {
     /// For this number of parts.
     pub(super) fn new(poll: Duration, parts: usize) -> Self {
         let state = State {
-            firing: vec![0; parts],
+            firing: vec![Firing::default(); parts],
             open: parts,
             ..State::default()
         };
@@ -189,14 +212,17 @@ impl Deliveries {
 
     /// So many are being fired, until the next [`push`](Self::push).
     pub(super) fn begin_firing(&self, part: usize, rows: usize) {
-        self.lock().firing[part] = rows;
+        let since = Some(Instant::now());
+        self.lock().firing[part] = Firing { rows, since };
     }
 
     /// Adds what a part has fired. The part closes it after its last call of this.
     pub(super) fn push(&self, part: usize, deliveries: Vec<Delivery>) {
         let receiver = {
             let mut state = self.lock();
-            state.firing[part] = 0;
+            let fired = std::mem::take(&mut state.firing[part]);
+            let took = fired.since.map(|since| since.elapsed());
+            state.fire = took.map_or(state.fire, |took| took.min(MAX_FIRE));
             state.queue.extend(deliveries);
             if state.queue.is_empty() {
                 None
@@ -223,9 +249,8 @@ impl Deliveries {
             return Poll::Ready(None);
         }
         if state.wanted == 0 {
-            state.come_back(self.poll);
+            state.come_back(self.poll, want.places);
         }
-        state.ahead = state.ahead.min(want.ahead);
         state.wanted = want.now;
         let stale = state.receiver.replace(cx.waker().clone());
         drop(state);
@@ -299,13 +324,14 @@ mod tests {
 
     const POLL: Duration = Duration::from_secs(1);
 
-    /// A program receives so many claims, each after so long, and comes back for more.
+    /// A program with enough places receives so many claims, each after so long, and comes back
+    /// for more.
     async fn take(state: &mut State, claims: u32, each: Duration) {
         for _ in 0..claims {
             state.receive(POLL);
             advance(each).await;
         }
-        state.come_back(POLL);
+        state.come_back(POLL, MAX_AHEAD);
     }
 
     #[tokio::test(start_paused = true)]
@@ -313,7 +339,7 @@ mod tests {
         let deliveries = Deliveries::new(POLL, 1);
         let is_demanded = |wanted, ahead, firing| {
             let mut state = deliveries.lock();
-            (state.wanted, state.ahead, state.firing[0]) = (wanted, ahead, firing);
+            (state.wanted, state.ahead, state.firing[0].rows) = (wanted, ahead, firing);
             state.received = Some(Instant::now());
             drop(state);
             deliveries.is_demanded(0)
@@ -332,6 +358,24 @@ mod tests {
         for ahead in [1, 3, 7, 15] {
             take(&mut state, 2, POLL / 20).await;
             assert_eq!(state.ahead(POLL), ahead);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn more_than_the_places_are_ahead_of_a_program_that_would_wait_for_the_store() {
+        // The fires, the work on two claims, and the limit beside two places.
+        for (fire, work, limit) in [(10, 1, 20), (10, 10, 2), (10, 100, 2), (0, 1, 2)] {
+            let mut state = State {
+                fire: Duration::from_millis(fire),
+                ..State::default()
+            };
+            for _ in 0..10 {
+                state.receive(POLL);
+                state.receive(POLL);
+                advance(Duration::from_millis(work)).await;
+                state.come_back(POLL, 2);
+            }
+            assert_eq!(state.ahead(POLL), limit, "fires of {fire}, work of {work}");
         }
     }
 

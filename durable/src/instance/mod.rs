@@ -47,7 +47,7 @@ pub(crate) use calls::Calls;
 use clock::StoreClock;
 pub(crate) use cores::Cores;
 use delivery::Deliveries;
-pub(crate) use delivery::{Delivery, Want};
+pub(crate) use delivery::{Delivery, MAX_AHEAD, Want};
 use due::Due;
 use ending::Ending;
 pub(crate) use ending::{End, Settling};
