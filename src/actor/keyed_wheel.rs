@@ -17,6 +17,7 @@ use crate::shared::sets::SetList;
 use crate::shared::timer_set::{DueTimers, TimerSet};
 use crate::shared::turn::Turn;
 use crate::sync::EXPLORED;
+use crate::tick::NEVER;
 
 /// The cost of an attempt to lock a set that is locked by another thread. The unit is one timer.
 const CONTENDED_COST: usize = if EXPLORED { 1 } else { 64 };
@@ -30,6 +31,10 @@ pub(super) struct KeyedWheel {
     sets: Vec<Option<Box<Known>>>,
     /// The sets with due timers, those first that have waited longest for a visit.
     due: VecDeque<SetKey>,
+    /// No timer of these sets is due before this tick.
+    earliest: u64,
+    /// The visits since all of these sets were asked for their earliest tick.
+    visits: usize,
     /// What the wheel has just reached; kept for its memory.
     reached: Vec<(SetKey, u32)>,
     /// The notes of the last visit; kept for its memory.
@@ -53,6 +58,8 @@ impl KeyedWheel {
             wheel: Timers::new(slots),
             sets: Vec::new(),
             due: VecDeque::new(),
+            earliest: NEVER,
+            visits: 0,
             reached: Vec::new(),
             notes: Vec::new(),
             emptied: Vec::new(),
@@ -90,13 +97,16 @@ impl KeyedWheel {
         }
     }
 
-    /// The set was dropped, and every command about it is applied.
-    pub(super) fn forget(&mut self, set: SetKey) {
+    /// Forgets a set that was dropped, when every command about it is applied. Returns whether it
+    /// has: one with due timers has to be visited first.
+    pub(super) fn try_forget(&mut self, set: SetKey) -> bool {
+        if self.known(set).is_some_and(|known| !known.due.is_empty()) {
+            return false;
+        }
         let known = self.sets.get_mut(set.position());
         if let Some(mut known) = known.and_then(Option::take) {
             known.places.clear(&mut self.wheel);
         }
-        self.due.retain(|&other| other != set);
         self.emptied.retain(|&(other, _)| other != set);
         while self.sets.last().is_some_and(Option::is_none) {
             self.sets.pop();
@@ -104,6 +114,7 @@ impl KeyedWheel {
         if self.sets.len() <= self.sets.capacity() / 4 {
             self.sets.shrink_to_fit();
         }
+        true
     }
 
     /// Fires the timers that are due by tick `until`: advances the wheel by at most `limit` timers,
@@ -118,10 +129,15 @@ impl KeyedWheel {
     ) -> u64 {
         let before = self.advance(until, limit);
         self.visit_due(before, 2 * limit, turn, sets);
-        let left = self.due.iter();
-        let left = left.filter_map(|set| self.sets[set.position()].as_ref());
-        left.map(|known| known.due.earliest())
-            .fold(before, u64::min)
+        // Not in each turn, if there are more sets than a turn visits.
+        if self.visits >= self.due.len() {
+            self.visits = 0;
+            let left = self.due.iter();
+            let left = left.filter_map(|set| self.sets[set.position()].as_ref());
+            let earliest = left.map(|known| known.due.earliest()).min();
+            self.earliest = earliest.unwrap_or(NEVER);
+        }
+        before.min(self.earliest)
     }
 
     /// Takes the timers off the wheel that it reaches by tick `until`, as far as the budget goes.
@@ -136,7 +152,9 @@ impl KeyedWheel {
                 if known.due.is_empty() {
                     self.due.push_back(set);
                 }
-                known.due.reach(index, self.wheel.now());
+                let tick = self.wheel.now();
+                known.due.reach(index, tick);
+                self.earliest = self.earliest.min(tick);
             }
         }
         self.wheel.done_before(until)
@@ -152,8 +170,13 @@ impl KeyedWheel {
                 return;
             };
             let processed = self.visit(set, before, limit, turn, sets);
-            limit = limit.saturating_sub(processed.unwrap_or(CONTENDED_COST));
-            if self.known(set).is_some_and(|known| !known.due.is_empty()) {
+            let cost = processed.map_or(CONTENDED_COST, |processed| processed.max(1));
+            limit = limit.saturating_sub(cost);
+            self.visits += 1;
+            let known = self.known(set).map(|known| &known.due);
+            if let Some(left) = known.filter(|due| !due.is_empty()) {
+                let earliest = left.earliest();
+                self.earliest = self.earliest.min(earliest);
                 self.due.push_back(set);
                 round += usize::from(processed.is_some_and(|processed| processed > 0));
             }

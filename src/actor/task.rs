@@ -370,8 +370,8 @@ impl Actor {
                 Behind::Settle(done) => self.barrier.add(tick, done),
                 Behind::Free(set, chunk) => self.keyed.free_chunk(set, chunk),
                 Behind::Forget(set) => {
-                    self.keyed.forget(set);
-                    if !self.shared.sets.try_release(set) {
+                    let is_forgotten = self.keyed.try_forget(set);
+                    if !is_forgotten || !self.shared.sets.try_release(set) {
                         self.backlog.put_behind(Behind::Forget(set));
                     }
                 }

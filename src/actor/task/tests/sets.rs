@@ -86,3 +86,58 @@ async fn delivers_moved_timers_after_earlier_ticks() {
         assert_eq!(stream.try_recv().map(|fired| fired.key), Ok(key));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn settles_when_all_of_many_due_sets_have_delivered() {
+    let (mut actor, wheel) = start();
+    let mut sets: Vec<_> = (0..1_000).map(|_| wheel.keyed::<u64, ()>()).collect();
+    for (timers, _) in &sets {
+        timers.set_timer(0, (), ms(5)).expect("there is room");
+    }
+    while step(&mut actor) == "again" {}
+    jump(ms(5));
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut settled = Box::pin(wheel.settle());
+    let mut turns = 0;
+    while settled.as_mut().poll(&mut cx).is_pending() {
+        step(&mut actor);
+        turns += 1;
+        assert!(turns <= 20, "{turns} turns");
+    }
+    let received = sets
+        .iter_mut()
+        .filter_map(|(_, stream)| stream.try_recv().ok());
+    assert_eq!(received.count(), 1_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn forgets_many_sets_that_are_dropped_when_they_are_due() {
+    let (mut actor, wheel) = start();
+    let shared = Arc::clone(wheel.shared());
+    let mut sets: Vec<_> = (0..2_000).map(|_| wheel.keyed::<u64, ()>()).collect();
+    for (timers, _) in &sets {
+        timers.set_timer(0, (), ms(5)).expect("there is room");
+        timers.set_timer(1, (), ms(500)).expect("there is room");
+    }
+    while step(&mut actor) == "again" {}
+    jump(ms(5));
+    assert_eq!(step(&mut actor), "again");
+    let mut kept = sets.split_off(1_990);
+    drop(sets);
+    // Keys are given again only when nothing is left of the set before.
+    kept.extend((0..1_000).map(|_| wheel.keyed::<u64, ()>()));
+    for (timers, _) in &kept {
+        timers.set_timer(2, (), ms(1)).expect("there is room");
+    }
+    while step(&mut actor) == "again" {}
+    jump(ms(1));
+    while step(&mut actor) == "again" {}
+    assert_eq!(shared.sets.len(), 1_010);
+    for (n, (_, stream)) in kept.iter_mut().enumerate() {
+        let keys: Vec<_> = std::iter::from_fn(|| stream.try_recv().ok())
+            .map(|fired| fired.key)
+            .collect();
+        let expected: &[u64] = if n < 10 { &[0, 2] } else { &[2] };
+        assert_eq!(keys, expected, "set {n}");
+    }
+}
