@@ -21,7 +21,7 @@ use on_tokio::OnTokio;
 use on_wheel::{OnWheel, Stage};
 pub(crate) use pool::Reserved;
 pub use timeout::Timeout;
-use timer::{Due, Timer};
+use timer::Timer;
 
 use crate::console::Resource;
 use crate::metrics::Event;
@@ -116,8 +116,7 @@ impl Sleep {
 
     #[inline]
     fn new(resource: Resource, deadline: Instant, stage: Stage, reserved: Reserved) -> Self {
-        let Reserved { entry, tick } = reserved;
-        let timer = Timer::on_wheel(Due { deadline, tick }, entry, stage);
+        let timer = Timer::Wheel(OnWheel::new(deadline, stage, reserved));
         Sleep { timer, resource }
     }
 
@@ -212,30 +211,20 @@ impl Sleep {
     /// ```
     #[inline]
     pub fn set_deadline(&mut self, deadline: Instant) {
-        self.resource.reset(deadline);
-        self.timer.set_deadline(deadline);
+        self.reset_or_never(Some(deadline));
     }
 
     /// Moves the deadline; without one the sleep never completes.
+    #[inline]
     pub(crate) fn reset_or_never(&mut self, deadline: Option<Instant>) {
-        match deadline {
-            Some(deadline) => self.set_deadline(deadline),
-            None => self.set_never(),
-        }
+        self.timer.reset(deadline);
+        self.resource.reset(self.timer.deadline());
     }
 
     /// Gives a sleep that has just completed another deadline, or none. One of Tokio's registers it
     /// at the next poll, not now, as for the next tick of an interval.
     pub(crate) fn rearm_when_polled(&mut self, deadline: Option<Instant>) {
-        let Some(deadline) = deadline else {
-            return self.set_never();
-        };
-        self.resource.reset(deadline);
         self.timer.rearm_when_polled(deadline);
-    }
-
-    fn set_never(&mut self) {
-        self.timer.set_never();
         self.resource.reset(self.timer.deadline());
     }
 

@@ -61,7 +61,6 @@ use crate::timer_set::{Closed, Handles, Plain, Repeat, Set, SetTimerError};
 /// ```
 #[doc(alias = "DelayQueue")]
 pub struct KeyedTimers<K, V> {
-    pub(super) set: Arc<Set<K, Plain<V>>>,
     pub(super) handles: Arc<Handles<K, Plain<V>>>,
 }
 
@@ -73,11 +72,8 @@ where
     V: Send + 'static,
 {
     let set = Set::new(&wheel.shared, ());
-    let timers = KeyedTimers {
-        set: Arc::clone(&set),
-        handles: Handles::new(&set, wheel),
-    };
-    (timers, Expirations::new(set))
+    let handles = Handles::new(&set, wheel);
+    (KeyedTimers { handles }, Expirations::new(set))
 }
 
 impl<K: Hash + Eq, V> KeyedTimers<K, V> {
@@ -100,7 +96,7 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         value: V,
         delay: Duration,
     ) -> Result<Option<V>, SetTimerError<K, V>> {
-        self.set.set(key, value, self.timestamp_after(delay), None)
+        (self.handles.set).set(key, value, self.timestamp_after(delay), None)
     }
 
     /// Sets a timer that expires at `deadline`. A deadline in the past expires on the actor's next
@@ -118,7 +114,7 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         value: V,
         deadline: Instant,
     ) -> Result<Option<V>, SetTimerError<K, V>> {
-        self.set.set(key, value, self.timestamp(deadline), None)
+        (self.handles.set).set(key, value, self.timestamp(deadline), None)
     }
 
     /// Sets a timer that expires every `period`, the first time one period from now, until it is
@@ -247,14 +243,14 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
             period: i64::try_from(self.period(period).as_nanos()).unwrap_or(i64::MAX),
             clone: |key: &K, Plain(value): &Plain<V>| (key.clone(), value.clone()),
         };
-        self.set.set(key, value, first, Some(repeat))
+        (self.handles.set).set(key, value, first, Some(repeat))
     }
 
     /// The period, or a tick if that is longer.
     #[track_caller]
     fn period(&self, period: Duration) -> Duration {
         assert!(!period.is_zero(), "`period` must be non-zero");
-        period.max(self.set.shared().ticks.tick())
+        period.max(self.handles.set.shared().ticks.tick())
     }
 
     /// Sets a timer that expires after `delay`, unless its key has one already. Returns key and
@@ -296,7 +292,7 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         value: V,
         delay: Duration,
     ) -> Result<Option<(K, V)>, SetTimerError<K, V>> {
-        (self.set).set_if_absent(key, value, self.timestamp_after(delay))
+        (self.handles.set).set_if_absent(key, value, self.timestamp_after(delay))
     }
 
     /// Sets a timer that expires at `deadline`, unless its key has one already. Otherwise like
@@ -314,7 +310,7 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         value: V,
         deadline: Instant,
     ) -> Result<Option<(K, V)>, SetTimerError<K, V>> {
-        (self.set).set_if_absent(key, value, self.timestamp(deadline))
+        (self.handles.set).set_if_absent(key, value, self.timestamp(deadline))
     }
 
     /// Moves the timer with this key to expire `delay` from now, earlier or later than before. Its
@@ -357,7 +353,7 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        self.set.move_to(key, self.timestamp_after(delay))
+        (self.handles.set).move_to(key, self.timestamp_after(delay))
     }
 
     /// Moves the timer with this key to expire at `deadline`. Otherwise like
@@ -372,7 +368,7 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        self.set.move_to(key, self.timestamp(deadline))
+        (self.handles.set).move_to(key, self.timestamp(deadline))
     }
 
     /// Removes the timer with this key and returns its value. `Some` means that it will never
@@ -389,7 +385,7 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        self.set.remove(key)
+        (self.handles.set).remove(key)
     }
 
     /// The deadline of the timer with this key; `None` if there is no such timer. For a timer that
@@ -399,7 +395,7 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        self.set.deadline(key)
+        (self.handles.set).deadline(key)
     }
 
     /// A clone of the value of the timer with this key; `None` if there is no such timer.
@@ -426,7 +422,7 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         Q: Hash + Eq + ?Sized,
         V: Clone,
     {
-        self.set.get_with(key, V::clone)
+        (self.handles.set).get_with(key, V::clone)
     }
 
     /// Calls `read` with the value of the timer with this key; `None` if there is no such timer.
@@ -456,7 +452,7 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        self.set.get_with(key, read)
+        (self.handles.set).get_with(key, read)
     }
 
     /// Whether a timer with this key is pending.
@@ -465,13 +461,13 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        self.set.deadline(key).is_some()
+        (self.handles.set).deadline(key).is_some()
     }
 }
 
 impl<K, V> KeyedTimers<K, V> {
     fn timestamp(&self, deadline: Instant) -> Timestamp {
-        self.set.shared().ticks.timestamp(deadline)
+        (self.handles.set).shared().ticks.timestamp(deadline)
     }
 
     fn timestamp_after(&self, delay: Duration) -> Timestamp {
@@ -481,10 +477,8 @@ impl<K, V> KeyedTimers<K, V> {
 
 impl<K, V> Clone for KeyedTimers<K, V> {
     fn clone(&self) -> Self {
-        KeyedTimers {
-            set: Arc::clone(&self.set),
-            handles: Arc::clone(&self.handles),
-        }
+        let handles = Arc::clone(&self.handles);
+        KeyedTimers { handles }
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Weak;
 
 use super::timers::KeyedTimers;
-use crate::timer_set::{Handles, Plain, Set};
+use crate::timer_set::{Handles, Plain};
 
 /// A handle that does not keep the stream of expirations open. Made by [`KeyedTimers::downgrade`].
 ///
@@ -44,7 +44,6 @@ use crate::timer_set::{Handles, Plain, Set};
 /// # }
 /// ```
 pub struct WeakKeyedTimers<K, V> {
-    pub(super) set: Weak<Set<K, Plain<V>>>,
     pub(super) handles: Weak<Handles<K, Plain<V>>>,
 }
 
@@ -52,17 +51,14 @@ impl<K, V> WeakKeyedTimers<K, V> {
     /// A strong handle; `None` once the last [`KeyedTimers`] is dropped.
     pub fn upgrade(&self) -> Option<KeyedTimers<K, V>> {
         let handles = self.handles.upgrade()?;
-        let set = self.set.upgrade()?;
-        Some(KeyedTimers { set, handles })
+        Some(KeyedTimers { handles })
     }
 }
 
 impl<K, V> Clone for WeakKeyedTimers<K, V> {
     fn clone(&self) -> Self {
-        WeakKeyedTimers {
-            set: Weak::clone(&self.set),
-            handles: Weak::clone(&self.handles),
-        }
+        let handles = Weak::clone(&self.handles);
+        WeakKeyedTimers { handles }
     }
 }
 

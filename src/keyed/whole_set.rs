@@ -40,7 +40,7 @@ impl<K, V> KeyedTimers<K, V> {
             true
         };
         // An error means that the set is closed.
-        self.set.retain(look).ok()?;
+        self.handles.set.retain(look).ok()?;
         next
     }
 
@@ -83,7 +83,7 @@ impl<K, V> KeyedTimers<K, V> {
     #[doc(alias = "remove_all")]
     #[doc(alias = "iter")]
     pub fn retain(&self, keep: impl FnMut(&K, &mut V, Instant) -> bool) -> Result<(), Closed> {
-        self.set.retain(keep)
+        self.handles.set.retain(keep)
     }
 
     /// Removes every pending timer and returns them, earliest first. Timers armed during the call
@@ -114,12 +114,12 @@ impl<K, V> KeyedTimers<K, V> {
     /// ```
     #[doc(alias = "clear")]
     pub fn drain(&self) -> Result<Vec<Expired<K, V>>, Closed> {
-        self.set.drain()
+        self.handles.set.drain()
     }
 
     /// How many timers are pending, exactly.
     pub fn len(&self) -> usize {
-        self.set.len()
+        self.handles.set.len()
     }
 
     /// Whether no timer is pending.
@@ -129,14 +129,12 @@ impl<K, V> KeyedTimers<K, V> {
 
     /// Whether no timer can be set any more: the wheel is shut down, or the stream dropped.
     pub fn is_closed(&self) -> bool {
-        self.set.is_closed()
+        self.handles.set.is_closed()
     }
 
     /// A handle that does not keep the stream of expirations open.
     pub fn downgrade(&self) -> WeakKeyedTimers<K, V> {
-        WeakKeyedTimers {
-            set: Arc::downgrade(&self.set),
-            handles: Arc::downgrade(&self.handles),
-        }
+        let handles = Arc::downgrade(&self.handles);
+        WeakKeyedTimers { handles }
     }
 }

@@ -145,28 +145,21 @@ impl Shared {
     /// Arms the entry. Returns `false` if the actor has ended; the entry is closed then.
     #[inline]
     pub(crate) fn arm(&self, entry: &Arc<SleepEntry>, tick: u64, waker: Waker) -> bool {
-        match entry.arm(tick, waker) {
-            Some(ActorAction::None) => true,
-            Some(action) => {
-                let is_running = self.notify_actor(entry, action);
-                if !is_running {
-                    // The caller's own waker needs no wake: its poll returns the result.
-                    drop(entry.close());
-                }
-                is_running
-            }
-            None => false,
+        let Some(action) = entry.arm(tick, waker) else {
+            return false;
+        };
+        let is_running = self.act(entry, action);
+        if !is_running {
+            // The caller's own waker needs no wake: its poll returns the result.
+            drop(entry.close());
         }
+        is_running
     }
 
     /// Takes the action that a change of the entry requires. Returns `false` if the actor has
     /// ended; the caller should then [close](Entry::close) the entry.
     #[inline]
     pub(crate) fn act(&self, entry: &Arc<SleepEntry>, action: ActorAction) -> bool {
-        action == ActorAction::None || self.notify_actor(entry, action)
-    }
-
-    fn notify_actor(&self, entry: &Arc<SleepEntry>, action: ActorAction) -> bool {
         let tick = match action {
             ActorAction::None => return true,
             ActorAction::Enqueue(tick) => tick,

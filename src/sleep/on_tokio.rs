@@ -48,10 +48,9 @@ use tokio::runtime::{self, Handle};
 use tokio::task::coop;
 use tokio::time::{self, Instant};
 
-use super::timer::Due;
 use crate::clock;
 use crate::panic::wake;
-use crate::tick::{NEVER, far_future};
+use crate::tick::far_future;
 
 /// A sleep of Tokio's never fires if its deadline is further away than this. A wheel's ticks reach
 /// about as far.
@@ -59,6 +58,9 @@ const FAR: Duration = Duration::from_secs(500 * 365 * 86_400);
 
 /// See the module.
 pub(super) struct OnTokio {
+    pub(super) deadline: Instant,
+    /// The deadline means nothing.
+    is_never: bool,
     sleep: Pin<Box<time::Sleep>>,
     /// It has another deadline, which Tokio's timer does not know yet.
     is_unarmed: bool,
@@ -71,9 +73,11 @@ impl OnTokio {
     ///
     /// Panics outside a runtime, and within one that has no time driver.
     #[track_caller]
-    pub(super) fn new(due: &Due) -> Self {
+    pub(super) fn new(deadline: Instant, is_never: bool) -> Self {
         OnTokio {
-            sleep: Box::pin(time::sleep_until(instant(due))),
+            deadline,
+            is_never,
+            sleep: Box::pin(time::sleep_until(instant(deadline, is_never))),
             is_unarmed: false,
         }
     }
@@ -84,35 +88,47 @@ impl OnTokio {
     /// # Panics
     ///
     /// Panics within a runtime that has no time driver, and if the thread cannot be started.
-    pub(super) fn anywhere(due: &Due) -> Self {
+    pub(super) fn anywhere(deadline: Instant, is_never: bool) -> Self {
         let Err(outside) = Handle::try_current() else {
-            return Self::new(due);
+            return Self::new(deadline, is_never);
+        };
+        let of_process = move || {
+            let _within = process_runtime().enter();
+            Self::new(deadline, is_never)
         };
         if !outside.is_thread_local_destroyed() {
-            return Self::of_process(due);
+            return of_process();
         }
         // A thread without its thread-locals can enter no runtime: Tokio panics there, which
         // aborts the process. So a thread that lasts no longer makes the timer. The one that fires
         // timers would not do: its wakers may wait for locks that this thread holds.
-        let due = *due;
-        let maker = thread::Builder::new().spawn(move || Self::of_process(&due));
+        let maker = thread::Builder::new().spawn(of_process);
         let maker = maker.unwrap_or_else(|error| not_started(&error));
         maker.join().unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    fn of_process(due: &Due) -> Self {
-        let _within = process_runtime().enter();
-        Self::new(due)
-    }
-
     pub(super) fn is_elapsed(&self) -> bool {
-        !self.is_unarmed && self.sleep.is_elapsed()
+        !self.is_unarmed && !self.is_never && self.sleep.is_elapsed()
     }
 
-    /// Registers the new deadline at once. A task that waits goes on waiting, for that.
-    pub(super) fn reset(&mut self, due: &Due) {
+    /// Another deadline, or none if it never completes. A task that waits goes on waiting, for
+    /// that.
+    #[cold]
+    pub(super) fn reset(&mut self, deadline: Option<Instant>) {
+        self.set(deadline);
+        self.register();
+    }
+
+    fn set(&mut self, deadline: Option<Instant>) {
+        self.is_never = deadline.is_none_or(is_far);
+        self.deadline = deadline.unwrap_or_else(far_future);
+    }
+
+    /// Registers the deadline.
+    pub(super) fn register(&mut self) {
         self.is_unarmed = false;
-        self.sleep.as_mut().reset(instant(due));
+        let instant = instant(self.deadline, self.is_never);
+        self.sleep.as_mut().reset(instant);
     }
 
     /// Makes `waker` the one that waits. It is woken now if the deadline has passed.
@@ -126,7 +142,8 @@ impl OnTokio {
 
     /// A sleep that has just completed has another deadline. The next poll registers it, not this
     /// call, as for the next tick of Tokio's intervals.
-    pub(super) fn rearm_when_polled(&mut self) {
+    pub(super) fn rearm_when_polled(&mut self, deadline: Option<Instant>) {
+        self.set(deadline);
         self.is_unarmed = true;
         // Takes the task's waker out: the reset must not wake the task that is about to poll.
         let mut cx = Context::from_waker(Waker::noop());
@@ -136,16 +153,16 @@ impl OnTokio {
 
     /// Polls Tokio's timer, which takes care of the budget.
     #[cold]
-    pub(super) fn poll(&mut self, due: &Due, cx: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.is_unarmed {
             if !coop::has_budget_remaining() {
                 return coop::poll_proceed(cx).map(|_| ());
             }
-            self.reset(due);
+            self.register();
         }
         loop {
             ready!(self.sleep.as_mut().poll(cx));
-            if due.tick != NEVER {
+            if !self.is_never {
                 return Poll::Ready(());
             }
             // It fired at the instant that stands for never, decades away.
@@ -155,21 +172,13 @@ impl OnTokio {
 }
 
 /// The deadline for Tokio's timer. Tokio panics at an instant that is nearly the last one there is.
-fn instant(due: &Due) -> Instant {
-    if due.tick == NEVER {
-        far_future()
-    } else {
-        due.deadline
-    }
+fn instant(deadline: Instant, is_never: bool) -> Instant {
+    if is_never { far_future() } else { deadline }
 }
 
-/// The tick of a sleep that is on no wheel. Only whether it is `NEVER` matters.
-pub(super) fn tick_without_wheel(deadline: Instant) -> u64 {
-    if deadline.saturating_duration_since(clock::now()) > FAR {
-        NEVER
-    } else {
-        0
-    }
+/// Whether a sleep without a wheel never completes.
+pub(super) fn is_far(deadline: Instant) -> bool {
+    deadline.saturating_duration_since(clock::now()) > FAR
 }
 
 /// The runtime, one for the process, that drives the timers of tasks outside any runtime.

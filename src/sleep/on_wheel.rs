@@ -6,24 +6,28 @@ use std::task::{Context, Poll, Waker, ready};
 use tokio::task::coop;
 use tokio::time::Instant;
 
-use super::pool;
-use super::timer::Due;
-use crate::clock;
+use super::pool::{self, Reserved};
+use crate::clock::{self, CAN_PAUSE};
 use crate::metrics::Event;
 use crate::panic::{DROPPED_WAKER, catch_panic, wake};
 use crate::shared::entry::Phase;
 use crate::shared::{Shared, SleepEntry};
 use crate::tick::NEVER;
 
-/// See the module.
+/// See the module. Others only read its fields.
 pub(super) struct OnWheel {
-    /// `None` while the sleep is being dropped.
-    entry: Option<Arc<SleepEntry>>,
-    stage: Stage,
+    pub(super) deadline: Instant,
+    /// The deadline's tick. If it is `NEVER`, the deadline means nothing.
+    pub(super) tick: u64,
+    /// `None` while it is being dropped, and once it has left the wheel.
+    pub(super) entry: Option<Arc<SleepEntry>>,
+    pub(super) stage: Stage,
 }
 
-/// The stage of a sleep on its wheel.
+/// The stage of a sleep on its wheel. In four bytes it has more unused values than an `Instant`, so
+/// one of them stands for a timer of Tokio's, and one comparison tells both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
 pub(super) enum Stage {
     /// Made for a duration above zero, not polled yet. Its deadline was in the future when it was
     /// made.
@@ -43,20 +47,13 @@ pub(super) struct Ended;
 
 impl OnWheel {
     #[inline]
-    pub(super) fn new(entry: Arc<SleepEntry>, stage: Stage) -> Self {
+    pub(super) fn new(deadline: Instant, stage: Stage, reserved: Reserved) -> Self {
         OnWheel {
-            entry: Some(entry),
+            deadline,
+            tick: reserved.tick,
+            entry: Some(reserved.entry),
             stage,
         }
-    }
-
-    #[inline]
-    pub(super) fn stage(&self) -> Stage {
-        self.stage
-    }
-
-    pub(super) fn entry(&self) -> Option<&Arc<SleepEntry>> {
-        self.entry.as_ref()
     }
 
     #[inline]
@@ -70,53 +67,78 @@ impl OnWheel {
         }
     }
 
-    pub(super) fn is_elapsed(&self, due: &Due) -> bool {
+    pub(super) fn is_elapsed(&self) -> bool {
         match self.stage {
             Stage::New | Stage::NewUnchecked => false,
-            Stage::Reset => self.is_due(due),
+            Stage::Reset => self.is_due(),
             Stage::Armed => (self.entry.as_ref()).is_some_and(|e| e.phase() == Phase::Fired),
             Stage::Done => true,
         }
     }
 
-    /// The tick of a deadline.
+    /// Gives it another deadline, or none if it never completes. Returns `true` if it has to leave
+    /// the wheel; the entry is not changed then.
     #[inline]
-    pub(super) fn tick(&self, deadline: Instant) -> u64 {
-        (self.shared()).map_or(NEVER, |shared| pool::tick(shared, deadline))
+    pub(super) fn reset(&mut self, deadline: Option<Instant>) -> bool {
+        let Some(entry) = &self.entry else {
+            return false;
+        };
+        let shared = &entry.context().shared;
+        (self.deadline, self.tick) = match deadline {
+            Some(deadline) => (deadline, pool::tick(shared, deadline)),
+            None => (shared.ticks.never(), NEVER),
+        };
+        if CAN_PAUSE && self.is_to_leave() {
+            return true;
+        }
+        let has_fired = match self.stage {
+            Stage::New | Stage::NewUnchecked | Stage::Reset => false,
+            Stage::Armed => {
+                let (was, action) = entry.move_to(self.tick);
+                if was == Phase::Armed {
+                    if shared.act(entry, action) {
+                        pool::count(shared, Event::SleepMoved);
+                        return false;
+                    }
+                    // The actor has ended. The waiting task, perhaps another one, has to poll to
+                    // find that out.
+                    wake(entry.close());
+                }
+                was == Phase::Fired
+            }
+            Stage::Done => true,
+        };
+        if has_fired {
+            pool::count(shared, Event::SleepMade);
+        }
+        self.stage = Stage::Reset;
+        false
     }
 
-    #[inline]
-    pub(super) fn set_deadline(&mut self, due: &mut Due, deadline: Instant) {
-        let Some(entry) = &self.entry else { return };
-        let tick = pool::tick(&entry.context().shared, deadline);
-        *due = Due { deadline, tick };
-        reset(entry, &mut self.stage, tick);
-    }
-
-    /// It has another deadline.
-    pub(super) fn reset(&mut self, due: &Due) {
-        let Some(entry) = &self.entry else { return };
-        reset(entry, &mut self.stage, due.tick);
+    /// Whether it goes to Tokio if it is polled or reset here, because the clock is virtual.
+    #[inline(never)]
+    pub(super) fn is_to_leave(&self) -> bool {
+        let may_leave = |entry: &Arc<SleepEntry>| {
+            let context = entry.context();
+            context.clock.is_none() && context.shared.hands_sleeps_over()
+        };
+        self.tick != NEVER && self.entry.as_ref().is_some_and(may_leave)
     }
 
     /// Ready once the deadline is reached, or the wheel has ended before.
-    pub(super) fn poll(&mut self, due: &Due, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
         match self.stage {
-            Stage::New | Stage::NewUnchecked | Stage::Reset if self.is_due(due) => self.poll_due(),
-            Stage::New | Stage::NewUnchecked | Stage::Reset => self.poll_arm(due, cx),
-            Stage::Armed => self.poll_armed(due, cx, true),
+            Stage::New | Stage::NewUnchecked | Stage::Reset if self.is_due() => self.poll_due(),
+            Stage::New | Stage::NewUnchecked | Stage::Reset => self.poll_arm(cx),
+            Stage::Armed => self.poll_armed(cx, true),
             Stage::Done => Poll::Ready(Ok(())),
         }
     }
 
     /// Like [`poll`](Self::poll), and takes a unit of the task's cooperative budget when it is
     /// ready.
-    pub(super) fn poll_with_budget(
-        &mut self,
-        due: &Due,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<(), Ended>> {
-        let result = ready!(self.poll(due, cx));
+    pub(super) fn poll_with_budget(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
+        let result = ready!(self.poll(cx));
         if result.is_ok() {
             // Only a ready poll costs budget, so that a task with sleeps that are always ready
             // yields now and then.
@@ -126,25 +148,21 @@ impl OnWheel {
     }
 
     /// Like [`poll`](Self::poll), for a caller that has just read the clock.
-    pub(super) fn poll_fired(
-        &mut self,
-        due: &Due,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<(), Ended>> {
+    pub(super) fn poll_fired(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
         match self.stage {
-            Stage::Armed => self.poll_armed(due, cx, false),
-            Stage::Reset => self.poll_arm(due, cx),
-            _ => self.poll(due, cx),
+            Stage::Armed => self.poll_armed(cx, false),
+            Stage::Reset => self.poll_arm(cx),
+            _ => self.poll(cx),
         }
     }
 
     /// Arms the entry without reading the clock. An overdue sleep that is armed fires on the
     /// actor's next turn.
     #[inline]
-    pub(super) fn poll_arm(&mut self, due: &Due, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
+    pub(super) fn poll_arm(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
         let waker = cx.waker().clone();
         let armed = match &self.entry {
-            Some(entry) => entry.try_arm(due.tick, waker),
+            Some(entry) => entry.try_arm(self.tick, waker),
             None => Err(waker),
         };
         match armed {
@@ -152,18 +170,18 @@ impl OnWheel {
                 self.stage = Stage::Armed;
                 Poll::Pending
             }
-            Err(waker) => self.poll_arm_any(due, waker),
+            Err(waker) => self.poll_arm_any(waker),
         }
     }
 
     /// Like [`poll_arm`](Self::poll_arm) where arming may take a command.
     #[inline(never)]
-    fn poll_arm_any(&mut self, due: &Due, waker: Waker) -> Poll<Result<(), Ended>> {
+    fn poll_arm_any(&mut self, waker: Waker) -> Poll<Result<(), Ended>> {
         let Some(entry) = &self.entry else {
             return Poll::Ready(Ok(()));
         };
-        if !entry.context().shared.arm(entry, due.tick, waker) {
-            return self.poll_ended(due);
+        if !entry.context().shared.arm(entry, self.tick, waker) {
+            return self.poll_ended();
         }
         self.stage = Stage::Armed;
         Poll::Pending
@@ -173,7 +191,6 @@ impl OnWheel {
     /// the clock.
     pub(super) fn poll_armed(
         &mut self,
-        due: &Due,
         cx: &mut Context<'_>,
         reads_clock: bool,
     ) -> Poll<Result<(), Ended>> {
@@ -187,13 +204,13 @@ impl OnWheel {
                 self.stage = Stage::Done;
                 Poll::Ready(Ok(()))
             }
-            Phase::Closed => self.poll_ended(due),
+            Phase::Closed => self.poll_ended(),
             // The actor has evicted the entry, and this is not the actor's runtime: arm it again.
             Phase::Idle => {
                 self.stage = Stage::Reset;
-                self.poll_arm(due, cx)
+                self.poll_arm(cx)
             }
-            Phase::Armed | Phase::Released if !(reads_clock && self.is_due(due)) => Poll::Pending,
+            Phase::Armed | Phase::Released if !(reads_clock && self.is_due()) => Poll::Pending,
             Phase::Armed | Phase::Released => {
                 let disarmed = entry.disarm();
                 if disarmed.was == Phase::Fired {
@@ -209,8 +226,8 @@ impl OnWheel {
 
     /// The wheel has ended.
     #[cold]
-    fn poll_ended(&mut self, due: &Due) -> Poll<Result<(), Ended>> {
-        if self.is_due(due) {
+    fn poll_ended(&mut self) -> Poll<Result<(), Ended>> {
+        if self.is_due() {
             return self.poll_due();
         }
         Poll::Ready(Err(Ended))
@@ -225,9 +242,9 @@ impl OnWheel {
 
     /// Whether the clock has reached the deadline. A clock other than the actor's does not count:
     /// then the actor decides.
-    fn is_due(&self, due: &Due) -> bool {
-        due.tick != NEVER
-            && clock::now() >= due.deadline
+    fn is_due(&self) -> bool {
+        self.tick != NEVER
+            && clock::now() >= self.deadline
             && !(self.shared()).is_some_and(|shared| shared.clock.is_foreign())
     }
 
@@ -246,22 +263,15 @@ impl OnWheel {
         }
     }
 
-    /// The sleep is dropped.
-    #[inline]
-    pub(super) fn cancel(&mut self, due: &Due) {
-        if !matches!(self.stage, Stage::Armed) {
-            return self.cancel_any(due);
-        }
-        match self.entry.as_ref().and_then(|entry| entry.try_disarm()) {
-            // The waker is dropped last, because its drop may panic.
-            Some(disarmed) => pool::give(&mut self.entry, disarmed.scheduled, disarmed.waker),
-            None => self.cancel_any(due),
-        }
+    /// It was disarmed, or the wheel has ended: one of Tokio's timers goes on with it.
+    pub(super) fn hand_over(&mut self) {
+        self.count(Event::SleepHandedOver);
+        self.entry = None;
     }
 
-    /// Like [`cancel`](Self::cancel) in any stage.
+    /// Cancels the sleep in any stage.
     #[inline(never)]
-    fn cancel_any(&mut self, due: &Due) {
+    fn cancel_any(&mut self) {
         let Some(entry) = &self.entry else {
             return;
         };
@@ -269,7 +279,7 @@ impl OnWheel {
         let _waker;
         let (is_cancelled, scheduled) = match self.stage {
             // The entry is as it came from the pool, which took it to be scheduled by this tick.
-            Stage::New | Stage::NewUnchecked => (true, due.tick),
+            Stage::New | Stage::NewUnchecked => (true, self.tick),
             Stage::Reset | Stage::Armed | Stage::Done => {
                 let disarmed = entry.disarm();
                 _waker = disarmed.waker;
@@ -285,31 +295,19 @@ impl OnWheel {
     }
 }
 
-/// Gives the entry of a sleep in this stage another deadline.
-#[inline]
-fn reset(entry: &Arc<SleepEntry>, stage: &mut Stage, tick: u64) {
-    let shared = &entry.context().shared;
-    let has_fired = match *stage {
-        Stage::New | Stage::NewUnchecked | Stage::Reset => false,
-        Stage::Armed => {
-            let (was, notify) = entry.move_to(tick);
-            if was == Phase::Armed {
-                if shared.act(entry, notify) {
-                    pool::count(shared, Event::SleepMoved);
-                    return;
-                }
-                // The actor has ended. The waiting task, perhaps another one, has to poll to find
-                // that out.
-                wake(entry.close());
-            }
-            was == Phase::Fired
+impl Drop for OnWheel {
+    /// Cancels the sleep.
+    #[inline]
+    fn drop(&mut self) {
+        if !matches!(self.stage, Stage::Armed) {
+            return self.cancel_any();
         }
-        Stage::Done => true,
-    };
-    if has_fired {
-        pool::count(shared, Event::SleepMade);
+        match self.entry.as_ref().and_then(|entry| entry.try_disarm()) {
+            // The waker is dropped last, because its drop may panic.
+            Some(disarmed) => pool::give(&mut self.entry, disarmed.scheduled, disarmed.waker),
+            None => self.cancel_any(),
+        }
     }
-    *stage = Stage::Reset;
 }
 
 /// Drops a waker that may belong to another task. Its panic must not end this poll.

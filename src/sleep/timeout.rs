@@ -12,7 +12,7 @@ use crate::error::Elapsed;
 use crate::sleep::Sleep;
 use crate::sleep::on_tokio::OnTokio;
 use crate::sleep::on_wheel::{Ended, OnWheel, Stage};
-use crate::sleep::timer::{Due, Timer};
+use crate::sleep::timer::Timer;
 
 pin_project! {
     /// A future with a deadline to complete by. Made by
@@ -109,41 +109,33 @@ fn poll_any(
     may_exceed_budget: bool,
     cx: &mut Context<'_>,
 ) -> Poll<Elapsed> {
-    let on_wheel = |timer: &mut OnWheel, due: &Due, cx: &mut Context<'_>| match ready!(
-        poll_on_wheel(timer, due, cx)
-    ) {
-        Ok(()) => elapse(may_exceed_budget, cx).map(Ok),
-        Err(ended) => Poll::Ready(Err(ended)),
-    };
-    let on_tokio = |timer: &mut OnTokio, due: &Due, cx: &mut Context<'_>| {
-        poll_on_tokio(timer, due, had_budget, cx)
-    };
+    let on_wheel =
+        |timer: &mut OnWheel, cx: &mut Context<'_>| match ready!(poll_on_wheel(timer, cx)) {
+            Ok(()) => elapse(may_exceed_budget, cx).map(Ok),
+            Err(ended) => Poll::Ready(Err(ended)),
+        };
+    let on_tokio = |timer: &mut OnTokio, cx: &mut Context<'_>| poll_on_tokio(timer, had_budget, cx);
     timer.poll_by(cx, on_wheel, on_tokio)
 }
 
-fn poll_on_wheel(timer: &mut OnWheel, due: &Due, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
-    match timer.stage() {
-        Stage::New => timer.poll_arm(due, cx),
+fn poll_on_wheel(timer: &mut OnWheel, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
+    match timer.stage {
+        Stage::New => timer.poll_arm(cx),
         // Reading the clock would take a quarter of the time of a timeout that is polled three
         // times. A future that uses the budget up may keep the actor from running.
-        Stage::Armed => timer.poll_armed(due, cx, !has_budget()),
-        _ => timer.poll(due, cx),
+        Stage::Armed => timer.poll_armed(cx, !has_budget()),
+        _ => timer.poll(cx),
     }
 }
 
 /// Polls the timer without budget if the future has used the budget up, as Tokio's timeout does.
 #[cold]
-fn poll_on_tokio(
-    timer: &mut OnTokio,
-    due: &Due,
-    had_budget: bool,
-    cx: &mut Context<'_>,
-) -> Poll<Elapsed> {
+fn poll_on_tokio(timer: &mut OnTokio, had_budget: bool, cx: &mut Context<'_>) -> Poll<Elapsed> {
     if had_budget && !has_budget() {
-        let unconstrained = coop::unconstrained(poll_fn(|cx| timer.poll(due, cx)));
+        let unconstrained = coop::unconstrained(poll_fn(|cx| timer.poll(cx)));
         ready!(pin!(unconstrained).poll(cx));
     } else {
-        ready!(timer.poll(due, cx));
+        ready!(timer.poll(cx));
     }
     Poll::Ready(Elapsed::new())
 }

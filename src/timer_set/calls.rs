@@ -275,7 +275,7 @@ impl<K, S: Payload> Set<K, S> {
 
 /// Exists while there is a handle that could set a timer.
 pub(crate) struct Handles<K, S: Payload> {
-    set: Arc<Set<K, S>>,
+    pub(crate) set: Arc<Set<K, S>>,
     /// Keeps the actor running.
     _wheel: Arc<Alive>,
 }
