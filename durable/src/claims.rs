@@ -38,9 +38,9 @@ use crate::store::{Fired, Settlement};
 /// that the program need not wait for the store: about as many as the program takes within an
 /// eighth of a [poll](crate::Builder::poll), and at most 512, or as many as
 /// [`recv_many`](Self::recv_many) asks for, or as [`dispatch`](Self::dispatch) runs at once. If the
-/// program works on these for less than the store takes for a fire, it claims up to 512 ahead, but
-/// no more than the program takes in 50 ms. At most
-/// [`capacity`](crate::Builder::capacity) claims are unsettled at once. The
+/// program is through with these before the store has fired others, it claims as many ahead as the
+/// program takes meanwhile, up to 512. At most [`capacity`](crate::Builder::capacity) claims are
+/// unsettled at once. The
 /// [protocol](crate::protocol#demand) says how instances share a backlog.
 ///
 /// The program receives every claim with at least half of its lease left, unless the whole process

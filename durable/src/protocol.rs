@@ -165,7 +165,7 @@
 //! writes, and a single instance makes no others. Most of a backlog is never marked: two. A timer
 //! that another instance asks for is unmarked and marked again: five. Rows that are ahead of a
 //! program can change hands once more, when it turns slow; these are no more than it has just
-//! received, or than it would have received in 50 ms.
+//! received, or than it receives while the store fires twice.
 //!
 //! # Incarnations
 //!

@@ -205,7 +205,7 @@ async fn bounds_the_writes<T: Stores>(
     let faults: Vec<_> = running.iter().map(|one| one.faults.clone()).collect();
     let writes = || faults.iter().map(Faulty::row_writes).sum::<u64>();
     // The rows in progress at the ends of a window are fewer than this allows for.
-    let window = 8 * instances;
+    let window = 12 * instances;
     let (mut began, mut bounded) = ((0, writes()), Ok(()));
     let see = |handled| {
         let (timers, rows) = (handled - began.0, writes() - began.1);

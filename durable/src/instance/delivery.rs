@@ -8,12 +8,13 @@
 //!    wants none.
 //! 2. **Ahead.** So many claims may wait for the program besides: none at first, and twice as many
 //!    and one more each time it comes back for more within an eighth of a poll. The limit is the
-//!    places of `dispatch`, or what `recv_many` asks for, or 512. A program that works on these for
-//!    less than a fire takes would wait for the store: its limit is what it works on, at the pace
-//!    since it last came back, for as long as the last fire took, 50 ms and 512 claims at most. If the
-//!    program does not come back for an eighth of a poll, no more are ahead of it than it has
-//!    received in that time, and none if it receives nothing for a poll. So a quick program does
-//!    not wait for round trips, and a slow one holds nothing that it does not work on.
+//!    places of `dispatch`, or what `recv_many` asks for, or 512. A program that is through with
+//!    these before the store has fired others would wait for the store. So the limit is at least
+//!    what it takes while the store fires twice, by its pace of the last 50 ms: at most 512, and
+//!    what it takes in 100 ms. If the program does not come back for an eighth of a poll, no more
+//!    are ahead of it than it has received in that time, and none if it receives nothing for a
+//!    poll. So a quick program does not wait for round trips, and a slow one holds nothing that it
+//!    does not work on.
 //! 3. **Fired** is what is due, up to wanted and ahead together, less what waits for the program
 //!    already, and within the capacity. The rest stays here and *due*, earliest first. Nothing else
 //!    decides when to fire: a place that comes free fires a row that is here, without a load. While
@@ -87,8 +88,8 @@ const PARTS: u32 = 8;
 /// At most so many claims wait for a program, or as many as it has places.
 pub(crate) const MAX_AHEAD: usize = 512;
 
-/// No more are ahead of a program than its places, or than it works on in this time.
-const MAX_FIRE: Duration = Duration::from_millis(50);
+/// The pace of a program is what it receives in this time. A fire counts for no longer, either.
+const PACE: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Default)]
 struct State {
@@ -103,8 +104,12 @@ struct State {
     burst: Option<(Instant, usize)>,
     /// How many each part is firing.
     firing: Vec<Firing>,
-    /// How long the last fire took.
+    /// How long the last fire took, at most [`PACE`].
     fire: Duration,
+    /// When the program received the first claim that is not in its pace yet, and how many since.
+    counted: Option<(Instant, usize)>,
+    /// How many claims the program has lately received in [`PACE`].
+    pace: u128,
     /// When the program last received a claim.
     received: Option<Instant>,
     /// How many parts have not closed it.
@@ -146,22 +151,26 @@ impl State {
             self.ahead = self.ahead.min(*received);
             self.burst = None;
         }
+        let (since, counted) = self.counted.get_or_insert((now, 0));
+        let took = now - *since;
+        if took >= PACE {
+            self.pace = *counted as u128 * PACE.as_nanos() / took.as_nanos();
+            (*since, *counted) = (now, 0);
+        }
+        *counted += 1;
     }
 
     /// Notes that the program has come back for more. If that was soon, twice as many may wait for
     /// it next time: as many as it has places, or as it works on while the store fires.
     fn come_back(&mut self, poll: Duration, places: usize) {
         self.ahead = self.ahead(poll);
-        let mut limit = places;
-        if let Some((began, received)) = self.burst.take() {
-            let took = began.elapsed();
-            if took < poll / PARTS {
-                self.ahead = 2 * self.ahead + 1;
-            }
-            let meanwhile = received as u128 * self.fire.as_nanos() / took.as_nanos().max(1);
-            let meanwhile = usize::try_from(meanwhile).unwrap_or(usize::MAX);
-            limit = limit.max(meanwhile.min(MAX_AHEAD));
+        let burst = self.burst.take();
+        if burst.is_some_and(|(began, _)| began.elapsed() < poll / PARTS) {
+            self.ahead = 2 * self.ahead + 1;
         }
+        let meanwhile = 2 * self.pace * self.fire.as_nanos() / PACE.as_nanos();
+        let meanwhile = usize::try_from(meanwhile).unwrap_or(MAX_AHEAD);
+        let limit = meanwhile.min(MAX_AHEAD).max(places);
         self.ahead = self.ahead.min(limit);
     }
 }
@@ -222,7 +231,7 @@ impl Deliveries {
             let mut state = self.lock();
             let fired = std::mem::take(&mut state.firing[part]);
             let took = fired.since.map(|since| since.elapsed());
-            state.fire = took.map_or(state.fire, |took| took.min(MAX_FIRE));
+            state.fire = took.map_or(state.fire, |took| took.min(PACE));
             state.queue.extend(deliveries);
             if state.queue.is_empty() {
                 None
@@ -363,13 +372,19 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn more_than_the_places_are_ahead_of_a_program_that_would_wait_for_the_store() {
-        // The fires, the work on two claims, and the limit beside two places.
-        for (fire, work, limit) in [(10, 1, 20), (10, 10, 2), (10, 100, 2), (0, 1, 2)] {
+        // The fire, the work on two claims, and the limit beside two places.
+        for (fire, work, limit) in [
+            (10, 1, 40),
+            (10, 10, 4),
+            (10, 20, 2),
+            (10, 100, 2),
+            (0, 1, 2),
+        ] {
             let mut state = State {
                 fire: Duration::from_millis(fire),
                 ..State::default()
             };
-            for _ in 0..10 {
+            for _ in 0..200 {
                 state.receive(POLL);
                 state.receive(POLL);
                 advance(Duration::from_millis(work)).await;
