@@ -11,7 +11,7 @@ use super::purge::{PURGE_TIME, PURGED_AT_ONCE};
 use super::reading::{number, read};
 use super::rows::Call;
 use crate::store::{
-    ChangedRows, DeadChange, DeadRows, List, State, StoreTime, Stored, Version, rules,
+    AnswerSize, ChangedRows, DeadChange, DeadRows, List, State, StoreTime, Stored, Version, rules,
 };
 
 type Result<T> = rusqlite::Result<T>;
@@ -30,7 +30,7 @@ pub(super) fn list(connection: &Connection, namespace: i64, request: List) -> Re
         (namespace, died.as_micros(), version, number(request.limit)),
         read,
     )?;
-    super::reading::page(rows)
+    AnswerSize::page(rows)
 }
 
 impl Call<'_> {

@@ -2,14 +2,12 @@
 
 use rusqlite::{Connection, params};
 
-use super::reading::{
-    COLUMNS, IN_FLIGHT, WAITING, loaders, number, page, read, state_number, time,
-};
+use super::reading::{COLUMNS, IN_FLIGHT, WAITING, loaders, number, read, state_number, time};
 use super::{Sqlite, charter, dead};
 use crate::store::{
-    Answer, Charter, Inspect, InstanceId, KeyPlace, MAX_DUE_COUNT, MAX_KEY_ROWS, Namespace,
-    PrefixRows, RowPage, State, StoreTime, Stored, StoredInstance, StoredNamespace, key_page,
-    prefix_end,
+    Answer, AnswerSize, Charter, Inspect, InstanceId, KeyPlace, MAX_DUE_COUNT, MAX_KEY_ROWS,
+    Namespace, PrefixRows, RowPage, State, StoreTime, Stored, StoredInstance, StoredNamespace,
+    key_page, prefix_end,
 };
 
 type Result<T> = rusqlite::Result<T>;
@@ -103,9 +101,11 @@ fn rows_of(connection: &Connection, namespace: i64, key: &[u8]) -> Result<Vec<St
         ),
     ] {
         let mut select = connection.prepare_cached(&sql)?;
-        rows.push(page(select.query_map((namespace, key, limit), read)?)?);
+        rows.push(AnswerSize::page(
+            select.query_map((namespace, key, limit), read)?,
+        )?);
     }
-    page(rows.into_iter().flatten().map(Ok))
+    AnswerSize::page(rows.into_iter().flatten().map(Ok))
 }
 
 /// Each index by key has the rows of a prefix side by side.
@@ -136,7 +136,7 @@ fn rows_with_prefix(
         params![namespace, end, after.key, after.died, after.version, limit],
         read,
     )?;
-    page(rows)
+    AnswerSize::page(rows)
 }
 
 fn count_due(connection: &Connection, namespace: i64, times: &[StoreTime]) -> Result<Vec<u64>> {

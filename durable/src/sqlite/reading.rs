@@ -64,20 +64,7 @@ pub(super) fn list(connection: &Connection, namespace: i64, request: List) -> Re
     page.truncate(request.limit);
     let mut select = connection.prepare_cached(&format!("SELECT {COLUMNS} WHERE version = ?1"))?;
     let versions = page.into_iter();
-    self::page(versions.map(|(_, version)| select.query_row([version], read)))
-}
-
-/// The first rows, until the answer has enough bytes.
-pub(super) fn page(all: impl Iterator<Item = Result<Stored>>) -> Result<Vec<Stored>> {
-    let (mut rows, mut size) = (Vec::new(), AnswerSize::default());
-    for row in all {
-        let row = row?;
-        if !size.takes(&row) {
-            break;
-        }
-        rows.push(row);
-    }
-    Ok(rows)
+    AnswerSize::page(versions.map(|(_, version)| select.query_row([version], read)))
 }
 
 /// How many rows there are, as the calls have counted them.
