@@ -43,7 +43,7 @@ use tokio::sync::{Mutex, Notify, Semaphore, watch};
 use tokio::time::{Instant, sleep};
 
 use calendar::Calendar;
-pub(crate) use calls::Calls;
+pub(crate) use calls::{Calls, in_steps};
 use clock::StoreClock;
 pub(crate) use cores::Cores;
 use delivery::Deliveries;
@@ -336,9 +336,6 @@ impl Shutdown {
 /// The first sweep of dead timers comes so long after the start, or sooner.
 const FIRST_SWEEP: Duration = Duration::from_secs(60);
 
-/// The pause between two steps of a sweep, which is for other calls.
-const SWEEP_PAUSE: Duration = Duration::from_millis(20);
-
 /// Opens the store and starts the tasks of an instance.
 pub(crate) async fn start(
     store: Arc<dyn Store>,
@@ -464,16 +461,8 @@ async fn sweep(core: &Core) {
         pause = settings.sweep();
         // After an error the next sweep does what this one has left.
         let old = DeadRows::OlderThan(settings.keep_dead);
-        while let Ok(discarded) = core
-            .calls
-            .change_dead(old.clone(), DeadChange::Discard)
-            .await
-        {
-            if !discarded.more {
-                break;
-            }
-            sleep(SWEEP_PAUSE).await;
-        }
+        let discard = || core.calls.change_dead(old.clone(), DeadChange::Discard);
+        let _ = in_steps(discard).await;
     }
 }
 
