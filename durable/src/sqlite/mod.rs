@@ -142,8 +142,9 @@ impl Store for Sqlite {
 
     fn amend<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, ()> {
         let (name, charter) = (namespace.clone(), charter.clone());
-        let amending =
-            self.in_namespace(namespace, move |call| charter::amend(call, &name, &charter));
+        let amending = self.in_namespace(namespace, move |call| {
+            charter::amend(call.batch, call.namespace, &name, &charter)
+        });
         Box::pin(async move { amending.await? })
     }
 

@@ -21,6 +21,9 @@ const MAX_ATTEMPT: i64 = i32::MAX as i64 - 1;
 /// The columns of [`read`].
 pub(super) const COLUMNS: &str = "version, state, key, value, due, deadline, attempt, period, loaded_by, error, schedule, claimed_by FROM tickwheel_timers";
 
+/// The columns of [`read`], of dead rows.
+pub(super) const DEAD_COLUMNS: &str = "version, 2, key, value, died, deadline, attempt, NULL, NULL, error, NULL, NULL FROM tickwheel_dead";
+
 pub(super) fn not_opened(namespace: &Namespace) -> StoreError {
     StoreError::refused(format_args!("namespace {namespace} was not opened"))
 }

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use rusqlite::{OptionalExtension, params};
 
+use super::charter;
 use super::reading::{
-    COLUMNS, IN_FLIGHT, WAITING, damage, now, number, read, state_number, text, time,
+    COLUMNS, DEAD_COLUMNS, IN_FLIGHT, WAITING, damage, now, number, read, state_number, text, time,
 };
 use super::thread::Batch;
-use super::{charter, dead};
 use crate::store::rules::Rows;
 use crate::store::{
     Edition, InstanceId, Namespace, Scheduled, Schedules, State, StoreError, StoreTime, Stored,
@@ -234,8 +234,7 @@ impl Rows for Call<'_> {
             return Ok(None);
         }
         let sql = format!(
-            "SELECT {} WHERE namespace = ?1 AND key = ?2 ORDER BY died DESC, version DESC LIMIT 1",
-            dead::COLUMNS
+            "SELECT {DEAD_COLUMNS} WHERE namespace = ?1 AND key = ?2 ORDER BY died DESC, version DESC LIMIT 1"
         );
         let mut select = self.batch.connection.prepare_cached(&sql)?;
         select.query_row((self.namespace, key), read).optional()
