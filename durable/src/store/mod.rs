@@ -73,8 +73,8 @@
 //!    [`Settled::Lost`].
 //! 9. **Near rows.** A waiting row that a call makes due within [`LoadWindow::window`] is marked as
 //!    loaded by [`LoadWindow::loader`] in the same step, if that id counts as living. If it is not
-//!    marked, a store that can sends a hint: [`hinted`](Store::hinted) of the instances returns. At
-//!    most one a call. A hint may be lost.
+//!    marked, the store sends a hint: [`hinted`](Store::hinted) of the instances returns. At most
+//!    one a call. A hint may be lost.
 //! 10. **The charter** of a namespace, and the version of the schema, are compared in the same step
 //!     as whatever a load, a write or a fire does. [`LoadWindow::until`] is compared with the time
 //!     at which the store begins a write, however long it waited before.
@@ -98,7 +98,7 @@ pub(crate) mod rules;
 mod schedule;
 mod time;
 
-use std::future::{Future, pending};
+use std::future::Future;
 use std::pin::Pin;
 
 pub(crate) use answers::AnswerSize;
@@ -431,12 +431,8 @@ pub trait Store: Send + Sync + 'static {
     fn inspect(&self) -> &dyn Inspect;
 
     /// Returns when another instance may have left near rows that no instance has loaded. One
-    /// caller for an instance calls it again and again. Cancel safe. A store without hints keeps
-    /// this one, which never returns: rows are found by the poll.
-    fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {
-        let _ = namespace;
-        Box::pin(pending())
-    }
+    /// caller for an instance calls it again and again. Cancel safe.
+    fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()>;
 }
 
 impl<S: Store> From<S> for Box<dyn Store> {
