@@ -79,11 +79,11 @@ fn read_fired(numbers: &mut Reply, rows: &mut Reply) -> Result<Fired, StoreError
     let row = rows.row()?;
     Ok(Fired {
         token,
+        repeats: row.repeats(),
         key: row.key,
         value: row.value,
         deadline: row.deadline,
         attempt: row.attempt.saturating_add(1),
         missed,
-        repeats: row.repeats,
     })
 }
