@@ -162,8 +162,7 @@ impl Memory {
             sequence, spaces, ..
         } = &mut *database;
         let Some(space) = spaces.get_mut(namespace) else {
-            let error = format!("namespace {namespace} was not opened");
-            return Box::pin(ready(Err(StoreError::refused(error))));
+            return Box::pin(ready(Err(StoreError::not_opened(namespace))));
         };
         if charter.is_some_and(|charter| charter != space.edition) {
             return Box::pin(ready(Err(StoreError::amended(namespace))));

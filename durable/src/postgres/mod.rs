@@ -372,8 +372,7 @@ impl Postgres {
         }
         let found = self.lanes().run(&NO_SPACE, &Find(namespace)).await?;
         let Some(space) = found.map(Arc::new) else {
-            let error = format!("namespace {namespace} was not opened");
-            return Err(StoreError::refused(error));
+            return Err(StoreError::not_opened(namespace));
         };
         self.spaces().insert(namespace.clone(), Arc::clone(&space));
         Ok(space)

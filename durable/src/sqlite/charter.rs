@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::reading::{not_opened, now};
+use super::reading::now;
 use super::schema::SCHEMA;
 use super::thread::Batch;
 use crate::store::{
@@ -84,7 +84,7 @@ pub(super) fn amend(
     next: &Charter,
 ) -> Result<()> {
     let Some((stored, _)) = find(batch.connection, namespace)? else {
-        return Ok(Err(not_opened(namespace)));
+        return Ok(Err(StoreError::not_opened(namespace)));
     };
     let sql = "SELECT EXISTS (SELECT 1 FROM tickwheel_timers WHERE namespace = ?1)
         OR EXISTS (SELECT 1 FROM tickwheel_dead WHERE namespace = ?1)";
@@ -111,7 +111,7 @@ pub(super) fn check_codec(
             codec.clone_into(&mut asked.codec);
             stored.check(namespace, &asked)
         }
-        None => Err(not_opened(namespace)),
+        None => Err(StoreError::not_opened(namespace)),
     })
 }
 
@@ -154,6 +154,6 @@ pub(super) fn namespace(connection: &Connection, name: &Namespace) -> Result<Fou
     Ok(match found.optional()? {
         Some((found, SCHEMA)) => Ok(found),
         Some((_, schema)) => Err(StoreError::schema(schema, SCHEMA)),
-        None => Err(not_opened(name)),
+        None => Err(StoreError::not_opened(name)),
     })
 }

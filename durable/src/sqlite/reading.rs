@@ -5,9 +5,7 @@ use std::time::{Duration, SystemTime};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
-use crate::store::{
-    AnswerSize, Counts, InstanceId, List, Namespace, State, StoreError, StoreTime, Stored, Version,
-};
+use crate::store::{AnswerSize, Counts, InstanceId, List, State, StoreTime, Stored, Version};
 
 type Result<T> = rusqlite::Result<T>;
 
@@ -23,10 +21,6 @@ pub(super) const COLUMNS: &str = "version, state, key, value, due, deadline, att
 
 /// The columns of [`read`], of dead rows.
 pub(super) const DEAD_COLUMNS: &str = "version, 2, key, value, died, deadline, attempt, NULL, NULL, error, NULL, NULL FROM tickwheel_dead";
-
-pub(super) fn not_opened(namespace: &Namespace) -> StoreError {
-    StoreError::refused(format_args!("namespace {namespace} was not opened"))
-}
 
 /// The loaders that rows of a namespace may name: none, and each instance that counts as living.
 pub(super) fn loaders(connection: &Connection, namespace: i64) -> Result<Vec<Option<i64>>> {
