@@ -282,7 +282,12 @@ impl Store for Memory {
         instance: InstanceId,
         versions: Vec<Version>,
     ) -> Answer<'a, Vec<Version>> {
-        self.call(namespace, move |call| call.unmark(instance, &versions))
+        self.call(namespace, move |call| {
+            if call.unmark(instance, &versions) {
+                call.space.lacks.clear();
+            }
+            Vec::new()
+        })
     }
 
     fn get<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Option<Stored>> {
@@ -396,23 +401,17 @@ impl Call<'_> {
         self.space.rows.insert(version, row);
     }
 
+    /// Ends the life of an id.
     fn unload(&mut self, instance: InstanceId) {
         self.space.alive.remove(&instance);
         self.space.names.remove(&instance);
         self.space.lacks.remove(&instance);
-        let rows = self.space.rows.values_mut();
-        let mut any = false;
-        for row in rows.filter(|row| row.loaded_by == Some(instance)) {
-            row.loaded_by = None;
-            self.space.unloaded.insert((row.due, row.version));
-            any = true;
-        }
-        if any {
-            self.space.hint.notify_waiters();
-        }
+        let all: Vec<_> = self.space.rows.keys().copied().collect();
+        self.unmark(instance, &all);
     }
 
-    fn unmark(&mut self, instance: InstanceId, versions: &[Version]) -> Vec<Version> {
+    /// Takes the mark of an id off rows. Returns whether any had it.
+    fn unmark(&mut self, instance: InstanceId, versions: &[Version]) -> bool {
         let mut any = false;
         for &version in versions {
             let row = self.space.rows.get_mut(&version);
@@ -423,9 +422,8 @@ impl Call<'_> {
             }
         }
         if any {
-            self.space.lacks.clear();
             self.space.hint.notify_waiters();
         }
-        Vec::new()
+        any
     }
 }

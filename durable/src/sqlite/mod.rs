@@ -7,14 +7,12 @@
 //!
 //! A commit waits for the disk, and calls that come meanwhile share the next one. Each call has a
 //! savepoint: one that fails leaves the others alone. `rows` has the SQL that the
-//! rules in `store` need, `load` that of unloading, `reading` that of the looks, `dead`
-//! that of dead rows.
+//! rules in `store` need, `reading` that of the looks, `dead` that of dead rows.
 
 mod charter;
 mod dead;
 mod file;
 mod inspect;
-mod load;
 mod looks;
 mod purge;
 mod reading;
