@@ -2,8 +2,7 @@
 
 use tokio_postgres::Row;
 
-use super::numbers::micros;
-use crate::store::{Edition, InstanceId, LoadWindow};
+use crate::store::{Edition, InstanceId, LoadWindow, micros};
 
 /// A namespace by its number, and the channel for its hints.
 #[derive(Debug, Clone, PartialEq, Eq)]

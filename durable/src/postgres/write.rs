@@ -12,11 +12,11 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use super::lanes::{Call, Lane};
-use super::numbers::{micros, time};
+use super::numbers::time;
 use super::session::{Parameters, Session};
 use super::space::{NearParameters, Space};
 use super::statements as sql;
-use crate::store::{Action, Armed, Due, LoadWindow, Version, Write, WriteOutcome};
+use crate::store::{Action, Armed, Due, LoadWindow, Version, Write, WriteOutcome, micros};
 
 /// Keys and values of one part take about this many bytes at most. A server holds the parameters of
 /// a statement several times over; with more than its usual `work_mem` it would write them to a
