@@ -94,8 +94,8 @@ impl PrefixChange {
     ///
     /// # Errors
     ///
-    /// Those of the store. [`StoreError::Late`] if the step took longer than [`within`](Self::within) says, or the
-    /// store's clock has stepped: it can be made again.
+    /// Those of the store. [`StoreError::Late`] if the step took longer than
+    /// [`within`](Self::within) says, or the store's clock has stepped: it can be made again.
     ///
     /// # Cancel safety
     ///
