@@ -309,8 +309,9 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// With [`no_overlap`](Fire::no_overlap) a waiting row that repeats does not fire while its key
     /// has a row in flight, whether its lease has ended or not. It waits until the next time of its
-    /// schedule, with a new version, and comes back in [`FireReport::later`]. [`Missed::wait`] says
-    /// until when, and what its deadline is then, or [`Plan::wait`].
+    /// schedule, with a new version, and comes back in [`FireReport::later`]. That is the next of
+    /// [`Missed::Skip`], or [`Plan::until`]. Its deadline stays, so that the rule applies to it as
+    /// to any that is late, but under `Skip` it is that time.
     ///
     /// A waiting row that repeats leaves the next occurrence waiting in the same step, with a new
     /// version and no attempts. [`Missed::next`] says when, and whether this one fires at all. If
