@@ -7,27 +7,22 @@ mod entry;
 use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use futures_util::future::try_join_all;
 use serde::Serialize;
-use tokio::time::{Instant, sleep};
 
 pub use change::Changed;
 pub use entry::{Dead, Entry, InFlight, Position};
 
 use crate::codec::Coder;
 use crate::error::Error;
-use crate::instance::{Core, Cores};
+use crate::instance::{Core, Cores, in_steps};
 use crate::store::{
     ChangedRows, Charter, List, PrefixCursor, PrefixRows, Settle, Settled, Settlement, State,
     StoreError, StoreTime, Stored, StoredInstance, Version,
 };
 use crate::token::Token;
-
-/// The shortest pause between two batches of a call that changes many rows: long enough for another
-/// process to lock the SQLite file.
-const PAUSE: Duration = Duration::from_millis(2);
 
 /// A view of all timers of a namespace, whichever instance has set or claimed them. Made by
 /// [`DurableTimers::admin`](crate::DurableTimers::admin).
@@ -306,7 +301,7 @@ impl<K, V> Admin<K, V> {
     ///
     /// See [above](Self).
     pub async fn purge(&self) -> Result<u64, Error> {
-        in_steps(|| self.purge_batch()).await
+        Ok(in_steps(|| self.purge_batch()).await?.rows)
     }
 
     /// Deletes as many timers of the namespace as the store can delete without delaying other
@@ -426,26 +421,6 @@ async fn list(
         rows.extend(stored);
     }
     Ok(rows)
-}
-
-/// Makes steps until there are no more. Returns how many timers they have changed.
-///
-/// Not an `AsyncFn`: callers could not spawn the future.
-async fn in_steps<F>(mut step: impl FnMut() -> F) -> Result<u64, Error>
-where
-    F: Future<Output = Result<ChangedRows, Error>>,
-{
-    let mut sum = 0;
-    loop {
-        let began = Instant::now();
-        let step = step().await?;
-        sum += step.rows;
-        if !step.more {
-            return Ok(sum);
-        }
-        // Half of the time is for other calls.
-        sleep(began.elapsed().max(PAUSE)).await;
-    }
 }
 
 impl<K, V> fmt::Debug for Admin<K, V> {

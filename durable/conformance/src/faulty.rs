@@ -271,9 +271,7 @@ impl<S: Store> Faulty<S> {
             .collect();
         Ok(report)
     }
-}
 
-impl<S: Store> Faulty<S> {
     /// Settles, but leaves out what needs the lock of a key, if the rows are locked.
     async fn settle_unlocked(
         &self,
@@ -300,6 +298,18 @@ impl<S: Store> Faulty<S> {
         });
         Ok(outcomes.collect())
     }
+}
+
+/// Has a call reach the store that much later. Its answer is lost.
+fn happen_late<T: Send>(
+    delay: Duration,
+    call: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+) -> StoreError {
+    drop(tokio::spawn(async move {
+        sleep(delay).await;
+        drop(call.await);
+    }));
+    StoreError::unavailable("its answer was lost")
 }
 
 impl<S> Clone for Faulty<S> {
@@ -329,12 +339,8 @@ impl<S: Store> Store for Faulty<S> {
         Box::pin(async move {
             if let Some(delay) = self.late_by("write") {
                 let (store, namespace) = (Arc::clone(&self.store), namespace.clone());
-                drop(tokio::spawn(async move {
-                    sleep(delay).await;
-                    // Nobody waits for the answer.
-                    let _ = store.write(&namespace, writes, near).await;
-                }));
-                return Err(StoreError::unavailable("its answer was lost"));
+                let write = async move { store.write(&namespace, writes, near).await };
+                return Err(happen_late(delay, write));
             }
             let writing = self.call("write", || self.store.write(namespace, writes, near));
             let written = writing.await?;
@@ -378,12 +384,8 @@ impl<S: Store> Store for Faulty<S> {
         Box::pin(async move {
             if let Some(delay) = self.late_by("fire") {
                 let (store, namespace) = (Arc::clone(&self.store), namespace.clone());
-                drop(tokio::spawn(async move {
-                    sleep(delay).await;
-                    // Nobody waits for the answer.
-                    let _ = store.fire(&namespace, request).await;
-                }));
-                return Err(StoreError::unavailable("its answer was lost"));
+                let fire = async move { store.fire(&namespace, request).await };
+                return Err(happen_late(delay, fire));
             }
             let versions = request.versions.clone();
             let firing = self.call("fire", || self.fire_unlocked(namespace, request));

@@ -20,6 +20,7 @@ use tickwheel_durable::store::{
 };
 use tokio::task::yield_now;
 
+use super::contract::write;
 use super::random::{Random, seed};
 use super::steps::pages;
 use super::world::{Stores, World};
@@ -208,9 +209,4 @@ const NOW: Due = Due::In(Duration::ZERO);
 
 fn set(if_absent: bool) -> Action {
     Action::set(b"1".to_vec(), NOW, None, if_absent)
-}
-
-fn write(key: &str, action: Action) -> Write {
-    let key = key.into();
-    Write::new(key, action)
 }

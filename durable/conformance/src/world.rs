@@ -24,9 +24,6 @@ pub trait Stores: Send + Sync + 'static {
     /// The store.
     type Store: Store;
 
-    /// Whether the store gives [hints](Store::hinted): true unless said otherwise.
-    const HINTS: bool = true;
-
     /// Connects to it. All connections see the same timers.
     fn connect(&self) -> impl Future<Output = Self::Store> + Send;
 }

@@ -3,10 +3,11 @@
 use std::borrow::Borrow;
 
 use serde::Serialize;
-use tokio::time::{Instant, sleep};
+use tokio::sync::Mutex;
 
-use super::{Admin, PAUSE};
+use super::Admin;
 use crate::error::Error;
+use crate::instance::in_steps;
 use crate::store::{Change, ChangedRows, PrefixChange, StoreError, Write, WriteOutcome};
 use crate::token::Token;
 
@@ -65,17 +66,10 @@ impl<K, V> Admin<K, V> {
         let changes = PrefixChange::new(prefix, change);
         let mut sum = ChangedRows::default();
         for core in self.cores.iter() {
-            let mut changes = changes.clone().within(core.settings.call_timeout);
-            loop {
-                let began = Instant::now();
-                let step = core.calls.change(&mut changes).await?;
-                sum = sum.and(step);
-                if !step.more {
-                    break;
-                }
-                // Half of the time is for other calls.
-                sleep(began.elapsed().max(PAUSE)).await;
-            }
+            // One step is made at a time.
+            let changes = Mutex::new(changes.clone().within(core.settings.call_timeout));
+            let step = || async { core.calls.change(&mut *changes.lock().await).await };
+            sum = sum.and(in_steps(step).await?);
         }
         Ok(sum)
     }

@@ -5,9 +5,9 @@ use std::borrow::Borrow;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::{Admin, in_steps};
+use super::Admin;
 use crate::error::Error;
-use crate::instance::Core;
+use crate::instance::{Core, in_steps};
 use crate::store::{DeadChange, DeadRows};
 use crate::token::Token;
 
@@ -114,5 +114,6 @@ async fn change_dead(
     change: DeadChange,
     which: impl Fn() -> DeadRows,
 ) -> Result<u64, Error> {
-    in_steps(|| core.calls.change_dead(which(), change)).await
+    let changed = in_steps(|| core.calls.change_dead(which(), change)).await?;
+    Ok(changed.rows)
 }

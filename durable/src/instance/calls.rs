@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::Instrument;
 
 use crate::error::Error;
@@ -34,6 +34,28 @@ pub(crate) struct Calls {
     /// no rows.
     lost_answer: AtomicBool,
     lanes: [Lane; 4],
+}
+
+/// The shortest pause between two steps: long enough for another process to lock the SQLite file.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Makes steps until there are no more. Returns their sum.
+///
+/// Not an `AsyncFn`: callers could not spawn the future.
+pub(crate) async fn in_steps<F>(mut step: impl FnMut() -> F) -> Result<ChangedRows, Error>
+where
+    F: Future<Output = Result<ChangedRows, Error>>,
+{
+    let mut sum = ChangedRows::default();
+    loop {
+        let began = Instant::now();
+        sum = sum.and(step().await?);
+        if !sum.more {
+            return Ok(sum);
+        }
+        // Half of the time is for other calls.
+        sleep(began.elapsed().max(PAUSE)).await;
+    }
 }
 
 /// Calls of one kind that an instance needs. Their first failure is logged, and so is the first

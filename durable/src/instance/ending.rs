@@ -19,14 +19,13 @@
 //! A kept end holds its part of the capacity, so there are no more of them than that.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 
-use super::lease::{Hold, RenewGuard};
 use crate::error::Error;
-use crate::store::{Settle, Settled, Settlement, Version};
+use crate::store::{Settled, Settlement};
+use crate::token::Token;
 
 /// How a claim ends, or for how long it is extended.
 #[derive(Debug, Clone)]
@@ -67,79 +66,132 @@ impl End {
 /// Exists as long as a kept end waits for the store. `dispatch` waits for all of its own.
 pub(crate) type Settling = mpsc::Sender<Infallible>;
 
-/// An end on its way to the store.
-pub(super) struct Ending {
-    pub(super) hold: Arc<Hold>,
-    pub(super) end: End,
-    /// Whether it is sent until the store has taken it.
-    pub(super) kept: bool,
-    /// From the first try that has not ended it.
-    pub(super) renewing: Option<RenewGuard>,
-    pub(super) settling: Option<Settling>,
+/// What this instance holds of a timer in flight, and how that ends.
+pub(super) struct Held {
+    state: State,
+    /// Its part of the capacity, until it has ended.
+    permit: Option<OwnedSemaphorePermit>,
+    /// When the lease ends, or sooner; `None` for never.
+    pub(super) until: Option<Instant>,
 }
 
-impl Ending {
-    pub(super) fn token(&self) -> Version {
-        self.hold.version()
+enum State {
+    Held,
+    /// Its end is decided.
+    Ending {
+        end: End,
+        /// Whether a try has had no response.
+        tried: bool,
+        /// Whether the task of settles has it until it is done.
+        kept: bool,
+    },
+    /// Settled, or gone from the store when it fired.
+    Settled,
+    /// Delivered again meanwhile, or about to be.
+    Lost,
+}
+
+impl Held {
+    pub(super) fn new(until: Instant, permit: OwnedSemaphorePermit) -> Self {
+        Held {
+            state: State::Held,
+            permit: Some(permit),
+            until: Some(until),
+        }
     }
 
-    pub(super) fn bytes(&self) -> usize {
-        self.end.error.as_ref().map_or(0, String::len) + size_of::<Settle>()
+    pub(super) fn is_held(&self) -> bool {
+        matches!(self.state, State::Held | State::Ending { .. })
     }
 
-    /// What the store is asked for now.
-    pub(super) fn settle(&self) -> Settle {
-        let settlement = match self.end.settlement {
-            Settlement::RetryAfter(delay) => {
-                Settlement::RetryAfter(delay.saturating_sub(self.end.since.elapsed()))
+    pub(super) fn is_lost(&self) -> bool {
+        matches!(self.state, State::Lost)
+    }
+
+    /// Whether the response to its end is on the way.
+    pub(super) fn is_sent(&self) -> bool {
+        matches!(self.state, State::Ending { tried: false, .. })
+    }
+
+    /// The store has deleted the timer as it fired.
+    pub(super) fn settle(&mut self) {
+        self.state = State::Settled;
+    }
+
+    /// The end of a claim that is dropped, unless it has one already.
+    pub(super) fn end_of_dropped(&self) -> Option<End> {
+        match &self.state {
+            State::Held => Some(End::new(Settlement::Release)),
+            State::Ending {
+                end, kept: false, ..
+            } => Some(end.clone()),
+            _ => None,
+        }
+    }
+
+    /// Notes how it ends. Returns `false` if it has ended so already.
+    pub(super) fn decide(
+        &mut self,
+        decided: &End,
+        keeps: bool,
+        token: Token,
+    ) -> Result<bool, Error> {
+        match &mut self.state {
+            State::Held | State::Ending { .. } if decided.is_extension() => {}
+            State::Ending { kept: true, .. } if keeps => return Ok(false),
+            State::Ending { end, kept, .. } => {
+                *end = decided.clone();
+                *kept |= keeps;
             }
-            other => other,
-        };
-        let mut settle = Settle::new(self.token(), settlement);
-        settle.error.clone_from(&self.end.error);
-        settle
+            State::Held => {
+                self.state = State::Ending {
+                    end: decided.clone(),
+                    tried: false,
+                    kept: keeps,
+                }
+            }
+            State::Settled if decided.settlement == Settlement::Ack => return Ok(false),
+            State::Settled => return Err(Error::Settled { token }),
+            State::Lost => return Err(Error::Lost { token }),
+        }
+        Ok(true)
     }
 
-    /// Applies the store's response.
-    pub(super) fn conclude(&self, settled: &Settled) -> Result<(), Error> {
-        let concluded = self.hold.conclude(&self.end, settled);
-        if let Err(error) = &concluded {
-            self.warn(error);
-        }
-        concluded
-    }
-
-    /// Notes a try without a response. Returns whether there is another one.
-    pub(super) fn is_tried_again(&mut self, error: &Error, claims_ended: bool) -> bool {
-        self.hold.note_failure(&self.end);
-        if !self.kept {
-            return false;
-        }
-        if self.is_given_up(claims_ended) {
-            self.warn(error);
-            return false;
-        }
-        self.renew();
-        true
-    }
-
-    /// Has the lease renewed from now on, if it is kept. It may wait for longer than the lease
-    /// lasts: for the store, or for a transaction that has locked its key.
-    pub(super) fn renew(&mut self) {
-        if self.kept && self.renewing.is_none() && self.end.is_result() {
-            self.renewing = Some(self.hold.keep(false));
+    /// Notes that a try has had no response: it may have taken effect.
+    pub(super) fn note_failure(&mut self, sent: &End) {
+        if let State::Ending { tried, .. } = &mut self.state {
+            *tried |= !sent.is_extension();
         }
     }
 
-    /// Whether it is not sent again (rule 5).
-    pub(super) fn is_given_up(&self, claims_ended: bool) -> bool {
-        claims_ended && self.hold.remaining().is_zero()
-    }
-
-    /// No caller learns of the result of a kept end.
-    fn warn(&self, error: &Error) {
-        if self.kept && self.end.is_result() {
-            self.hold.warn(error, "a claim was not settled");
+    /// Applies the store's response to an end or an extension.
+    pub(super) fn conclude(
+        &mut self,
+        sent: &End,
+        settled: &Settled,
+        token: Token,
+    ) -> Result<(), Error> {
+        let lasts = self.until.is_none_or(|until| until > Instant::now());
+        if *settled == Settled::Lost {
+            match self.state {
+                // Only a try of this instance can have ended it.
+                State::Ending { tried: true, .. } if lasts && !sent.is_extension() => {}
+                // The end that is decided finds out.
+                State::Ending { .. } if sent.is_extension() => return Err(Error::Lost { token }),
+                // Another call was quicker, and reports its own result.
+                State::Settled if sent.settlement == Settlement::Ack => return Ok(()),
+                State::Settled | State::Lost => return Err(Error::Lost { token }),
+                State::Held | State::Ending { .. } => {
+                    (self.state, self.permit) = (State::Lost, None);
+                    return Err(Error::Lost { token });
+                }
+            }
         }
+        if let Settlement::Extend(lease) = sent.settlement {
+            self.until = sent.since.checked_add(lease);
+        } else {
+            (self.state, self.permit) = (State::Settled, None);
+        }
+        Ok(())
     }
 }

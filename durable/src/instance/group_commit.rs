@@ -62,22 +62,16 @@ impl<I, O> Clone for Group<I, O> {
 #[derive(Debug)]
 struct Item<I, O> {
     item: I,
-    /// When its caller gives up. One that is kept is sent until there is a result.
+    /// When its caller gives up. `None` for one that is kept: it is sent until there is a result,
+    /// whether a caller waits for it or not.
     until: Option<Instant>,
-    reply: Reply<O>,
-}
-
-#[derive(Debug)]
-enum Reply<O> {
-    To(oneshot::Sender<Result<O, Error>>),
-    /// The item is sent until there is a result, whether a caller waits for it or not.
-    Kept(oneshot::Sender<Result<O, Error>>),
+    reply: oneshot::Sender<Result<O, Error>>,
 }
 
 impl<I, O> Item<I, O> {
     /// Whether its caller has stopped waiting, and has received an error.
     fn is_given_up(&self) -> bool {
-        matches!(&self.reply, Reply::To(reply) if reply.is_closed())
+        self.until.is_some() && self.reply.is_closed()
     }
 }
 
@@ -116,7 +110,6 @@ impl<I, O> Group<I, O> {
     /// sent.
     pub(crate) fn submit(&self, item: I) -> impl Future<Output = Result<O, Error>> + use<I, O> {
         let (reply, answer) = oneshot::channel();
-        let reply = Reply::To(reply);
         let (call, limit) = (self.call, self.limit);
         let until = Instant::now() + limit;
         let item = Item {
@@ -140,7 +133,6 @@ impl<I, O> Group<I, O> {
     /// Puts an item into the queue that is sent until there is a result.
     pub(crate) fn keep(&self, item: I, reply: oneshot::Sender<Result<O, Error>>) {
         // After a shutdown the task is gone, and the caller learns it from the reply.
-        let reply = Reply::Kept(reply);
         let until = None;
         let _ = self.queue.send(Item { item, until, reply });
     }
@@ -181,7 +173,6 @@ impl<I, O> Batches<I, O> {
                 let item = match outcome {
                     Outcome::Done(result) => {
                         worked |= result.is_ok();
-                        let (Reply::To(reply) | Reply::Kept(reply)) = reply;
                         // A caller that has given up needs no result.
                         let _ = reply.send(result);
                         continue;

@@ -1,4 +1,4 @@
-//! What an instance holds of a timer in flight, and how that is renewed.
+//! What an instance holds of a timer in flight, how that is renewed, and how its end is sent.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -11,14 +11,14 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::oneshot::{self, Receiver};
 use tokio::time::{Instant, sleep};
 
-use super::ending::{End, Ending, Settling};
+use super::ending::{End, Held, Settling};
 use super::group_commit::Group;
 use crate::error::Error;
 use crate::lock::lock;
 use crate::metrics::Metrics;
 use crate::retry::{Retry, RetryWhen, error_text};
 use crate::settings::Settings;
-use crate::store::{Fired, InstanceId, LeftRow, Namespace, Settled, Settlement, Version};
+use crate::store::{Fired, InstanceId, LeftRow, Namespace, Settle, Settled, Settlement, Version};
 use crate::token::Token;
 
 /// How often a lease is checked while it lasts. It is renewed once a half and this part of it, or
@@ -27,20 +27,20 @@ const LOOKS: u32 = 8;
 
 /// The state that the leases of an instance share.
 pub(crate) struct Leases {
-    namespace: Namespace,
-    settles: Group<Ending, ()>,
-    metrics: Arc<Metrics>,
-    settings: Settings,
+    pub(super) namespace: Namespace,
+    pub(super) settles: Group<Ending, ()>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) settings: Settings,
     /// The number of the part.
-    part: usize,
-    renewed: Mutex<Renewed>,
+    pub(super) part: usize,
+    pub(super) renewed: Mutex<Renewed>,
     /// The tokens of all holds.
-    held: Mutex<HashSet<Version>>,
+    pub(super) held: Mutex<HashSet<Version>>,
 }
 
 /// The leases that are renewed.
 #[derive(Debug, Default)]
-struct Renewed {
+pub(super) struct Renewed {
     leases: HashMap<u64, Handling>,
     next: u64,
 }
@@ -55,24 +55,6 @@ struct Handling {
 }
 
 impl Leases {
-    pub(super) fn new(
-        namespace: Namespace,
-        settles: Group<Ending, ()>,
-        metrics: Arc<Metrics>,
-        settings: Settings,
-        part: usize,
-    ) -> Self {
-        Leases {
-            namespace,
-            settles,
-            metrics,
-            settings,
-            part,
-            renewed: Mutex::default(),
-            held: Mutex::default(),
-        }
-    }
-
     /// How long a lease is.
     fn length(&self) -> Duration {
         self.settings.lease
@@ -163,36 +145,6 @@ pub(crate) struct Hold {
     held: Mutex<Held>,
 }
 
-struct Held {
-    state: State,
-    /// Its part of the capacity, until it has ended.
-    permit: Option<OwnedSemaphorePermit>,
-    /// When the lease ends, or sooner; `None` for never.
-    until: Option<Instant>,
-}
-
-enum State {
-    Held,
-    /// Its end is [decided](super::ending).
-    Ending {
-        end: End,
-        /// Whether a try has had no response.
-        tried: bool,
-        /// Whether the task of settles has it until it is done.
-        kept: bool,
-    },
-    /// Settled, or gone from the store when it fired.
-    Settled,
-    /// Delivered again meanwhile, or about to be.
-    Lost,
-}
-
-impl Held {
-    fn is_held(&self) -> bool {
-        matches!(self.state, State::Held | State::Ending { .. })
-    }
-}
-
 impl Lease {
     /// A lease on a timer in flight.
     pub(super) fn new(
@@ -209,17 +161,13 @@ impl Lease {
             attempt: fired.attempt,
             late,
             leases,
-            held: Mutex::new(Held {
-                state: State::Held,
-                permit: Some(permit),
-                until: Some(until),
-            }),
+            held: Mutex::new(Held::new(until, permit)),
         }))
     }
 
     /// The lease of a timer that the store has deleted as it fired.
     pub(super) fn already_settled(self) -> Self {
-        self.held().state = State::Settled;
+        self.held().settle();
         self
     }
 }
@@ -234,14 +182,10 @@ impl Deref for Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let end = match &self.held().state {
-            State::Held => End::new(Settlement::Release),
-            State::Ending {
-                end, kept: false, ..
-            } => end.clone(),
-            _ => return,
-        };
-        self.end_in_background(end, None);
+        let end = self.held().end_of_dropped();
+        if let Some(end) = end {
+            self.end_in_background(end, None);
+        }
     }
 }
 
@@ -403,81 +347,36 @@ impl Hold {
 
     /// Notes how it ends. Returns `false` if it has ended so already.
     fn decide(&self, decided: &End, keeps: bool) -> Result<bool, Error> {
-        let (mut held, token) = (self.held(), self.token());
-        match &mut held.state {
-            State::Held | State::Ending { .. } if decided.is_extension() => {}
-            State::Ending { kept: true, .. } if keeps => return Ok(false),
-            State::Ending { end, kept, .. } => {
-                *end = decided.clone();
-                *kept |= keeps;
-            }
-            State::Held => {
-                held.state = State::Ending {
-                    end: decided.clone(),
-                    tried: false,
-                    kept: keeps,
-                }
-            }
-            State::Settled if decided.settlement == Settlement::Ack => return Ok(false),
-            State::Settled => return Err(Error::Settled { token }),
-            State::Lost => return Err(Error::Lost { token }),
-        }
-        Ok(true)
-    }
-
-    /// Notes that a try has had no response: it may have taken effect.
-    pub(super) fn note_failure(&self, sent: &End) {
-        if let State::Ending { tried, .. } = &mut self.held().state {
-            *tried |= !sent.is_extension();
-        }
+        self.held().decide(decided, keeps, self.token())
     }
 
     /// Applies the store's response to an end or an extension.
-    pub(super) fn conclude(&self, sent: &End, settled: &Settled) -> Result<(), Error> {
+    fn conclude(&self, sent: &End, settled: &Settled) -> Result<(), Error> {
         let (mut held, token) = (self.held(), self.token());
-        let lasts = held.until.is_none_or(|until| until > Instant::now());
-        if *settled == Settled::Lost {
-            match held.state {
-                // Only a try of this instance can have ended it.
-                State::Ending { tried: true, .. } if lasts && !sent.is_extension() => {}
-                // The end that is decided finds out.
-                State::Ending { .. } if sent.is_extension() => return Err(Error::Lost { token }),
-                // Another call was quicker, and reports its own result.
-                State::Settled if sent.settlement == Settlement::Ack => return Ok(()),
-                State::Settled | State::Lost => return Err(Error::Lost { token }),
-                State::Held | State::Ending { .. } => {
-                    (held.state, held.permit) = (State::Lost, None);
-                    if sent.is_result() || sent.is_extension() {
-                        self.leases.metrics.lost.add(1);
-                    }
-                    return Err(Error::Lost { token });
-                }
-            }
-        }
-        if let Settlement::Extend(lease) = sent.settlement {
-            held.until = sent.since.checked_add(lease);
-            return Ok(());
-        }
-        (held.state, held.permit) = (State::Settled, None);
+        let was_held = held.is_held();
+        let concluded = held.conclude(sent, settled, token);
+        let is_lost = was_held && held.is_lost();
         drop(held);
-        if sent.settlement == Settlement::Dead {
+        if is_lost && (sent.is_result() || sent.is_extension()) {
+            self.leases.metrics.lost.add(1);
+        }
+        if concluded.is_ok() && sent.settlement == Settlement::Dead {
             self.leases.metrics.dead.add(1);
             let error = sent.error.as_deref().unwrap_or("it was put back");
             tracing::warn!(namespace = %self.leases.namespace, key = %self.key(), %token, attempt = self.attempt, error, "a timer is dead: see `Admin::dead`");
         }
-        Ok(())
+        concluded
     }
 
     /// Makes it end a whole lease from now.
     async fn renew(self: &Arc<Self>) {
-        // The response to its end is on the way.
-        if matches!(self.held().state, State::Ending { tried: false, .. }) {
+        if self.held().is_sent() {
             return;
         }
         let extension = End::new(Settlement::Extend(self.leases.length()));
         match self.send(extension).await {
             Ok(()) => self.leases.metrics.renewed.add(1),
-            Err(error @ Error::Lost { .. }) if matches!(self.held().state, State::Lost) => {
+            Err(error @ Error::Lost { .. }) if self.held().is_lost() => {
                 self.warn(
                     &error,
                     "a claim is lost: its lease ended before it was renewed",
@@ -504,6 +403,83 @@ impl Hold {
         RenewGuard {
             leases: Arc::clone(&self.leases),
             number,
+        }
+    }
+}
+
+/// An end on its way to the store.
+pub(super) struct Ending {
+    pub(super) hold: Arc<Hold>,
+    pub(super) end: End,
+    /// Whether it is sent until the store has taken it.
+    pub(super) kept: bool,
+    /// From the first try that has not ended it.
+    pub(super) renewing: Option<RenewGuard>,
+    pub(super) settling: Option<Settling>,
+}
+
+impl Ending {
+    pub(super) fn token(&self) -> Version {
+        self.hold.version()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.end.error.as_ref().map_or(0, String::len) + size_of::<Settle>()
+    }
+
+    /// What the store is asked for now.
+    pub(super) fn settle(&self) -> Settle {
+        let settlement = match self.end.settlement {
+            Settlement::RetryAfter(delay) => {
+                Settlement::RetryAfter(delay.saturating_sub(self.end.since.elapsed()))
+            }
+            other => other,
+        };
+        let mut settle = Settle::new(self.token(), settlement);
+        settle.error.clone_from(&self.end.error);
+        settle
+    }
+
+    /// Applies the store's response.
+    pub(super) fn conclude(&self, settled: &Settled) -> Result<(), Error> {
+        let concluded = self.hold.conclude(&self.end, settled);
+        if let Err(error) = &concluded {
+            self.warn(error);
+        }
+        concluded
+    }
+
+    /// Notes a try without a response. Returns whether there is another one.
+    pub(super) fn is_tried_again(&mut self, error: &Error, claims_ended: bool) -> bool {
+        self.hold.held().note_failure(&self.end);
+        if !self.kept {
+            return false;
+        }
+        if self.is_given_up(claims_ended) {
+            self.warn(error);
+            return false;
+        }
+        self.renew();
+        true
+    }
+
+    /// Has the lease renewed from now on, if it is kept. It may wait for longer than the lease
+    /// lasts: for the store, or for a transaction that has locked its key.
+    pub(super) fn renew(&mut self) {
+        if self.kept && self.renewing.is_none() && self.end.is_result() {
+            self.renewing = Some(self.hold.keep(false));
+        }
+    }
+
+    /// Whether it is not sent again (rule 5 of [`ending`](super::ending)).
+    pub(super) fn is_given_up(&self, claims_ended: bool) -> bool {
+        claims_ended && self.hold.remaining().is_zero()
+    }
+
+    /// No caller learns of the result of a kept end.
+    fn warn(&self, error: &Error) {
+        if self.kept && self.end.is_result() {
+            self.hold.warn(error, "a claim was not settled");
         }
     }
 }

@@ -43,20 +43,19 @@ use tokio::sync::{Mutex, Notify, Semaphore, watch};
 use tokio::time::{Instant, sleep};
 
 use calendar::Calendar;
-pub(crate) use calls::Calls;
+pub(crate) use calls::{Calls, in_steps};
 use clock::StoreClock;
 pub(crate) use cores::Cores;
 use delivery::Deliveries;
 pub(crate) use delivery::{Delivery, MAX_AHEAD, Want};
 use due::Due;
-use ending::Ending;
 pub(crate) use ending::{End, Settling};
 use firing::Firing;
 pub(crate) use group_commit::Group;
 use group_commit::{Batches, Outcome, group};
 pub(crate) use lease::Lease;
-use lease::Leases;
 pub use lease::RenewGuard;
+use lease::{Ending, Leases};
 use loader::Left;
 use lost_fires::LostFires;
 use opening::open;
@@ -336,9 +335,6 @@ impl Shutdown {
 /// The first sweep of dead timers comes so long after the start, or sooner.
 const FIRST_SWEEP: Duration = Duration::from_secs(60);
 
-/// The pause between two steps of a sweep, which is for other calls.
-const SWEEP_PAUSE: Duration = Duration::from_millis(20);
-
 /// Opens the store and starts the tasks of an instance.
 pub(crate) async fn start(
     store: Arc<dyn Store>,
@@ -384,13 +380,15 @@ pub(crate) async fn start(
         let limit = settings.call_timeout;
         let (write, write_batches) = group("write", limit);
         let (settle, settle_batches) = group("settle", limit);
-        let leases = Arc::new(Leases::new(
-            calls.namespace().clone(),
-            settle,
-            Arc::clone(&metrics),
-            settings.clone(),
+        let leases = Arc::new(Leases {
+            namespace: calls.namespace().clone(),
+            settles: settle,
+            metrics: Arc::clone(&metrics),
+            settings: settings.clone(),
             part,
-        ));
+            renewed: StdMutex::default(),
+            held: StdMutex::default(),
+        });
         let core = Arc::new(Core {
             clock: StoreClock::new(opened.sent, opened.received, opened.now),
             calendar: Calendar::default(),
@@ -464,16 +462,8 @@ async fn sweep(core: &Core) {
         pause = settings.sweep();
         // After an error the next sweep does what this one has left.
         let old = DeadRows::OlderThan(settings.keep_dead);
-        while let Ok(discarded) = core
-            .calls
-            .change_dead(old.clone(), DeadChange::Discard)
-            .await
-        {
-            if !discarded.more {
-                break;
-            }
-            sleep(SWEEP_PAUSE).await;
-        }
+        let discard = || core.calls.change_dead(old.clone(), DeadChange::Discard);
+        let _ = in_steps(discard).await;
     }
 }
 

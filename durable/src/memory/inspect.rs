@@ -2,6 +2,7 @@
 
 use std::future::ready;
 
+use super::rows::done;
 use super::{Call, Memory};
 use crate::store::{
     Answer, AnswerSize, Charter, Inspect, InstanceId, KeyPlace, MAX_DUE_COUNT, MAX_KEY_ROWS,
@@ -58,9 +59,8 @@ impl Inspect for Memory {
                 .filter(|row| row.key < end && KeyPlace::of(row) > after);
             let mut rows: Vec<&Stored> = rows.collect();
             rows.sort_by_cached_key(|row| KeyPlace::of(row));
-            let mut size = AnswerSize::default();
             let page = rows.into_iter().take(request.limit);
-            key_page(page.take_while(|row| size.takes(row)).cloned().collect())
+            key_page(done(AnswerSize::page(page.cloned().map(Ok))))
         })
     }
 
@@ -96,9 +96,8 @@ impl Call<'_> {
         let in_flight = self.space.in_flight.get(key).into_iter().flatten().rev();
         let versions = waiting.chain(in_flight.take(MAX_KEY_ROWS));
         let rows = versions.map(|version| &self.space.rows[version]);
-        let mut size = AnswerSize::default();
         let rows = rows.chain(self.space.dead.of(key).take(MAX_KEY_ROWS));
-        rows.take_while(|row| size.takes(row)).cloned().collect()
+        done(AnswerSize::page(rows.cloned().map(Ok)))
     }
 
     fn rows_in(&self, state: State) -> Box<dyn Iterator<Item = &Stored> + '_> {

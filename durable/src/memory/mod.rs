@@ -162,8 +162,7 @@ impl Memory {
             sequence, spaces, ..
         } = &mut *database;
         let Some(space) = spaces.get_mut(namespace) else {
-            let error = format!("namespace {namespace} was not opened");
-            return Box::pin(ready(Err(StoreError::refused(error))));
+            return Box::pin(ready(Err(StoreError::not_opened(namespace))));
         };
         if charter.is_some_and(|charter| charter != space.edition) {
             return Box::pin(ready(Err(StoreError::amended(namespace))));
@@ -283,7 +282,12 @@ impl Store for Memory {
         instance: InstanceId,
         versions: Vec<Version>,
     ) -> Answer<'a, Vec<Version>> {
-        self.call(namespace, move |call| call.unmark(instance, &versions))
+        self.call(namespace, move |call| {
+            if call.unmark(instance, &versions) {
+                call.space.lacks.clear();
+            }
+            Vec::new()
+        })
     }
 
     fn get<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Option<Stored>> {
@@ -300,9 +304,8 @@ impl Store for Memory {
                 return call.space.dead.list(request.after, request.limit);
             }
             let page = call.space.by_due.range((after, last)).take(request.limit);
-            let rows = page.map(|(.., version)| &call.space.rows[version]);
-            let mut size = AnswerSize::default();
-            rows.take_while(|row| size.takes(row)).cloned().collect()
+            let rows = page.map(|(.., version)| Ok(call.space.rows[version].clone()));
+            done(AnswerSize::page(rows))
         })
     }
 
@@ -398,23 +401,17 @@ impl Call<'_> {
         self.space.rows.insert(version, row);
     }
 
+    /// Ends the life of an id.
     fn unload(&mut self, instance: InstanceId) {
         self.space.alive.remove(&instance);
         self.space.names.remove(&instance);
         self.space.lacks.remove(&instance);
-        let rows = self.space.rows.values_mut();
-        let mut any = false;
-        for row in rows.filter(|row| row.loaded_by == Some(instance)) {
-            row.loaded_by = None;
-            self.space.unloaded.insert((row.due, row.version));
-            any = true;
-        }
-        if any {
-            self.space.hint.notify_waiters();
-        }
+        let all: Vec<_> = self.space.rows.keys().copied().collect();
+        self.unmark(instance, &all);
     }
 
-    fn unmark(&mut self, instance: InstanceId, versions: &[Version]) -> Vec<Version> {
+    /// Takes the mark of an id off rows. Returns whether any had it.
+    fn unmark(&mut self, instance: InstanceId, versions: &[Version]) -> bool {
         let mut any = false;
         for &version in versions {
             let row = self.space.rows.get_mut(&version);
@@ -425,9 +422,8 @@ impl Call<'_> {
             }
         }
         if any {
-            self.space.lacks.clear();
             self.space.hint.notify_waiters();
         }
-        Vec::new()
+        any
     }
 }

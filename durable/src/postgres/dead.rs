@@ -7,11 +7,11 @@ use tokio_postgres::Error;
 use tokio_postgres::types::ToSql;
 
 use super::lanes::{Call, Lane};
-use super::numbers::{micros, unsigned};
+use super::numbers::unsigned;
 use super::session::{Parameters, Session};
 use super::space::Space;
 use super::statements as sql;
-use crate::store::{ChangedRows, DeadChange, DeadRows, StoreError, Version};
+use crate::store::{ChangedRows, DeadChange, DeadRows, StoreError, Version, micros};
 
 /// One step retries or discards so many rows, in some ten milliseconds.
 const AT_ONCE: i64 = 1_000;

@@ -13,83 +13,31 @@
 //! writes is taken. If a primary lives on beside the one that replaces it, that may be either, as
 //! with any client: fence it.
 
-use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::stream::{FuturesUnordered, Stream, StreamExt, poll_fn};
-use tokio::io::{AsyncRead, AsyncWrite};
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::watch;
-use tokio::time::timeout;
-use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
-use tokio_postgres::{AsyncMessage, Client, Config, Connection, Error, Socket};
+use tokio::time::{sleep, timeout};
+use tokio_postgres::{AsyncMessage, Client};
 
+use super::connector::Messages;
 use super::hints::Hints;
 use super::target::Target;
-use super::tls;
-use crate::store::{BoxError, BoxFuture, StoreError};
+use crate::jitter::jittered;
+use crate::race::race;
+use crate::store::StoreError;
 
 /// When a host has not responded for so long, the next one is tried beside it.
 const STAGGER: Duration = Duration::from_millis(250);
 
+/// The delay before the first attempt to connect again. It doubles with each attempt, up to the
+/// last.
+const FIRST_RETRY: Duration = Duration::from_millis(50);
+const LAST_RETRY: Duration = Duration::from_secs(5);
+
 /// It looks up no function, for the path is still that of the role.
 const READS_ONLY: &str = "SHOW transaction_read_only";
-
-/// A client, and what its server sends.
-pub(super) type Dialed = (Client, Messages);
-
-/// The messages that a server sends unasked. The connection works while this is read.
-pub(super) type Messages = Pin<Box<dyn Stream<Item = Result<AsyncMessage, Error>> + Send>>;
-
-/// Connects to one host.
-pub(super) type Dial = dyn Fn(Config) -> BoxFuture<'static, Result<Dialed, BoxError>> + Send + Sync;
-
-/// Changes the settings for one connection.
-pub(super) type Prepare =
-    dyn Fn(Config) -> BoxFuture<'static, Result<Config, BoxError>> + Send + Sync;
-
-/// Connects by a function.
-pub(super) fn by_function<F, R, S, T, E>(function: F) -> Arc<Dial>
-where
-    F: Fn(Config) -> R + Send + Sync + 'static,
-    R: Future<Output = Result<(Client, Connection<S, T>), E>> + Send + 'static,
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    E: Into<BoxError>,
-{
-    Arc::new(move |config| {
-        let connected = function(config);
-        Box::pin(async move {
-            let (client, mut connection) = connected.await.map_err(Into::into)?;
-            let messages: Messages = Box::pin(poll_fn(move |cx| connection.poll_message(cx)));
-            Ok((client, messages))
-        })
-    })
-}
-
-/// Connects with a TLS connector.
-pub(super) fn by_connector<T>(tls: T) -> Arc<Dial>
-where
-    T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
-    T::Stream: Send,
-    T::TlsConnect: Send,
-    <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
-{
-    by_function(move |config| {
-        let tls = tls.clone();
-        async move { config.connect(tls).await }
-    })
-}
-
-/// Connects with TLS, and trusts what the file has signed, else what the system trusts. Both are
-/// read each time.
-pub(super) fn by_system(roots: Option<PathBuf>) -> Arc<Dial> {
-    by_function(move |config| {
-        let tls = tls::connector(roots.as_deref());
-        async move { Ok::<_, BoxError>(config.connect(tls?).await?) }
-    })
-}
 
 /// Connects, for calls.
 pub(super) async fn dial(target: &Target) -> Result<Client, StoreError> {
@@ -98,7 +46,7 @@ pub(super) async fn dial(target: &Target) -> Result<Client, StoreError> {
 
 /// Connects. What the server sends unasked goes to the hints. The receiver is closed when the
 /// connection is.
-pub(super) async fn connect(
+async fn connect(
     target: &Target,
     hints: Option<Arc<Hints>>,
 ) -> Result<(Client, watch::Receiver<()>), StoreError> {
@@ -190,4 +138,42 @@ async fn drive(mut messages: Messages, hints: Option<Arc<Hints>>, open: watch::S
         }
     }
     drop(open);
+}
+
+/// Listens from the first channel on until it is dropped, and connects again when it has to.
+pub(super) async fn listen(target: Target, hints: Arc<Hints>) {
+    let mut retry = FIRST_RETRY;
+    hints.added.notified().await;
+    loop {
+        let Ok((client, mut closed)) = connect(&target, Some(Arc::clone(&hints))).await else {
+            sleep(jittered(retry)).await;
+            retry = (retry * 2).min(LAST_RETRY);
+            continue;
+        };
+        let mut listening = Vec::new();
+        loop {
+            let known: Vec<_> = hints.channels().keys().cloned().collect();
+            let new = known.into_iter().filter(|name| !listening.contains(name));
+            let new: Vec<_> = new.collect();
+            let listen: Vec<_> = new.iter().map(|name| format!("LISTEN {name}")).collect();
+            if client.batch_execute(&listen.join(";")).await.is_err() {
+                break;
+            }
+            retry = FIRST_RETRY;
+            for name in &new {
+                hints.notify(name);
+            }
+            listening.extend(new);
+            // Nothing is ever sent: it returns an error when the connection has ended.
+            let ended = async { closed.changed().await.is_err() };
+            let added = async {
+                hints.added.notified().await;
+                false
+            };
+            if race(ended, added).await {
+                break;
+            }
+        }
+        sleep(jittered(retry)).await;
+    }
 }

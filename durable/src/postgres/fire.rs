@@ -6,13 +6,14 @@ use std::time::Duration;
 use tokio_postgres::{Error, Row};
 
 use super::lanes::{Call, Lane};
-use super::numbers::{attempt, limit, micros, time, unsigned};
+use super::numbers::{attempt, limit, time, unsigned};
 use super::read::unknown;
 use super::session::Session;
 use super::space::{NearParameters, Space};
 use super::statements as sql;
 use crate::store::{
     ANSWER_BYTES, Armed, Damaged, Fire, FireReport, Fired, Missed, Scheduled, StoreTime, Version,
+    micros,
 };
 
 /// The shortest and the longest delay before a row is asked for again that another transaction has

@@ -4,11 +4,12 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use super::Postgres;
+use super::charter::read_charter;
 use super::lanes::{Call, Lane};
 use super::numbers::{limit, time, unsigned};
 use super::read::stored;
 use super::session::Session;
-use super::space::{NO_SPACE, Space, read_charter};
+use super::space::{NO_SPACE, Space};
 use super::statements as sql;
 use crate::store::{
     ANSWER_BYTES, Answer, Charter, Inspect, InstanceId, KeyPlace, MAX_DUE_COUNT, MAX_KEY_ROWS,

@@ -33,6 +33,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio_postgres::Error;
 
 use super::dial::dial;
+use super::options::MAX_CONNECTIONS;
 use super::pooler;
 use super::schema::Tables;
 use super::session::{Backend, Session};
@@ -58,21 +59,7 @@ pub(super) enum Lane {
 }
 
 /// One for each lane, one for reads, and one that listens.
-pub(super) const MAX_CONNECTIONS: usize = Lane::Admin as usize + 3;
-
-/// One for all lanes, one for reads, and one that listens.
-const MIN_CONNECTIONS: usize = 3;
-
-/// Checks the number of connections.
-pub(super) fn check_connections(connections: usize) -> Result<(), StoreError> {
-    if (MIN_CONNECTIONS..=MAX_CONNECTIONS).contains(&connections) {
-        return Ok(());
-    }
-    let message = format!(
-        "connections is {connections}; it must be from {MIN_CONNECTIONS} to {MAX_CONNECTIONS}"
-    );
-    Err(StoreError::refused(message))
-}
+const _: () = assert!(MAX_CONNECTIONS == Lane::Admin as usize + 3);
 
 /// A call on a namespace. It can be run again when the server says that nothing of it has happened.
 pub(super) trait Call: Send + Sync {

@@ -3,12 +3,12 @@
 use tokio_postgres::Error;
 
 use super::lanes::{Call, Lane};
-use super::numbers::{limit, micros, time, unsigned};
+use super::numbers::{limit, time, unsigned};
 use super::read::unknown;
 use super::session::{Parameters, Session};
 use super::space::{Space, edition};
 use super::statements as sql;
-use crate::store::{ChangedRows, InstanceId, Load, Loaded, Scheduled, Version};
+use crate::store::{ChangedRows, InstanceId, Load, Loaded, Scheduled, Version, micros};
 
 /// One step of a purge deletes so many rows in each state. It takes some ten milliseconds, in which
 /// sets of these keys wait.

@@ -22,6 +22,8 @@
 //! `statements` has the SQL of each call, and says why it holds among others that run at the same
 //! time; `lanes` says why calls keep their order.
 
+mod charter;
+mod connector;
 mod dead;
 mod dial;
 mod fire;
@@ -40,7 +42,6 @@ mod settle;
 mod space;
 mod statements;
 mod target;
-mod tls;
 mod url;
 mod write;
 
@@ -56,6 +57,7 @@ use crate::store::{
     Inspect, InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened, Settle, Settled, Store,
     StoreError, Stored, Version, Write, WriteOutcome,
 };
+use charter::{Amend, Find, Open};
 use dead::ChangeDead;
 use hints::Hints;
 use lanes::{Call, Lanes};
@@ -63,7 +65,7 @@ use load::{Purge, Unload, Unmark};
 pub use options::PostgresOptions;
 use read::{Count, Get};
 use settle::Settles;
-use space::{Amend, Find, NO_SPACE, Open, Space};
+use space::{NO_SPACE, Space};
 use target::Target;
 use write::Writes;
 
@@ -291,7 +293,7 @@ impl Drop for Inner {
 impl Postgres {
     /// The files in the folder `migrations/postgres` of this package: SQL that makes the tables and
     /// functions, and upgrades them, one file for each version of the schema.
-    pub const MIGRATIONS: &'static [&'static str] = &schema::MIGRATIONS;
+    pub const MIGRATIONS: &'static [&'static str] = &statements::MIGRATIONS;
 
     /// Connects to a database, and makes the tables if they are not there.
     ///
@@ -325,12 +327,12 @@ impl Postgres {
     ///
     /// Outside a Tokio runtime.
     pub async fn connect_with(options: PostgresOptions) -> Result<Self, StoreError> {
+        options.check_connections()?;
         let connections = options.connections;
-        lanes::check_connections(connections)?;
         let target = Target::new(options)?;
         let lanes = Lanes::connect(target.clone(), connections).await?;
         let hints = Arc::<Hints>::default();
-        let listener = tokio::spawn(hints::listen(target.clone(), Arc::clone(&hints)));
+        let listener = tokio::spawn(dial::listen(target.clone(), Arc::clone(&hints)));
         Ok(Postgres {
             inner: Arc::new(Inner {
                 target,
@@ -370,8 +372,7 @@ impl Postgres {
         }
         let found = self.lanes().run(&NO_SPACE, &Find(namespace)).await?;
         let Some(space) = found.map(Arc::new) else {
-            let error = format!("namespace {namespace} was not opened");
-            return Err(StoreError::refused(error));
+            return Err(StoreError::not_opened(namespace));
         };
         self.spaces().insert(namespace.clone(), Arc::clone(&space));
         Ok(space)

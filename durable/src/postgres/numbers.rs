@@ -1,13 +1,6 @@
 //! Numbers and times, from the server and for it.
 
-use std::time::Duration;
-
 use crate::store::StoreTime;
-
-/// Microseconds, rounded up, and few enough for sums.
-pub(super) fn micros(duration: Duration) -> i64 {
-    crate::store::micros(duration).min(StoreTime::NEVER.as_micros())
-}
 
 pub(super) fn time(micros: i64) -> StoreTime {
     StoreTime::from_micros(micros)

@@ -9,10 +9,15 @@ use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::{Client, Config, Connection, Socket};
 
-use super::dial::{Dial, Prepare, by_connector, by_function};
-use super::lanes::MAX_CONNECTIONS;
+use super::connector::{Dial, Prepare, by_connector, by_function};
 use super::url;
 use crate::store::{BoxError, StoreError};
+
+/// One for each lane, one for reads, and one that listens.
+pub(super) const MAX_CONNECTIONS: usize = 7;
+
+/// One for all lanes, one for reads, and one that listens.
+const MIN_CONNECTIONS: usize = 3;
 
 /// How a [`Postgres`](crate::Postgres) store connects: a URL or a [`Config`] of the client, and
 /// what neither can say. With the feature `postgres`. The client is re-exported as
@@ -142,6 +147,18 @@ impl PostgresOptions {
     pub fn create_tables(mut self, create_tables: bool) -> Self {
         self.create_tables = create_tables;
         self
+    }
+
+    /// Checks the number of connections.
+    pub(super) fn check_connections(&self) -> Result<(), StoreError> {
+        let connections = self.connections;
+        if (MIN_CONNECTIONS..=MAX_CONNECTIONS).contains(&connections) {
+            return Ok(());
+        }
+        let message = format!(
+            "connections is {connections}; it must be from {MIN_CONNECTIONS} to {MAX_CONNECTIONS}"
+        );
+        Err(StoreError::refused(message))
     }
 }
 

@@ -23,15 +23,9 @@ use futures_util::future::{try_join, try_join3};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
 
+use super::statements::{MIGRATIONS, SCHEMA};
 use super::target::Target;
 use crate::store::StoreError;
-
-/// The version of the schema that is known.
-#[allow(clippy::cast_possible_truncation, reason = "they are few")]
-pub(super) const SCHEMA: u32 = MIGRATIONS.len() as u32;
-
-/// The files below `migrations/postgres`, from version 1 on.
-pub(super) const MIGRATIONS: [&str; 1] = [include_str!("../../migrations/postgres/1.sql")];
 
 /// Instances that make the tables at the same time take turns by this advisory lock, as the files
 /// do. Any number will do.

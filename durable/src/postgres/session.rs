@@ -86,11 +86,8 @@ impl Session {
             }
             None => return Err(schema::not_there(&client, target).await),
         };
-        tables.check()?;
         tables.check_rights(target)?;
-        let caught_up = tables.catch_up(&client).await;
-        caught_up.map_err(|error| target.describe(error))?;
-        Ok(Session::new(client, backend, tables))
+        Session::new(client, target, backend, tables).await
     }
 
     /// Sets another connection up, which has to lead to the same tables.
@@ -104,20 +101,25 @@ impl Session {
         if !tables.are(same) {
             return Err(gone(target));
         }
+        Session::new(client, target, backend, tables).await
+    }
+
+    async fn new(
+        client: Client,
+        target: &Target,
+        backend: Backend,
+        tables: Tables,
+    ) -> Result<Self, StoreError> {
         tables.check()?;
         let caught_up = tables.catch_up(&client).await;
         caught_up.map_err(|error| target.describe(error))?;
-        Ok(Session::new(client, backend, tables))
-    }
-
-    fn new(client: Client, backend: Backend, tables: Tables) -> Self {
-        Session {
+        Ok(Session {
             client,
             backend,
             tables,
             silence: Silence::default(),
             statements: Mutex::default(),
-        }
+        })
     }
 
     /// The tables as they were found.

@@ -11,12 +11,12 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use super::lanes::{Call, Lane};
-use super::numbers::{micros, time};
+use super::numbers::time;
 use super::session::{Parameters, Session};
 use super::space::{NearParameters, Space};
 use super::statements as sql;
 use super::write::parts;
-use crate::store::{Armed, InstanceId, LoadWindow, Settle, Settled, Settlement, Version};
+use crate::store::{Armed, InstanceId, LoadWindow, Settle, Settled, Settlement, Version, micros};
 
 pub(super) struct Settles(pub(super) Vec<Settle>, pub(super) LoadWindow);
 

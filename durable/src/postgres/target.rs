@@ -9,10 +9,10 @@ use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::error::{Severity, SqlState};
 use tokio_postgres::{Config, Error, NoTls};
 
-use super::dial::{Dial, Prepare, by_connector, by_system};
+use super::connector::{Dial, Prepare, by_connector, by_system};
 use super::hosts;
 use super::options::PostgresOptions;
-use super::schema;
+use super::statements::SCHEMA;
 use crate::store::{BoxError, StoreError, StoreTime};
 
 /// How long connecting to a host may take, unless the settings say otherwise.
@@ -137,7 +137,7 @@ fn read_terms(message: &str) -> Option<StoreError> {
     let (term, broken) = broken.split_once('|')?;
     let (value, _) = broken.rsplit_once('|')?;
     match term {
-        "schema" => Some(StoreError::schema(value.parse().ok()?, schema::SCHEMA)),
+        "schema" => Some(StoreError::schema(value.parse().ok()?, SCHEMA)),
         "amended" => Some(StoreError::Amended {
             namespace: value.to_owned(),
         }),
@@ -253,7 +253,7 @@ mod tests {
             ("型integerの入力構文が不正です: \"", "\""),
         ] {
             let read = |text| read_terms(&format!("{begin}{text}{end}"));
-            let later = StoreError::schema(7, schema::SCHEMA);
+            let later = StoreError::schema(7, SCHEMA);
             assert_eq!(read("tickwheel|schema|7|"), Some(later));
             let namespace = "a|b \"c\"".to_owned();
             let amended = StoreError::Amended { namespace };

@@ -12,11 +12,11 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use super::lanes::{Call, Lane};
-use super::numbers::{micros, time};
+use super::numbers::time;
 use super::session::{Parameters, Session};
 use super::space::{NearParameters, Space};
 use super::statements as sql;
-use crate::store::{Action, Armed, Due, LoadWindow, Version, Write, WriteOutcome};
+use crate::store::{Action, Armed, Due, LoadWindow, Version, Write, WriteOutcome, micros};
 
 /// Keys and values of one part take about this many bytes at most. A server holds the parameters of
 /// a statement several times over; with more than its usual `work_mem` it would write them to a
@@ -153,16 +153,16 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The kind of a statement, which decides what its rows mean.
+/// What the rows of a statement mean.
 #[derive(Clone, Copy)]
 enum Answers {
-    Nothing,
     Armed,
     Removed,
     Standing,
 }
 
-type Query<'a> = (&'static str, Vec<&'a (dyn ToSql + Sync)>, Answers);
+/// A statement, its parameters, and what its rows mean, if it is to have any.
+type Query<'a> = (&'static str, Vec<&'a (dyn ToSql + Sync)>, Option<Answers>);
 
 impl Call for Writes {
     type Answer = Vec<WriteOutcome>;
@@ -193,7 +193,7 @@ async fn write(
     let head: [&(dyn ToSql + Sync); 4] = [&space.id, &near.window, &near.loader, &space.channel];
     let batch = Part::cut(writes);
     if let [part] = &batch[..] {
-        if let [(sql::SET, parameters, means)] = &part_queries(part, &head)[..] {
+        if let [(sql::SET, parameters, Some(means))] = &part_queries(part, &head)[..] {
             let terms: [&(dyn ToSql + Sync); 2] = [&near.edition, &near.until];
             let parameters = [&parameters[..], &terms].concat();
             let rows = session.query(sql::SET_ALONE, &parameters).await?;
@@ -213,7 +213,7 @@ async fn write(
     let if_absent: Vec<_> = if_absent.copied().collect();
     let mut queries: Vec<(usize, Query<'_>)> = Vec::new();
     if !if_absent.is_empty() {
-        let lock: Query<'_> = (sql::LOCK, vec![&space.id, &if_absent], Answers::Nothing);
+        let lock: Query<'_> = (sql::LOCK, vec![&space.id, &if_absent], None);
         queries.push((0, lock));
     }
     for (number, part) in batch.iter().enumerate() {
@@ -224,7 +224,7 @@ async fn write(
     let terms: Query<'_> = (
         sql::TERMS,
         vec![&space.id, &near.edition, &near.until],
-        Answers::Nothing,
+        None,
     );
     queries.push((0, terms));
     let hold: &Parameters<'_> = &[&space.id, &keys];
@@ -235,8 +235,10 @@ async fn write(
     requests.extend(of_parts);
     let answers = session.transaction(&requests).await?;
     for ((part, (_, _, means)), rows) in queries.iter().zip(&answers[1..]) {
-        for row in rows.iter().filter(|_| !matches!(means, Answers::Nothing)) {
-            answer(&batch[*part], *means, row, written);
+        if let Some(means) = means {
+            for row in rows {
+                answer(&batch[*part], *means, row, written);
+            }
         }
     }
     // What was seen of these keys may be out of date at once.
@@ -268,24 +270,22 @@ fn part_queries<'a>(part: &'a Part<'a>, head: &[&'a (dyn ToSql + Sync); 4]) -> V
                 &set.periods,
                 &set.schedules,
             ]);
-            queries.push((sql, parameters, Answers::Armed));
+            queries.push((sql, parameters, Some(Answers::Armed)));
         }
     }
     if !part.moved.keys.is_empty() {
         let mut parameters = head.to_vec();
         let moved = &part.moved;
         parameters.extend::<[&'a (dyn ToSql + Sync); 3]>([&moved.keys, &moved.at, &moved.relative]);
-        queries.push((sql::MOVE, parameters, Answers::Armed));
+        queries.push((sql::MOVE, parameters, Some(Answers::Armed)));
     }
     if !part.removed.is_empty() {
-        queries.push((sql::REMOVE, vec![space, &part.removed], Answers::Removed));
+        let parameters: Vec<&(dyn ToSql + Sync)> = vec![space, &part.removed];
+        queries.push((sql::REMOVE, parameters, Some(Answers::Removed)));
     }
     if !part.conditional.is_empty() {
-        queries.push((
-            sql::STANDING,
-            vec![space, &part.conditional],
-            Answers::Standing,
-        ));
+        let parameters: Vec<&(dyn ToSql + Sync)> = vec![space, &part.conditional];
+        queries.push((sql::STANDING, parameters, Some(Answers::Standing)));
     }
     queries
 }
@@ -293,13 +293,9 @@ fn part_queries<'a>(part: &'a Part<'a>, head: &[&'a (dyn ToSql + Sync); 4]) -> V
 /// Records a row of the server's response. A timer that was armed or removed counts more than what
 /// the key has after it.
 fn answer(part: &Part<'_>, means: Answers, row: &Row, written: &mut [Option<WriteOutcome>]) {
-    if matches!(means, Answers::Nothing) {
-        return;
-    }
     let (write, number) = part.find(row.get(0));
     let written = &mut written[number];
     match means {
-        Answers::Nothing => {}
         Answers::Armed => {
             *written = Some(WriteOutcome::Armed {
                 row: Armed {

@@ -1,15 +1,8 @@
 //! Arguments that several calls send, as the scripts take them.
 
-use std::time::Duration;
-
 use ::redis::Cmd;
 
-use crate::store::{LoadWindow, Schedules, StoreTime, Version, micros};
-
-/// A duration as the scripts take it, which is never at most.
-pub(super) fn span(duration: Duration) -> i64 {
-    micros(duration).min(StoreTime::NEVER.as_micros())
-}
+use crate::store::{LoadWindow, Schedules, Version, micros};
 
 /// A version as the server has it: as a string of digits, of which there are always as many.
 pub(super) fn digits(version: Version) -> String {
@@ -20,7 +13,7 @@ pub(super) fn digits(version: Version) -> String {
 pub(super) fn near_arguments(command: &mut Cmd, near: LoadWindow) {
     let loader = near.loader.map(|loader| loader.0.to_string());
     command
-        .arg(span(near.window))
+        .arg(micros(near.window))
         .arg(loader.unwrap_or_default());
 }
 

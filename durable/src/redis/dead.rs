@@ -1,8 +1,8 @@
 //! Retries and discards dead rows.
 
-use super::arguments::{digits, limit_argument, near_arguments, span};
+use super::arguments::{digits, limit_argument, near_arguments};
 use super::{Redis, scripts};
-use crate::store::{ChangedRows, DeadChange, DeadRows, LoadWindow, Namespace, StoreError};
+use crate::store::{ChangedRows, DeadChange, DeadRows, LoadWindow, Namespace, StoreError, micros};
 
 /// One step retries or discards at most this many dead rows, which takes the server some
 /// milliseconds.
@@ -24,7 +24,7 @@ pub(super) async fn change(
         match &which {
             DeadRows::Token(token) => command.arg("token").arg(digits(*token)),
             DeadRows::Key(key) => command.arg("key").arg(key),
-            DeadRows::OlderThan(age) => command.arg("older").arg(span(*age)),
+            DeadRows::OlderThan(age) => command.arg("older").arg(micros(*age)),
         };
     });
     let mut reply = burying.await?;

@@ -1,11 +1,11 @@
 //! Fires rows that are due.
 
-use super::arguments::{digits, limit_argument, near_arguments, span, unknown_argument};
+use super::arguments::{digits, limit_argument, near_arguments, unknown_argument};
 use super::reply::Reply;
 use super::{Redis, scripts};
 use crate::store::{
     Damaged, Fire, FireReport, Fired, Missed, Namespace, NextOccurrence, Plan, StoreError,
-    StoreTime,
+    StoreTime, micros,
 };
 
 pub(super) async fn fire(
@@ -15,7 +15,7 @@ pub(super) async fn fire(
 ) -> Result<FireReport, StoreError> {
     let firing = redis.run_under(&scripts::FIRE, namespace, request.near, |command| {
         near_arguments(command, request.near);
-        let lease = request.lease.map(|lease| span(lease).to_string());
+        let lease = request.lease.map(|lease| micros(lease).to_string());
         command.arg(lease.unwrap_or_default());
         command.arg(match request.missed {
             Missed::FireAll => "all",
@@ -79,11 +79,11 @@ fn read_fired(numbers: &mut Reply, rows: &mut Reply) -> Result<Fired, StoreError
     let row = rows.row()?;
     Ok(Fired {
         token,
+        repeats: row.repeats(),
         key: row.key,
         value: row.value,
         deadline: row.deadline,
         attempt: row.attempt.saturating_add(1),
         missed,
-        repeats: row.repeats,
     })
 }

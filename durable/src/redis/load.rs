@@ -1,8 +1,8 @@
 //! Loads rows that are due soon.
 
-use super::arguments::{limit_argument, span, unknown_argument};
+use super::arguments::{limit_argument, unknown_argument};
 use super::{Redis, scripts};
-use crate::store::{Load, LoadWindow, Loaded, Namespace, StoreError};
+use crate::store::{Load, LoadWindow, Loaded, Namespace, StoreError, micros};
 
 /// A load returns at most this many rows. A script blocks the server, so several short ones let
 /// other calls run in between, such as those that fire due timers.
@@ -16,8 +16,10 @@ pub(super) async fn load(
     let limit = request.limit.min(LOADED_AT_ONCE);
     let terms = LoadWindow::NONE.under(request.charter);
     let loading = redis.run_under(&scripts::LOAD, namespace, terms, |command| {
-        command.arg(request.instance.0).arg(span(request.window));
-        command.arg(limit_argument(limit)).arg(span(request.alive));
+        command.arg(request.instance.0).arg(micros(request.window));
+        command
+            .arg(limit_argument(limit))
+            .arg(micros(request.alive));
         command.arg(limit_argument(request.wanted.min(limit)));
         command.arg(unknown_argument(&request.schedules));
         command.arg(request.name.as_deref().unwrap_or_default());

@@ -61,19 +61,9 @@ pub(super) fn state_argument(state: State) -> &'static str {
 
 pub(super) fn read_row(reply: &mut Reply) -> Result<Stored, StoreError> {
     let (version, due, loader) = (reply.version()?, reply.time()?, reply.int()?);
-    let row = reply.row()?;
-    Ok(Stored {
-        version,
-        state: row.state,
-        due,
-        deadline: row.deadline,
-        attempt: row.attempt,
-        period: row.period,
-        schedule: reply.schedule()?.map(|(_, schedule)| schedule),
-        loaded_by: Some(loader).filter(|id| *id != 0).map(InstanceId),
-        claimed_by: row.claimed_by,
-        key: row.key,
-        value: row.value,
-        error: row.error,
-    })
+    let mut row = reply.row()?;
+    (row.version, row.due) = (version, due);
+    row.schedule = reply.schedule()?.map(|(_, schedule)| schedule);
+    row.loaded_by = Some(loader).filter(|id| *id != 0).map(InstanceId);
+    Ok(row)
 }

@@ -5,80 +5,51 @@ use std::{str, vec};
 
 use ::redis::Value;
 
-use crate::store::{Armed, InstanceId, Scheduled, State, StoreError, StoreTime, Version};
+use crate::store::{Armed, InstanceId, Scheduled, State, StoreError, StoreTime, Stored, Version};
 
-/// A row as the scripts pack it: `PACK_ROW` in `prelude.lua`.
-pub(super) struct Row {
-    pub(super) state: State,
-    pub(super) deadline: StoreTime,
-    pub(super) attempt: u32,
-    pub(super) period: Option<Duration>,
-    /// The instance that fired it, while it is in flight.
-    pub(super) claimed_by: Option<InstanceId>,
-    /// Whether it has a period or a schedule.
-    pub(super) repeats: bool,
-    pub(super) key: Vec<u8>,
-    pub(super) error: Option<String>,
-    pub(super) value: Vec<u8>,
+/// What can be read of a row that no script would have written: all of it is the value.
+fn damaged(bytes: Vec<u8>) -> Stored {
+    let (version, due) = (Version(0), StoreTime::default());
+    let mut row = Stored::new(version, State::Waiting, Vec::new(), bytes, due);
+    row.error = Some("the row holds what no store writes".to_owned());
+    row
 }
 
-impl Row {
-    /// What can be read of a row that no script would have written: all of it is the value.
-    fn damaged(bytes: Vec<u8>) -> Row {
-        Row {
-            state: State::Waiting,
-            deadline: StoreTime::default(),
-            attempt: 0,
-            period: None,
-            claimed_by: None,
-            repeats: false,
-            key: Vec::new(),
-            error: Some("the row holds what no store writes".to_owned()),
-            value: bytes,
-        }
+/// A row as the scripts pack it: `PACK_ROW` in `prelude.lua`. It has no version, and of a schedule
+/// only that there is one.
+fn unpack(bytes: &[u8]) -> Option<Stored> {
+    let (head, rest) = bytes.split_first_chunk::<27>()?;
+    let deadline = StoreTime::from_micros(number(head, 1)?);
+    let attempt = number(head, 9)?;
+    let period = number(head, 17)?;
+    let key_length = usize::from(u16::from_le_bytes([head[25], head[26]]));
+    let key = rest.get(..key_length)?.to_vec();
+    let state = match head[0].to_ascii_lowercase() {
+        b'w' => State::Waiting,
+        b'f' => State::InFlight,
+        b'd' => State::Dead,
+        _ => return None,
+    };
+    let mut value_at = head.len() + key_length;
+    let mut error = None;
+    if head[0].is_ascii_uppercase() {
+        let (length, rest) = rest.get(key_length..)?.split_first_chunk()?;
+        let length = usize::from(u16::from_le_bytes(*length));
+        error = Some(String::from_utf8_lossy(rest.get(..length)?).into_owned());
+        value_at += 2 + length;
     }
-
-    fn unpack(bytes: &[u8]) -> Option<Row> {
-        let (head, rest) = bytes.split_first_chunk::<27>()?;
-        let deadline = number(head, 1)?;
-        let attempt = number(head, 9)?;
-        let mut period = number(head, 17)?;
-        let key_length = usize::from(u16::from_le_bytes([head[25], head[26]]));
-        let key = rest.get(..key_length)?.to_vec();
-        let state = match head[0].to_ascii_lowercase() {
-            b'w' => State::Waiting,
-            b'f' => State::InFlight,
-            b'd' => State::Dead,
-            _ => return None,
-        };
-        let mut claimed_by = None;
-        if state == State::InFlight {
-            claimed_by = Some(period).filter(|id| *id > 0).map(InstanceId);
-            period = 0;
-        }
-        let mut value_at = head.len() + key_length;
-        let mut error = None;
-        if head[0].is_ascii_uppercase() {
-            let (length, rest) = rest.get(key_length..)?.split_first_chunk()?;
-            let length = usize::from(u16::from_le_bytes(*length));
-            error = Some(String::from_utf8_lossy(rest.get(..length)?).into_owned());
-            value_at += 2 + length;
-        }
-        Some(Row {
-            state,
-            deadline: StoreTime::from_micros(deadline),
-            attempt: u32::try_from(attempt).unwrap_or(u32::MAX),
-            period: u64::try_from(period)
-                .ok()
-                .filter(|micros| *micros > 0)
-                .map(Duration::from_micros),
-            claimed_by,
-            repeats: period != 0,
-            key,
-            error,
-            value: bytes.get(value_at..)?.to_vec(),
-        })
+    let value = bytes.get(value_at..)?.to_vec();
+    let mut row = Stored::new(Version(0), state, key, value, deadline);
+    row.attempt = u32::try_from(attempt).unwrap_or(u32::MAX);
+    row.error = error;
+    match (state, period) {
+        // The instance that fired it.
+        (State::InFlight, id) => row.claimed_by = Some(id).filter(|id| *id > 0).map(InstanceId),
+        (_, ..0) => row.schedule = Some(String::new()),
+        (_, 0) => {}
+        (_, micros) => row.period = Some(Duration::from_micros(micros.unsigned_abs())),
     }
+    Some(row)
 }
 
 /// A packed number. The scripts pack none that is not whole or not below 2^53.
@@ -155,9 +126,10 @@ impl Reply {
         }
     }
 
-    pub(super) fn row(&mut self) -> Result<Row, StoreError> {
+    /// A row without its version. It has an empty schedule if it has one at all.
+    pub(super) fn row(&mut self) -> Result<Stored, StoreError> {
         let bytes = self.bytes()?;
-        Ok(Row::unpack(&bytes).unwrap_or_else(|| Row::damaged(bytes)))
+        Ok(unpack(&bytes).unwrap_or_else(|| damaged(bytes)))
     }
 
     pub(super) fn version(&mut self) -> Result<Version, StoreError> {

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use ::redis::Cmd;
 
-use super::arguments::{digits, near_arguments, span};
+use super::arguments::{digits, near_arguments};
 use super::reply::{Reply, progress};
 use super::{Redis, scripts};
 use crate::store::{
-    Armed, LoadWindow, Namespace, Settle, Settled, Settlement, StoreError, Version,
+    Armed, LoadWindow, Namespace, Settle, Settled, Settlement, StoreError, Version, micros,
 };
 
 /// Settles claims, in batches that the script bounds.
@@ -47,10 +47,10 @@ fn settle_arguments(command: &mut Cmd, settles: &[Settle]) {
         errors += usize::from(settle.error.is_some());
         let error = settle.error.as_ref().map_or(0, |_| errors);
         let left = match settle.settlement {
-            Settlement::Leave(left) => format!(":{}:{}", left.by.left().0, span(left.alive)),
+            Settlement::Leave(left) => format!(":{}:{}", left.by.left().0, micros(left.alive)),
             _ => String::new(),
         };
-        Some(format!("{at} {settlement} {} {error}{left}", span(delay)))
+        Some(format!("{at} {settlement} {} {error}{left}", micros(delay)))
     });
     command.arg(otherwise.collect::<Vec<_>>().join(" "));
     command.arg(settles.len());

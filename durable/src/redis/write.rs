@@ -2,10 +2,10 @@
 
 use ::redis::Cmd;
 
-use super::arguments::{near_arguments, span};
+use super::arguments::near_arguments;
 use super::reply::{Reply, progress};
 use super::{Redis, scripts};
-use crate::store::{Action, Due, LoadWindow, Namespace, StoreError, Write, WriteOutcome};
+use crate::store::{Action, Due, LoadWindow, Namespace, StoreError, Write, WriteOutcome, micros};
 
 /// Applies writes, in batches that the script bounds.
 pub(super) async fn write(
@@ -47,7 +47,7 @@ fn write_head(action: &Action) -> Vec<u8> {
         } => {
             let period = match schedule {
                 Some(_) => -1,
-                None => period.map_or(0, span),
+                None => period.map_or(0, micros),
             };
             (if if_absent { b'a' } else { b's' }, Some(due), period)
         }
@@ -55,7 +55,7 @@ fn write_head(action: &Action) -> Vec<u8> {
         Action::Remove => (b'r', None, 0),
     };
     let (base, due) = match due {
-        Some(Due::In(delay)) => (b'+', span(delay)),
+        Some(Due::In(delay)) => (b'+', micros(delay)),
         Some(Due::At(time)) => (b'@', time.as_micros()),
         None => (b'@', 0),
     };

@@ -2,8 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::reading::{not_opened, now};
-use super::rows::Call;
+use super::reading::now;
 use super::schema::SCHEMA;
 use super::thread::Batch;
 use crate::store::{
@@ -78,19 +77,24 @@ pub(super) fn open(batch: &Batch<'_>, namespace: &Namespace, charter: &Charter) 
 }
 
 /// Amends the charter.
-pub(super) fn amend(call: &mut Call<'_>, namespace: &Namespace, next: &Charter) -> Result<()> {
-    let Some((stored, _)) = find(call.batch.connection, namespace)? else {
-        return Ok(Err(not_opened(namespace)));
+pub(super) fn amend(
+    batch: &Batch<'_>,
+    id: i64,
+    namespace: &Namespace,
+    next: &Charter,
+) -> Result<()> {
+    let Some((stored, _)) = find(batch.connection, namespace)? else {
+        return Ok(Err(StoreError::not_opened(namespace)));
     };
     let sql = "SELECT EXISTS (SELECT 1 FROM tickwheel_timers WHERE namespace = ?1)
         OR EXISTS (SELECT 1 FROM tickwheel_dead WHERE namespace = ?1)";
-    let mut select = call.batch.connection.prepare_cached(sql)?;
-    let has_rows = select.query_row([call.namespace], |row| row.get(0))?;
+    let mut select = batch.connection.prepare_cached(sql)?;
+    let has_rows = select.query_row([id], |row| row.get(0))?;
     if let Err(error) = stored.check_amendment(namespace, next, has_rows) {
         return Ok(Err(error));
     }
     if stored != *next {
-        write(call.batch, namespace, next)?;
+        write(batch, namespace, next)?;
     }
     Ok(Ok(()))
 }
@@ -107,7 +111,7 @@ pub(super) fn check_codec(
             codec.clone_into(&mut asked.codec);
             stored.check(namespace, &asked)
         }
-        None => Err(not_opened(namespace)),
+        None => Err(StoreError::not_opened(namespace)),
     })
 }
 
@@ -150,6 +154,6 @@ pub(super) fn namespace(connection: &Connection, name: &Namespace) -> Result<Fou
     Ok(match found.optional()? {
         Some((found, SCHEMA)) => Ok(found),
         Some((_, schema)) => Err(StoreError::schema(schema, SCHEMA)),
-        None => Err(not_opened(name)),
+        None => Err(StoreError::not_opened(name)),
     })
 }

@@ -8,29 +8,26 @@ use std::time::Instant;
 use rusqlite::Connection;
 
 use super::purge::{PURGE_TIME, PURGED_AT_ONCE};
-use super::reading::{number, read};
+use super::reading::{DEAD_COLUMNS, number, read};
 use super::rows::Call;
 use crate::store::{
-    ChangedRows, DeadChange, DeadRows, List, State, StoreTime, Stored, Version, rules,
+    AnswerSize, ChangedRows, DeadChange, DeadRows, List, State, StoreTime, Stored, Version, rules,
 };
 
 type Result<T> = rusqlite::Result<T>;
-
-/// The columns of [`read`], of dead rows.
-pub(super) const COLUMNS: &str = "version, 2, key, value, died, deadline, attempt, NULL, NULL, error, NULL, NULL FROM tickwheel_dead";
 
 /// A page of dead rows.
 pub(super) fn list(connection: &Connection, namespace: i64, request: List) -> Result<Vec<Stored>> {
     let (died, Version(version)) = request.after.unwrap_or((StoreTime::default(), Version(-1)));
     let sql = format!(
-        "SELECT {COLUMNS} WHERE namespace = ?1 AND (died, version) > (?2, ?3) ORDER BY died, version LIMIT ?4"
+        "SELECT {DEAD_COLUMNS} WHERE namespace = ?1 AND (died, version) > (?2, ?3) ORDER BY died, version LIMIT ?4"
     );
     let mut select = connection.prepare_cached(&sql)?;
     let rows = select.query_map(
         (namespace, died.as_micros(), version, number(request.limit)),
         read,
     )?;
-    super::reading::page(rows)
+    AnswerSize::page(rows)
 }
 
 impl Call<'_> {
@@ -95,7 +92,7 @@ impl Call<'_> {
 
     /// Makes a dead row due again.
     fn retry(&mut self, version: Version) -> Result<()> {
-        let sql = format!("SELECT {COLUMNS} WHERE version = ?1");
+        let sql = format!("SELECT {DEAD_COLUMNS} WHERE version = ?1");
         let mut select = self.batch.connection.prepare_cached(&sql)?;
         let row = select.query_row([version.0], read)?;
         self.delete_dead(version)?;

@@ -3,13 +3,13 @@
 use rusqlite::{Connection, params};
 
 use super::reading::{
-    COLUMNS, IN_FLIGHT, WAITING, loaders, number, page, read, state_number, time,
+    COLUMNS, DEAD_COLUMNS, IN_FLIGHT, WAITING, loaders, number, read, state_number, time,
 };
-use super::{Sqlite, charter, dead};
+use super::{Sqlite, charter};
 use crate::store::{
-    Answer, Charter, Inspect, InstanceId, KeyPlace, MAX_DUE_COUNT, MAX_KEY_ROWS, Namespace,
-    PrefixRows, RowPage, State, StoreTime, Stored, StoredInstance, StoredNamespace, key_page,
-    prefix_end,
+    Answer, AnswerSize, Charter, Inspect, InstanceId, KeyPlace, MAX_DUE_COUNT, MAX_KEY_ROWS,
+    Namespace, PrefixRows, RowPage, State, StoreTime, Stored, StoredInstance, StoredNamespace,
+    key_page, prefix_end,
 };
 
 type Result<T> = rusqlite::Result<T>;
@@ -92,7 +92,7 @@ fn instances(connection: &Connection, namespace: i64) -> Result<Vec<StoredInstan
 fn rows_of(connection: &Connection, namespace: i64, key: &[u8]) -> Result<Vec<Stored>> {
     let limit = number(MAX_KEY_ROWS);
     let mut rows = Vec::new();
-    let (columns, dead) = (COLUMNS, dead::COLUMNS);
+    let (columns, dead) = (COLUMNS, DEAD_COLUMNS);
     for sql in [
         format!("SELECT {columns} WHERE namespace = ?1 AND key = ?2 AND state = 0 LIMIT ?3"),
         format!(
@@ -103,9 +103,11 @@ fn rows_of(connection: &Connection, namespace: i64, key: &[u8]) -> Result<Vec<St
         ),
     ] {
         let mut select = connection.prepare_cached(&sql)?;
-        rows.push(page(select.query_map((namespace, key, limit), read)?)?);
+        rows.push(AnswerSize::page(
+            select.query_map((namespace, key, limit), read)?,
+        )?);
     }
-    page(rows.into_iter().flatten().map(Ok))
+    AnswerSize::page(rows.into_iter().flatten().map(Ok))
 }
 
 /// Each index by key has the rows of a prefix side by side.
@@ -115,7 +117,7 @@ fn rows_with_prefix(
     request: &PrefixRows,
     after: &KeyPlace,
 ) -> Result<Vec<Stored>> {
-    let (columns, dead) = (COLUMNS, dead::COLUMNS);
+    let (columns, dead) = (COLUMNS, DEAD_COLUMNS);
     let sql = match state_number(request.state) {
         WAITING => format!(
             "SELECT {columns} WHERE namespace = ?1 AND state = 0 AND key < ?2 AND (key, version) > (?3, ?5) AND ?4 IS NOT NULL
@@ -136,7 +138,7 @@ fn rows_with_prefix(
         params![namespace, end, after.key, after.died, after.version, limit],
         read,
     )?;
-    page(rows)
+    AnswerSize::page(rows)
 }
 
 fn count_due(connection: &Connection, namespace: i64, times: &[StoreTime]) -> Result<Vec<u64>> {

@@ -7,14 +7,12 @@
 //!
 //! A commit waits for the disk, and calls that come meanwhile share the next one. Each call has a
 //! savepoint: one that fails leaves the others alone. `rows` has the SQL that the
-//! rules in `store` need, `load` that of unloading, `reading` that of the looks, `dead`
-//! that of dead rows.
+//! rules in `store` need, `reading` that of the looks, `dead` that of dead rows.
 
 mod charter;
 mod dead;
 mod file;
 mod inspect;
-mod load;
 mod looks;
 mod purge;
 mod reading;
@@ -142,8 +140,9 @@ impl Store for Sqlite {
 
     fn amend<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, ()> {
         let (name, charter) = (namespace.clone(), charter.clone());
-        let amending =
-            self.in_namespace(namespace, move |call| charter::amend(call, &name, &charter));
+        let amending = self.in_namespace(namespace, move |call| {
+            charter::amend(call.batch, call.namespace, &name, &charter)
+        });
         Box::pin(async move { amending.await? })
     }
 

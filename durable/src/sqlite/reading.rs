@@ -5,9 +5,7 @@ use std::time::{Duration, SystemTime};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
-use crate::store::{
-    AnswerSize, Counts, InstanceId, List, Namespace, State, StoreError, StoreTime, Stored, Version,
-};
+use crate::store::{AnswerSize, Counts, InstanceId, List, State, StoreTime, Stored, Version};
 
 type Result<T> = rusqlite::Result<T>;
 
@@ -21,9 +19,8 @@ const MAX_ATTEMPT: i64 = i32::MAX as i64 - 1;
 /// The columns of [`read`].
 pub(super) const COLUMNS: &str = "version, state, key, value, due, deadline, attempt, period, loaded_by, error, schedule, claimed_by FROM tickwheel_timers";
 
-pub(super) fn not_opened(namespace: &Namespace) -> StoreError {
-    StoreError::refused(format_args!("namespace {namespace} was not opened"))
-}
+/// The columns of [`read`], of dead rows.
+pub(super) const DEAD_COLUMNS: &str = "version, 2, key, value, died, deadline, attempt, NULL, NULL, error, NULL, NULL FROM tickwheel_dead";
 
 /// The loaders that rows of a namespace may name: none, and each instance that counts as living.
 pub(super) fn loaders(connection: &Connection, namespace: i64) -> Result<Vec<Option<i64>>> {
@@ -64,20 +61,7 @@ pub(super) fn list(connection: &Connection, namespace: i64, request: List) -> Re
     page.truncate(request.limit);
     let mut select = connection.prepare_cached(&format!("SELECT {COLUMNS} WHERE version = ?1"))?;
     let versions = page.into_iter();
-    self::page(versions.map(|(_, version)| select.query_row([version], read)))
-}
-
-/// The first rows, until the answer has enough bytes.
-pub(super) fn page(all: impl Iterator<Item = Result<Stored>>) -> Result<Vec<Stored>> {
-    let (mut rows, mut size) = (Vec::new(), AnswerSize::default());
-    for row in all {
-        let row = row?;
-        if !size.takes(&row) {
-            break;
-        }
-        rows.push(row);
-    }
-    Ok(rows)
+    AnswerSize::page(versions.map(|(_, version)| select.query_row([version], read)))
 }
 
 /// How many rows there are, as the calls have counted them.

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use rusqlite::{OptionalExtension, params};
 
+use super::charter;
 use super::reading::{
-    COLUMNS, IN_FLIGHT, WAITING, damage, now, number, read, state_number, text, time,
+    COLUMNS, DEAD_COLUMNS, IN_FLIGHT, WAITING, damage, now, number, read, state_number, text, time,
 };
 use super::thread::Batch;
-use super::{charter, dead};
 use crate::store::rules::Rows;
 use crate::store::{
     Edition, InstanceId, Namespace, Scheduled, Schedules, State, StoreError, StoreTime, Stored,
@@ -19,8 +19,7 @@ type Result<T> = rusqlite::Result<T>;
 
 /// The period of a row as it is stored.
 fn period_of(row: &Stored) -> Option<i64> {
-    let never = StoreTime::NEVER.as_micros();
-    row.period.map(|period| micros(period).clamp(1, never))
+    row.period.map(|period| micros(period).max(1))
 }
 
 /// One call on a namespace: the time is read once, when nothing else can write any more.
@@ -97,6 +96,44 @@ impl<'a> Call<'a> {
         let sql = format!("SELECT {COLUMNS} {rest}");
         let mut select = self.batch.connection.prepare_cached(&sql)?;
         select.query_row(params, read).optional()
+    }
+}
+
+impl Call<'_> {
+    /// Unloads what an instance has loaded. Returns the id under which it goes on.
+    pub(super) fn unload(&mut self, instance: InstanceId) -> Result<InstanceId> {
+        self.end(instance)?;
+        let Version(fresh) = self.next_version()?;
+        Ok(InstanceId(fresh))
+    }
+
+    /// Takes the mark of an instance off rows. SQLite locks no single row, so none stays marked.
+    pub(super) fn unmark(
+        &mut self,
+        instance: InstanceId,
+        versions: &[Version],
+    ) -> Result<Vec<Version>> {
+        for version in versions {
+            let sql = "UPDATE tickwheel_timers SET loaded_by = NULL WHERE version = ?1 AND loaded_by = ?2";
+            self.hints |= self.execute(sql, (version.0, instance.0))? > 0;
+        }
+        if self.hints {
+            let sql = "UPDATE tickwheel_instances SET lacks = 0 WHERE namespace = ?1 AND lacks > 0";
+            self.execute(sql, [self.namespace])?;
+        }
+        Ok(Vec::new())
+    }
+
+    /// Ends the life of an id, and takes its marks away.
+    fn end(&mut self, instance: InstanceId) -> Result<()> {
+        let sql = "DELETE FROM tickwheel_instances WHERE id = ?1";
+        self.execute(sql, [instance.0])?;
+        for state in [WAITING, IN_FLIGHT] {
+            let sql = "UPDATE tickwheel_timers SET loaded_by = NULL
+                WHERE namespace = ?1 AND state = ?2 AND loaded_by = ?3";
+            self.hints |= self.execute(sql, (self.namespace, state, instance.0))? > 0;
+        }
+        Ok(())
     }
 }
 
@@ -234,8 +271,7 @@ impl Rows for Call<'_> {
             return Ok(None);
         }
         let sql = format!(
-            "SELECT {} WHERE namespace = ?1 AND key = ?2 ORDER BY died DESC, version DESC LIMIT 1",
-            dead::COLUMNS
+            "SELECT {DEAD_COLUMNS} WHERE namespace = ?1 AND key = ?2 ORDER BY died DESC, version DESC LIMIT 1"
         );
         let mut select = self.batch.connection.prepare_cached(&sql)?;
         select.query_row((self.namespace, key), read).optional()

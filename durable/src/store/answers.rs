@@ -397,10 +397,18 @@ impl AnswerSize {
         self.0 += bytes.sum::<usize>();
     }
 
-    /// Whether a row that comes next is part of the answer, which then has it.
-    pub(crate) fn takes(&mut self, row: &Stored) -> bool {
-        let takes = !self.is_enough();
-        self.0 += row.key.len() + row.value.len();
-        takes
+    /// The first of these rows, until the answer has enough bytes.
+    pub(crate) fn page<E>(
+        rows: impl IntoIterator<Item = Result<Stored, E>>,
+    ) -> Result<Vec<Stored>, E> {
+        let mut size = AnswerSize::default();
+        let in_page = |row: &Result<Stored, E>| {
+            let takes = !size.is_enough();
+            if let Ok(row) = row {
+                size.0 += row.key.len() + row.value.len();
+            }
+            takes
+        };
+        rows.into_iter().take_while(in_page).collect()
     }
 }

@@ -93,6 +93,11 @@ impl StoreError {
         }
     }
 
+    /// [`StoreError::Refused`]: the namespace is not there.
+    pub(crate) fn not_opened(namespace: &Namespace) -> Self {
+        StoreError::refused(format_args!("namespace {namespace} was not opened"))
+    }
+
     /// [`StoreError::Late`].
     pub fn late(now: StoreTime) -> Self {
         StoreError::Late { now }

@@ -57,42 +57,9 @@ impl Missed {
             StoreTime::from_micros(deadline.as_micros().saturating_add(later))
         };
         match self {
-            Missed::FireAll => NextOccurrence {
-                fires: true,
-                missed: 0,
-                due: after(1),
-            },
-            Missed::FireOnce => NextOccurrence {
-                fires: true,
-                missed: behind.unsigned_abs(),
-                due: after(behind + 1),
-            },
-            Missed::Skip => NextOccurrence {
-                fires: behind == 0,
-                missed: 0,
-                due: after(behind + 1),
-            },
-        }
-    }
-}
-
-impl Missed {
-    /// Until when an occurrence with this deadline waits that is due at `now` and may not fire, and
-    /// the deadline that it has then.
-    ///
-    /// It waits until the next time of its schedule, `deadline + (behind + 1) * period` with
-    /// `behind` as in [`next`](Self::next). Its deadline stays, so that the rule applies to it as
-    /// to any that is late, but under `Skip` it is that time.
-    pub fn wait(
-        self,
-        deadline: StoreTime,
-        period: Duration,
-        now: StoreTime,
-    ) -> (StoreTime, StoreTime) {
-        let due = Missed::Skip.next(deadline, period, now).due;
-        match self {
-            Missed::FireAll | Missed::FireOnce => (due, deadline),
-            Missed::Skip => (due, due),
+            Missed::FireAll => NextOccurrence::new(true, 0, after(1)),
+            Missed::FireOnce => NextOccurrence::new(true, behind.unsigned_abs(), after(behind + 1)),
+            Missed::Skip => NextOccurrence::new(behind == 0, 0, after(behind + 1)),
         }
     }
 }
@@ -123,19 +90,6 @@ mod tests {
         assert_eq!(next(Missed::FireOnce, 135), (true, 3, 140));
         assert_eq!(next(Missed::Skip, 135), (false, 0, 140));
         assert_eq!(next(Missed::Skip, 110), (false, 0, 120));
-    }
-
-    #[test]
-    fn occurrence_that_may_not_fire_waits_for_the_next_time() {
-        let at = StoreTime::from_micros;
-        for (missed, deadline) in [
-            (Missed::FireAll, 100),
-            (Missed::FireOnce, 100),
-            (Missed::Skip, 140),
-        ] {
-            let waits = missed.wait(at(100), PERIOD, at(135));
-            assert_eq!(waits, (at(140), at(deadline)), "{missed:?}");
-        }
     }
 
     #[test]

@@ -73,8 +73,8 @@
 //!    [`Settled::Lost`].
 //! 9. **Near rows.** A waiting row that a call makes due within [`LoadWindow::window`] is marked as
 //!    loaded by [`LoadWindow::loader`] in the same step, if that id counts as living. If it is not
-//!    marked, a store that can sends a hint: [`hinted`](Store::hinted) of the instances returns. At
-//!    most one a call. A hint may be lost.
+//!    marked, the store sends a hint: [`hinted`](Store::hinted) of the instances returns. At most
+//!    one a call. A hint may be lost.
 //! 10. **The charter** of a namespace, and the version of the schema, are compared in the same step
 //!     as whatever a load, a write or a fire does. [`LoadWindow::until`] is compared with the time
 //!     at which the store begins a write, however long it waited before.
@@ -98,7 +98,7 @@ pub(crate) mod rules;
 mod schedule;
 mod time;
 
-use std::future::{Future, pending};
+use std::future::Future;
 use std::pin::Pin;
 
 pub(crate) use answers::AnswerSize;
@@ -309,8 +309,9 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// With [`no_overlap`](Fire::no_overlap) a waiting row that repeats does not fire while its key
     /// has a row in flight, whether its lease has ended or not. It waits until the next time of its
-    /// schedule, with a new version, and comes back in [`FireReport::later`]. [`Missed::wait`] says
-    /// until when, and what its deadline is then, or [`Plan::wait`].
+    /// schedule, with a new version, and comes back in [`FireReport::later`]. That is the next of
+    /// [`Missed::Skip`], or [`Plan::until`]. Its deadline stays, so that the rule applies to it as
+    /// to any that is late, but under `Skip` it is that time.
     ///
     /// A waiting row that repeats leaves the next occurrence waiting in the same step, with a new
     /// version and no attempts. [`Missed::next`] says when, and whether this one fires at all. If
@@ -431,12 +432,8 @@ pub trait Store: Send + Sync + 'static {
     fn inspect(&self) -> &dyn Inspect;
 
     /// Returns when another instance may have left near rows that no instance has loaded. One
-    /// caller for an instance calls it again and again. Cancel safe. A store without hints keeps
-    /// this one, which never returns: rows are found by the poll.
-    fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {
-        let _ = namespace;
-        Box::pin(pending())
-    }
+    /// caller for an instance calls it again and again. Cancel safe.
+    fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()>;
 }
 
 impl<S: Store> From<S> for Box<dyn Store> {

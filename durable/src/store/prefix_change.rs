@@ -94,9 +94,8 @@ impl PrefixChange {
     ///
     /// # Errors
     ///
-    /// Those of the store, and [`StoreError::Refused`] if it has no [`Inspect`](super::Inspect).
-    /// [`StoreError::Late`] if the step took longer than [`within`](Self::within) says, or the
-    /// store's clock has stepped: it can be made again.
+    /// Those of the store. [`StoreError::Late`] if the step took longer than
+    /// [`within`](Self::within) says, or the store's clock has stepped: it can be made again.
     ///
     /// # Cancel safety
     ///

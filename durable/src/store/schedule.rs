@@ -1,7 +1,7 @@
 //! Rows with a schedule: an instance computes the next deadline, and a store writes it.
 
 use super::ids::Version;
-use super::missed::{Missed, NextOccurrence};
+use super::missed::NextOccurrence;
 use super::time::StoreTime;
 
 /// A loaded row with a schedule.
@@ -73,15 +73,6 @@ impl Plan {
     pub fn holds(&self, now: StoreTime) -> bool {
         self.from <= now && now < self.until
     }
-
-    /// Until when the row waits if it [may not overlap](super::Fire::no_overlap), and the deadline
-    /// that it has then. As [`Missed::wait`].
-    pub fn wait(&self, missed: Missed, deadline: StoreTime) -> (StoreTime, StoreTime) {
-        match missed {
-            Missed::FireAll | Missed::FireOnce => (self.until, deadline),
-            Missed::Skip => (self.until, self.until),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -95,8 +86,6 @@ mod tests {
         let plan = Plan::new(Version(1), at(10), at(20), next);
         let holds = [9, 10, 19, 20].map(|micros| plan.holds(at(micros)));
         assert_eq!(holds, [false, true, true, false]);
-        assert_eq!(plan.wait(Missed::FireOnce, at(5)), (at(20), at(5)));
-        assert_eq!(plan.wait(Missed::Skip, at(5)), (at(20), at(20)));
     }
 
     #[test]

@@ -56,10 +56,11 @@ impl StoreTime {
     }
 }
 
-/// A duration in microseconds, rounded up: what stores keep a delay, lease or period as. One too
-/// long is the greatest.
+/// A duration in microseconds, rounded up: what stores keep a delay, lease or period as. It is
+/// [`NEVER`](StoreTime::NEVER) at most, and so small enough for sums.
 pub fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_nanos().div_ceil(1_000)).unwrap_or(i64::MAX)
+    let micros = i64::try_from(duration.as_nanos().div_ceil(1_000));
+    micros.unwrap_or(i64::MAX).min(StoreTime::NEVER.0)
 }
 
 impl From<SystemTime> for StoreTime {

@@ -1,4 +1,7 @@
-//! The parts of each crate have an order, and each imports only parts that stand before it.
+//! The parts of each crate have an order, and each imports only parts that stand before it. The
+//! modules of each folder of the durable timers import each other in no circle.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{File, code_of, part, path_in_crate};
 
@@ -53,24 +56,36 @@ const ORDER_OF_CONFORMANCE: [&str; 16] = [
 /// The root and pages of the documentation are no parts: they only name what there is.
 const NAMING: [&str; 5] = ["lib", "guide", "protocol", "operating", "calendars"];
 
-/// The imports of a file from other parts of its crate, by `crate::` or by enough of `super::`.
+/// The imports of a file from other parts of its crate.
 fn imports(file: &File) -> Vec<String> {
-    let module = path_in_crate(file)
+    imports_from("", file)
+}
+
+/// The module of a folder that a file belongs to. The folder ends with a slash, or is empty.
+fn module<'a>(folder: &str, file: &'a File) -> Option<&'a str> {
+    let path = path_in_crate(file).strip_prefix(folder)?;
+    path.split(['/', '.']).next().filter(|name| *name != "mod")
+}
+
+/// The imports of a file from other modules of a folder that it lies in, by their whole path or by
+/// enough of `super::`.
+fn imports_from(folder: &str, file: &File) -> Vec<String> {
+    let path = path_in_crate(file)
         .trim_end_matches(".rs")
         .trim_end_matches("/mod");
-    let to_the_root = "super::".repeat(module.split('/').count());
+    let depth = path.split('/').count() - folder.matches('/').count();
+    let (to_folder, whole) = (
+        "super::".repeat(depth),
+        format!("crate::{}", folder.replace('/', "::")),
+    );
     // A macro's names are for its users, and a module within a file takes in what is around it.
     let text = file
         .text
         .replace("$crate::", "")
         .replace("use super::*;", "");
-    let text = text.replace(&to_the_root, "crate::");
-    let mut names: Vec<String> = text
-        .split("crate::")
-        .skip(1)
-        .flat_map(first_names)
-        .collect();
-    names.retain(|name| name != part(file));
+    let text = text.replace(&to_folder, &whole);
+    let mut names: Vec<String> = text.split(&whole).skip(1).flat_map(first_names).collect();
+    names.retain(|name| Some(&**name) != module(folder, file));
     names.sort();
     names.dedup();
     names
@@ -121,6 +136,27 @@ fn against(order: &[&str], files: &[File]) -> Vec<String> {
     found
 }
 
+/// The modules of a folder that import each other in a circle, and those that import these.
+fn in_circles(folder: &str, files: &[File]) -> Vec<String> {
+    let mut left = BTreeMap::<&str, Vec<String>>::new();
+    for file in files {
+        if let Some(module) = module(folder, file) {
+            left.entry(module)
+                .or_default()
+                .extend(imports_from(folder, file));
+        }
+    }
+    loop {
+        let imports_nothing_left =
+            |name: &&str| !left[*name].iter().any(|n| left.contains_key(&**n));
+        let free: Vec<_> = left.keys().copied().filter(imports_nothing_left).collect();
+        if free.is_empty() {
+            return left.keys().map(|name| format!("{folder}{name}")).collect();
+        }
+        left.retain(|name, _| !free.contains(name));
+    }
+}
+
 /// The files of all parts of the crate in that folder.
 fn parts(folder: &str) -> Vec<File> {
     let mut files = code_of(folder);
@@ -151,6 +187,35 @@ fn parts_of_durable_timers_import_only_parts_before_them() {
 #[test]
 fn parts_of_the_suite_of_stores_import_only_parts_before_them() {
     assert_in_order("durable/conformance/src", &ORDER_OF_CONFORMANCE);
+}
+
+#[test]
+fn modules_of_durable_timers_import_each_other_in_no_circle() {
+    let files = parts("durable/src");
+    let folders = files
+        .iter()
+        .filter_map(|file| path_in_crate(file).rsplit_once('/'));
+    let folders: BTreeSet<_> = folders.map(|(folder, _)| format!("{folder}/")).collect();
+    let circles = folders.iter().flat_map(|folder| in_circles(folder, &files));
+    assert_eq!(circles.collect::<Vec<_>>(), Vec::<String>::new());
+}
+
+#[test]
+fn circle_is_found_in_every_form() {
+    let file = |path: &str, text: &str| File {
+        path: format!("durable/src/postgres/{path}"),
+        text: text.to_owned(),
+    };
+    let files = [
+        file("mod.rs", "use dial::dial; use hints::Hints;"),
+        file("url.rs", "use super::Postgres;"),
+        file("dial.rs", "use super::{hints::Hints, url};"),
+        file("hints.rs", "use crate::postgres::sql::SET;"),
+        file("sql/set.rs", "use super::super::dial::dial;"),
+    ];
+    let circle = ["postgres/dial", "postgres/hints", "postgres/sql"];
+    assert_eq!(in_circles("postgres/", &files), circle);
+    assert_eq!(in_circles("postgres/", &files[..4]), Vec::<String>::new());
 }
 
 #[test]

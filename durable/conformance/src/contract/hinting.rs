@@ -75,9 +75,6 @@ impl<T: Stores> Listening<'_, T> {
 /// Each call that leaves a near row which no instance has loaded gives a hint, and a call that
 /// leaves none gives none.
 pub async fn hints_near_rows_that_no_instance_has_loaded<T: Stores>(world: &World<T>) {
-    if !T::HINTS {
-        return;
-    }
     let case = Case::open(world).await;
     let instance = case.instance().await;
     let listening = Listening { world, case };

@@ -138,7 +138,7 @@ impl<S: Store> Case<S> {
     }
 }
 
-fn write(key: &str, action: Action) -> Write {
+pub(super) fn write(key: &str, action: Action) -> Write {
     let key = key.into();
     Write::new(key, action)
 }

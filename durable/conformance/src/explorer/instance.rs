@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, Armed, Due, Edition, Fire, InstanceId, LeftRow, Load, LoadWindow, Missed,
+    Action, Armed, DeadChange, Due, Edition, Fire, InstanceId, LeftRow, Load, LoadWindow, Missed,
     NextOccurrence, Plan, Scheduled, Schedules, Settled, Settlement, StoreTime, Version, Write,
     WriteOutcome,
 };
@@ -55,8 +55,7 @@ pub(super) enum Request {
     Unmark(InstanceId, Vec<Version>),
     Fire(Fire),
     Settle(Vec<(Version, How)>, LoadWindow),
-    RetryDead(Vec<u8>),
-    DiscardDead(Vec<u8>),
+    ChangeDead(Vec<u8>, DeadChange),
     /// Finds the claims of lost fires, and unfires them.
     Unfire(Vec<InstanceId>, Vec<Version>, LoadWindow),
 }

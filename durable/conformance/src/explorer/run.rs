@@ -406,8 +406,12 @@ impl Run {
                 let by = usize::from(by);
                 Some((by, self.request(by, call).await?))
             }
-            Step::RetryDead(key) => Some((0, Request::RetryDead(key_bytes(key)))),
-            Step::DiscardDead(key) => Some((0, Request::DiscardDead(key_bytes(key)))),
+            Step::RetryDead(key) => {
+                Some((0, Request::ChangeDead(key_bytes(key), DeadChange::Retry)))
+            }
+            Step::DiscardDead(key) => {
+                Some((0, Request::ChangeDead(key_bytes(key), DeadChange::Discard)))
+            }
             _ => None,
         }
     }
@@ -468,15 +472,9 @@ impl Run {
                 let settled = settled.map(|((token, how), settled)| (token, how, settled));
                 Outcome::Settled(settled.collect())
             }
-            Request::RetryDead(key) => {
+            Request::ChangeDead(key, change) => {
                 let which = DeadRows::Key(key);
-                let step = store.change_dead(space, which, DeadChange::Retry).await?;
-                Outcome::Changed(step.rows)
-            }
-            Request::DiscardDead(key) => {
-                let which = DeadRows::Key(key);
-                let step = store.change_dead(space, which, DeadChange::Discard).await?;
-                Outcome::Changed(step.rows)
+                Outcome::Changed(store.change_dead(space, which, change).await?.rows)
             }
             Request::Unfire(ids, held, near) => {
                 let list = List::new(State::InFlight, None, 1_000);

@@ -100,6 +100,13 @@ macro_rules! never {
     };
 }
 
+/// The version of the schema that is known.
+#[allow(clippy::cast_possible_truncation, reason = "they are few")]
+pub(super) const SCHEMA: u32 = MIGRATIONS.len() as u32;
+
+/// The files below `migrations/postgres`, from version 1 on.
+pub(super) const MIGRATIONS: [&str; 1] = [include_str!("../../../migrations/postgres/1.sql")];
+
 /// The id of the namespace, if the tables have the version that these statements are for, the
 /// charter still has the edition, and it is not too late. Without an edition or a time these do not
 /// matter. Otherwise the statement fails as a whole: a text that says why is no number.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::postgres::numbers::micros;
+use crate::store::micros;
 
 /// From an array of tokens.
 pub(in crate::postgres) const ACK: &str = concat!(

@@ -66,7 +66,7 @@ fn fire_due<R: Rows>(
     let old = (row.version, row.state);
     let waits = request.holds_back(&row) && rows.in_flight(&row.key)?.is_some();
     let next = match request.occurrence(&row, waits, rows.now()) {
-        Occurrence::Last => None,
+        Occurrence::Fires(next) => next,
         Occurrence::Unplanned => {
             if let Some(loader) = near.loader.filter(|_| row.loaded_by.is_none()) {
                 rows.mark(row.version, loader)?;
@@ -75,20 +75,16 @@ fn fire_due<R: Rows>(
             report.add_later(row.armed(), &row);
             return Ok(());
         }
-        Occurrence::Waits { due, deadline } => {
-            (row.due, row.deadline) = (due, deadline);
+        Occurrence::Waits {
+            due,
+            deadline,
+            attempt,
+        } => {
+            (row.due, row.deadline, row.attempt) = (due, deadline, attempt);
             let armed = arm(rows, &mut row, near)?;
             report.add_later(armed, &row);
             return rows.update(old, &row);
         }
-        Occurrence::Repeats(next) if !next.fires => {
-            row.attempt = 0;
-            (row.due, row.deadline) = (next.due, next.due);
-            let armed = arm(rows, &mut row, near)?;
-            report.add_later(armed, &row);
-            return rows.update(old, &row);
-        }
-        Occurrence::Repeats(next) => Some(next),
     };
     let repeats = (row.period.take(), row.schedule.take());
     row.version = rows.next_version()?;

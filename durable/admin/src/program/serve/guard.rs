@@ -19,7 +19,7 @@ use subtle::ConstantTimeEq as _;
 use super::sessions::Sessions;
 use crate::failure::Failure;
 use crate::page::HEADER;
-use crate::shown::{hex, text_line};
+use crate::shown::text_line;
 
 const SESSION: &str = "tickwheel_admin";
 
@@ -179,13 +179,6 @@ fn text(headers: &HeaderMap, name: impl axum::http::header::AsHeaderName) -> Opt
 /// Compares without telling by its time where the difference is.
 fn is_same(one: &str, other: &str) -> bool {
     one.as_bytes().ct_eq(other.as_bytes()).into()
-}
-
-pub(super) fn secret() -> Result<String, Failure> {
-    let mut bytes = [0; 24];
-    let filled = getrandom::fill(&mut bytes);
-    filled.map_err(|error| Failure::Failed(format!("no random numbers: {error}")))?;
-    Ok(hex(bytes))
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::guard::secret;
 use crate::failure::Failure;
+use crate::shown::hex;
 
 /// So many logins are open at once. One more ends the oldest.
 const MOST: usize = 1_000;
@@ -51,6 +51,13 @@ impl Sessions {
     pub(super) fn end(&self, secret: &str) {
         self.open().remove(secret);
     }
+}
+
+fn secret() -> Result<String, Failure> {
+    let mut bytes = [0; 24];
+    let filled = getrandom::fill(&mut bytes);
+    filled.map_err(|error| Failure::Failed(format!("no random numbers: {error}")))?;
+    Ok(hex(bytes))
 }
 
 #[cfg(test)]
