@@ -1,5 +1,6 @@
 //! `apalis-postgres`: by notifications, in batches of 10, with results and locks. Tuned: it polls
-//! every 0.1 s, in batches of 500, without locks, with 20 connections.
+//! every 0.1 s, in batches of 500, without locks, with 20 connections and a heartbeat each second.
+//! Without the heartbeat it stops polling after some seconds, until the next one of every 30 s.
 //!
 //! It knows only whole seconds: what is due within one may run from its beginning on.
 
@@ -33,7 +34,10 @@ impl Queue for Apalis {
         PostgresStorage::setup(&pool).await.expect("it is set up");
         let config = Config::default().queue("queues");
         if is_tuned {
-            let config = config.batch_size(500).lock_tasks(false);
+            let config = config
+                .batch_size(500)
+                .lock_tasks(false)
+                .heartbeat_interval(Duration::from_secs(1));
             let storage = PostgresStorage::new(&pool).with_config(config);
             let polled = storage
                 .clone()
