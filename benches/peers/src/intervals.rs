@@ -24,7 +24,7 @@ pub const SIDES: [Side; 3] = [Side::Tokio, Side::Tickwheel, Side::Precise];
 const PERIOD: Duration = Duration::from_millis(100);
 
 /// One of the intervals that are compared.
-trait Ticks: Send + 'static {
+pub trait Ticks: Send + 'static {
     fn tick(&mut self) -> impl Future<Output = tokio::time::Instant> + Send;
 }
 

@@ -50,7 +50,7 @@ fn main() -> ExitCode {
         Ok(None) => {
             println!("peers [--quick] [--only ID]... [--out DIR]");
             println!(
-                "IDs: S1 S2 S2a S2b S2c S2d S3 S4 S4a S5 S6 S6b S6c S7 S8 S9 S10 S11 S12 S12b S13 S14 S15 S16 S17 S18 threads actor idle allocations adapters service"
+                "IDs: S1 S2 S2a S2b S2c S2d S3 S4 S4a S5 S6 S6b S6c S7 S8 S9 S10 S11 S12 S12b S13 S14 S15 S16 S17 S18 threads actor idle allocations adapters service reconnects keepalive pings"
             );
             return ExitCode::SUCCESS;
         }

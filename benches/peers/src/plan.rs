@@ -309,6 +309,7 @@ pub fn jobs(scale: Scale) -> Vec<Job> {
     light(&mut jobs, scale);
     rates(&mut jobs, scale);
     not_pooled(&mut jobs, scale);
+    fleets(&mut jobs, scale);
     for (group, flood, what) in FLOODS {
         jobs.push(job("S14", group, what, Workload::Beside(flood)));
     }
@@ -353,6 +354,29 @@ pub fn jobs(scale: Scale) -> Vec<Job> {
         jobs.push(job(id, id, Side::Pingora.name(), of(Side::Pingora)));
     }
     jobs
+}
+
+/// Servers with many connections. The sides take turns, each in a process of its own.
+fn fleets(jobs: &mut Vec<Job>, scale: Scale) {
+    for (id, of, repetitions) in [
+        (
+            "reconnects",
+            Workload::Reconnects as fn(Side) -> Workload,
+            3,
+        ),
+        ("keepalive", Workload::KeepAlive, 3),
+        ("pings", Workload::Pings, 3),
+    ] {
+        for repetition in 0..scale.pick(1, repetitions) {
+            let mut sides = [Side::Tokio, Side::Tickwheel, Side::Floor];
+            sides.rotate_left(repetition % 3);
+            // Without intervals there are no pings.
+            let has_floor = id != "pings";
+            for side in (sides.into_iter()).filter(|&side| has_floor || side != Side::Floor) {
+                jobs.push(job(id, id, side.name(), of(side)));
+            }
+        }
+    }
 }
 
 /// S12b, likewise.

@@ -46,7 +46,11 @@ pub fn run(scale: Scale, mixed: bool) {
 }
 
 /// Starts a server with a task for each connection, which ends with an error when its peer leaves.
-fn serve<C, F>(runtime: &Runtime, connection: fn(TcpStream, C) -> F, context: C) -> SocketAddr
+pub(crate) fn serve<C, F>(
+    runtime: &Runtime,
+    connection: fn(TcpStream, C) -> F,
+    context: C,
+) -> SocketAddr
 where
     C: Clone + Send + 'static,
     F: Future<Output = io::Result<()>> + Send + 'static,
@@ -65,7 +69,7 @@ where
 }
 
 /// The server behind.
-async fn answer(mut client: TcpStream, (): ()) -> io::Result<()> {
+pub(crate) async fn answer(mut client: TcpStream, (): ()) -> io::Result<()> {
     let mut request = [0; REQUEST.len()];
     loop {
         client.read_exact(&mut request).await?;
@@ -93,7 +97,7 @@ async fn forward<T: Timer>(
 }
 
 /// The result of the future, or an error once its time is over.
-async fn within<T: Timer, R: Send>(
+pub(crate) async fn within<T: Timer, R: Send>(
     timer: &T,
     length: Duration,
     future: impl Future<Output = io::Result<R>> + Send,

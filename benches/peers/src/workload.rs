@@ -8,8 +8,8 @@ use crate::measure::Scale;
 use crate::sides::Side;
 use crate::sleepers::{self, Idle};
 use crate::{
-    actor, adapters, churn, crowd, expiring, fresh, idle, intervals, keyed, proxy, rates, service,
-    touch, wheels,
+    actor, adapters, churn, crowd, expiring, fresh, idle, intervals, keepalive, keyed, pings,
+    proxy, rates, reconnects, service, touch, wheels,
 };
 
 /// A workload, in its own process.
@@ -81,6 +81,12 @@ pub enum Workload {
     Proxy {
         mixed: bool,
     },
+    /// All clients of a server come back at once.
+    Reconnects(Side),
+    /// A proxy with many connections that are idle most of the time.
+    KeepAlive(Side),
+    /// A server that pings its clients.
+    Pings(Side),
 }
 
 impl Workload {
@@ -119,6 +125,9 @@ impl Workload {
             Workload::Calls { cloned } => adapters::calls(scale, cloned),
             Workload::Service => service::run(scale),
             Workload::Proxy { mixed } => proxy::run(scale, mixed),
+            Workload::Reconnects(side) => reconnects::run(scale, side),
+            Workload::KeepAlive(side) => keepalive::run(scale, side),
+            Workload::Pings(side) => pings::run(scale, side),
             Workload::Bytes | Workload::Allocations => unreachable!("`counted` runs these"),
             #[cfg(not(tokio_unstable))]
             Workload::Turns => {

@@ -61,4 +61,46 @@ fn services(c: &mut Checks) {
         let ours = Series("service", OURS);
         c.absolute("service", hyper, (metric, "a request"), ours, None);
     }
+    fleets(c);
+}
+
+/// Servers with many connections.
+fn fleets(c: &mut Checks) {
+    let asked = [("cpu", "us"), ("answer p50", "ms"), ("answer p99", "ms")];
+    for (id, what, others) in [
+        (
+            "reconnects",
+            "10^5 connections lost, which come back within a second, each",
+            [("wall", "s"), ("rss", "B")].as_slice(),
+        ),
+        (
+            "keepalive",
+            "a request to a proxy with 10^5 keep-alive connections",
+            &[("wall", "us"), ("rss", "B")],
+        ),
+        (
+            "pings",
+            "10,000 connections, a ping each second, each",
+            &[("p50", "ms"), ("p99", "ms"), ("rss", "B")],
+        ),
+    ] {
+        let ours = Series(id, OURS);
+        for (peer, bar) in [(TOKIO, Some(1.0)), ("floor", None)] {
+            for metric in asked.iter().chain(others) {
+                let bar = bar.filter(|_| metric.0 == "cpu");
+                c.ratio(id, what, *metric, ours, Series(id, peer), bar);
+            }
+        }
+        c.absolute(id, "of these with sockets", ("sockets", ""), ours, None);
+    }
+    for series in [OURS, TOKIO] {
+        let closed = ("closed", "");
+        c.absolute(
+            "keepalive",
+            "connections closed though in use",
+            closed,
+            Series("keepalive", series),
+            Some(0.0),
+        );
+    }
 }

@@ -1,0 +1,229 @@
+//! What is measured of each side.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tokio::time::sleep;
+
+use crate::probe::Probe;
+use crate::server::Server;
+
+/// A durable queue with 64 handlers, which call [`handled`] and return.
+pub(crate) trait Queue: Send + Sync + Sized + 'static {
+    /// Counts what is not acknowledged.
+    const LEFT: &str;
+
+    /// Removes all that it has.
+    const EMPTY: &str;
+
+    /// Starts it, with the defaults of its documentation or tuned.
+    async fn start(url: &str, is_tuned: bool) -> Self;
+
+    /// Sets a timer with its deadline as value.
+    fn set(&self, number: u64, deadline: SystemTime) -> impl Future<Output = ()> + Send;
+
+    /// Sets timers of these numbers, as fast as it can.
+    fn fill(
+        &self,
+        numbers: std::ops::Range<u64>,
+        deadline: impl Fn(u64) -> SystemTime + Send + Sync,
+    ) -> impl Future<Output = ()> + Send;
+}
+
+/// So many handlers run at once.
+pub(crate) const HANDLERS: usize = 64;
+
+const SETTERS: u64 = 64;
+const SET_FOR: Duration = Duration::from_secs(4);
+const IDLE_FOR: Duration = Duration::from_secs(5);
+const STORM: u64 = 20_000;
+const STORM_LIMIT: Duration = Duration::from_secs(60);
+const PER_SECOND: u64 = 200;
+const RATED: u64 = 2_000;
+const RATE_LIMIT: Duration = Duration::from_secs(15);
+/// How long before they are due timers are set that are due at once.
+const AHEAD: Duration = Duration::from_secs(5);
+const DAY: Duration = Duration::from_secs(86_400);
+
+pub(crate) const METRICS: [&str; 12] = [
+    "idle: statements a second",
+    "idle: transactions a second",
+    "sets a second, 64 tasks",
+    "20,000 due at once: handled after, s",
+    "20,000 due at once: acknowledged after, s",
+    "20,000 due at once: not acknowledged in a minute",
+    "20,000 due at once: server's CPU time of each, us",
+    "200 a second: late, p50, ms",
+    "200 a second: late, p99, ms",
+    "200 a second: early, of 2,000",
+    "200 a second: server's CPU time of each, us",
+    "200 a second: not acknowledged after 15 s",
+];
+
+pub(crate) struct Figure {
+    /// An index of [`METRICS`].
+    pub(crate) metric: usize,
+    pub(crate) value: f64,
+}
+
+/// How late each timer was handled, in microseconds. One side is measured at a time.
+static HANDLED: Mutex<Vec<i64>> = Mutex::new(Vec::new());
+
+/// The value of a timer.
+pub(crate) fn micros(time: SystemTime) -> u64 {
+    let since = time
+        .duration_since(UNIX_EPOCH)
+        .expect("it is after the epoch");
+    u64::try_from(since.as_micros()).expect("it is in this age")
+}
+
+/// Called by a handler with the value of its timer.
+pub(crate) fn handled(deadline: u64) {
+    let late = micros(SystemTime::now()).cast_signed() - deadline.cast_signed();
+    HANDLED.lock().expect("no handler panics").push(late);
+}
+
+fn handled_so_far() -> u64 {
+    HANDLED.lock().expect("no handler panics").len() as u64
+}
+
+fn take_handled() -> Vec<i64> {
+    let mut late = std::mem::take(&mut *HANDLED.lock().expect("no handler panics"));
+    late.sort_unstable();
+    late
+}
+
+pub(crate) async fn run<Q: Queue>(server: &Server, is_tuned: bool) -> Vec<Figure> {
+    let probe = Probe::connect(server).await;
+    let queue = Arc::new(Q::start(&server.url(), is_tuned).await);
+    let mut figures = Vec::new();
+    let mut figure = |metric, value| figures.push(Figure { metric, value });
+
+    sleep(Duration::from_secs(2)).await;
+    let (statements, transactions) = (probe.statements().await, probe.transactions().await);
+    sleep(IDLE_FOR).await;
+    let statements = probe.statements().await - statements;
+    // Statistics reach the view with a delay; those of this connection's query are one.
+    let transactions = (probe.transactions().await - transactions - 1).max(0);
+    figure(0, statements as f64 / IDLE_FOR.as_secs_f64());
+    figure(1, transactions as f64 / IDLE_FOR.as_secs_f64());
+
+    let (sets, took) = set(&queue).await;
+    figure(2, sets as f64 / took.as_secs_f64());
+    empty::<Q>(&probe).await;
+
+    let due = whole_second(AHEAD);
+    queue.fill(0..STORM, |_| due).await;
+    wait_before(due).await;
+    let cpu = probe.cpu();
+    let storm = until_acknowledged::<Q>(&probe, STORM, due, STORM_LIMIT).await;
+    let cpu = probe.cpu().saturating_sub(cpu);
+    figure(3, storm.handled.unwrap_or(STORM_LIMIT).as_secs_f64());
+    figure(4, storm.acknowledged.unwrap_or(STORM_LIMIT).as_secs_f64());
+    figure(5, storm.left as f64);
+    figure(6, cpu.as_secs_f64() * 1e6 / STORM as f64);
+    empty::<Q>(&probe).await;
+
+    let due = whole_second(AHEAD);
+    let deadline = |number| {
+        due + Duration::from_secs(1) * u32::try_from(number).expect("it is small")
+            / u32::try_from(PER_SECOND).expect("it is small")
+    };
+    queue
+        .fill(STORM..STORM + RATED, |number| deadline(number - STORM))
+        .await;
+    wait_before(due).await;
+    take_handled();
+    let cpu = probe.cpu();
+    let limit = Duration::from_secs(RATED / PER_SECOND) + RATE_LIMIT;
+    let rated = until_acknowledged::<Q>(&probe, RATED, due, limit).await;
+    let cpu = probe.cpu().saturating_sub(cpu);
+    let late = take_handled();
+    let part = |percent: usize| late[(late.len() - 1) * percent / 100] as f64 / 1e3;
+    figure(7, part(50));
+    figure(8, part(99));
+    figure(9, late.iter().filter(|&&late| late < 0).count() as f64);
+    figure(10, cpu.as_secs_f64() * 1e6 / RATED as f64);
+    figure(11, rated.left as f64);
+    figures
+}
+
+/// The calls of 64 tasks, each the next one after an answer.
+async fn set<Q: Queue>(queue: &Arc<Q>) -> (u64, Duration) {
+    let began = Instant::now();
+    let tasks: Vec<_> = (0..SETTERS)
+        .map(|task| {
+            let queue = Arc::clone(queue);
+            tokio::spawn(async move {
+                let mut sets = 0;
+                while began.elapsed() < SET_FOR {
+                    queue
+                        .set(1_000_000 + task + SETTERS * sets, SystemTime::now() + DAY)
+                        .await;
+                    sets += 1;
+                }
+                sets
+            })
+        })
+        .collect();
+    let mut sets = 0;
+    for task in tasks {
+        sets += task.await.expect("it is set");
+    }
+    (sets, began.elapsed())
+}
+
+async fn empty<Q: Queue>(probe: &Probe) {
+    probe.execute(Q::EMPTY).await;
+    // As autovacuum would after a while.
+    probe.execute("VACUUM ANALYZE").await;
+    probe.execute("CHECKPOINT").await;
+    take_handled();
+}
+
+/// A second so long from now, or up to one later: some know only whole seconds.
+fn whole_second(ahead: Duration) -> SystemTime {
+    let since = (SystemTime::now() + ahead).duration_since(UNIX_EPOCH);
+    UNIX_EPOCH + Duration::from_secs(since.expect("it is after the epoch").as_secs() + 1)
+}
+
+async fn wait_before(due: SystemTime) {
+    let ahead = due
+        .duration_since(SystemTime::now())
+        .expect("setting took too long");
+    sleep(ahead.saturating_sub(Duration::from_millis(200))).await;
+}
+
+#[derive(Default)]
+struct Ended {
+    handled: Option<Duration>,
+    acknowledged: Option<Duration>,
+    left: u64,
+}
+
+async fn until_acknowledged<Q: Queue>(
+    probe: &Probe,
+    timers: u64,
+    due: SystemTime,
+    limit: Duration,
+) -> Ended {
+    let mut ended = Ended::default();
+    loop {
+        sleep(Duration::from_millis(10)).await;
+        let elapsed = due.elapsed().unwrap_or_default();
+        if ended.handled.is_none() && handled_so_far() >= timers {
+            ended.handled = Some(elapsed);
+        }
+        if ended.handled.is_some() || elapsed > limit {
+            ended.left = u64::try_from(probe.count(Q::LEFT).await).expect("it is a count");
+            if ended.left == 0 {
+                ended.acknowledged = Some(due.elapsed().unwrap_or_default());
+                return ended;
+            }
+            if elapsed > limit {
+                return ended;
+            }
+            sleep(Duration::from_millis(90)).await;
+        }
+    }
+}
