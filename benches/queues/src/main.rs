@@ -1,4 +1,4 @@
-//! Durable timers and job queues, each on a PostgreSQL server of its own that is started for it,
+//! Durable timers and job queues, each on a server of `PostgreSQL` of its own that is started for it,
 //! one after the other:
 //!
 //! ```text

@@ -37,13 +37,13 @@ const SETTERS: u64 = 64;
 const SET_FOR: Duration = Duration::from_secs(4);
 const IDLE_FOR: Duration = Duration::from_secs(5);
 const STORM: u64 = 20_000;
-const STORM_LIMIT: Duration = Duration::from_secs(60);
+const STORM_LIMIT: Duration = Duration::from_mins(1);
 const PER_SECOND: u64 = 200;
 const RATED: u64 = 2_000;
 const RATE_LIMIT: Duration = Duration::from_secs(15);
 /// How long before they are due timers are set that are due at once.
 const AHEAD: Duration = Duration::from_secs(5);
-const DAY: Duration = Duration::from_secs(86_400);
+const DAY: Duration = Duration::from_hours(24);
 
 pub(crate) const METRICS: [&str; 12] = [
     "idle: statements a second",
