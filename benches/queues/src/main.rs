@@ -1,5 +1,4 @@
-//! Durable timers and job queues, each on a server of its own (PostgreSQL) that is started for it,
-//! one after the other:
+//! Durable timers and job queues, each on its own `PostgreSQL` server, one after the other:
 //!
 //! ```text
 //! cargo run --release --manifest-path benches/queues/Cargo.toml [-- --only SIDE]... [--rounds N]
