@@ -63,7 +63,7 @@ use crate::sync::EXPLORED;
 /// How many indices of a wheel a turn sweeps.
 const INDICES_PER_TURN: u32 = if EXPLORED { 2 } else { 4096 };
 
-/// How many sleeps, and how many keyed timers, a turn processes.
+/// How many sleeps, keyed timers, and ends of sets a turn processes.
 const TIMERS_PER_TURN: usize = if EXPLORED { 2 } else { 256 };
 
 /// The longest wait on Tokio's timer, which reaches about two years.
@@ -363,9 +363,12 @@ impl Actor {
         }
     }
 
-    /// Does the work that has waited until commands were applied.
+    /// Does the work that has waited until commands were applied, as much as a turn may.
     fn finish_work_behind(&mut self, tick: u64) {
-        while let Some(work) = self.backlog.passed() {
+        for _ in 0..TIMERS_PER_TURN {
+            let Some(work) = self.backlog.passed() else {
+                return;
+            };
             match work {
                 Behind::Settle(done) => self.barrier.add(tick, done),
                 Behind::Free(set, chunk) => self.keyed.free_chunk(set, chunk),

@@ -141,3 +141,21 @@ async fn forgets_many_sets_that_are_dropped_when_they_are_due() {
         assert_eq!(keys, expected, "set {n}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn forgets_many_sets_in_bounded_turns() {
+    let (mut actor, wheel) = start();
+    let shared = Arc::clone(wheel.shared());
+    let sets: Vec<_> = (0..2_000).map(|_| wheel.keyed::<u64, ()>()).collect();
+    for (timers, _) in &sets {
+        timers.set_timer(0, (), FAR).expect("there is room");
+    }
+    while step(&mut actor) == "again" {}
+    drop(sets);
+    let mut left = shared.sets.len();
+    while step(&mut actor) == "again" {
+        assert!(left - shared.sets.len() <= 256);
+        left = shared.sets.len();
+    }
+    assert_eq!((actor.items(), shared.sets.len()), (0, 0));
+}
