@@ -232,8 +232,12 @@ impl Run {
                 Request::Fire(fire) if claims => instance.lost_fires.extend(fire.by),
                 Request::Settle(settles, _) => {
                     let (_, how) = settles[0];
-                    if !matches!(how, How::Extend | How::Lapse) {
-                        instance.claims[0].unanswered = Some(how);
+                    let claim = &mut instance.claims[0];
+                    match how {
+                        How::Extend => {}
+                        // It may have ended the lease, so it does not count on it.
+                        How::Lapse => claim.until = StoreTime::default(),
+                        _ => claim.unanswered = Some(how),
                     }
                 }
                 _ => {}
