@@ -132,12 +132,18 @@ impl KeyedWheel {
         // Not in each turn, if there are more sets than a turn visits.
         if self.visits >= self.due.len() {
             self.visits = 0;
-            let left = self.due.iter();
-            let left = left.filter_map(|set| self.sets[set.position()].as_ref());
-            let earliest = left.map(|known| known.due.earliest()).min();
-            self.earliest = earliest.unwrap_or(NEVER);
+            self.earliest = self.ask_due_sets();
         }
+        debug_assert!(self.earliest <= self.ask_due_sets(), "a lower bound");
         before.min(self.earliest)
+    }
+
+    /// No timer of a due set is due before this tick.
+    fn ask_due_sets(&self) -> u64 {
+        let due = self.due.iter();
+        let due = due.filter_map(|set| self.sets[set.position()].as_ref());
+        let earliest = due.map(|known| known.due.earliest());
+        earliest.min().unwrap_or(NEVER)
     }
 
     /// Takes the timers off the wheel that it reaches by tick `until`, as far as the budget goes.

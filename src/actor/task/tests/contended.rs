@@ -162,6 +162,37 @@ async fn barrier_waits_for_a_locked_set() {
     assert_eq!(received(&mut stream), [1]);
 }
 
+// A turn has no time for the other sets.
+#[tokio::test(start_paused = true)]
+async fn barrier_waits_for_sets_behind_many_locked_ones() {
+    let (mut actor, wheel) = start();
+    let mut sets: Vec<_> = (0..40).map(|_| wheel.keyed::<Key, ()>()).collect();
+    for (n, (timers, _)) in sets.iter().enumerate() {
+        set(timers, 0, 3_600_000);
+        set(timers, 1, if n < 12 { 10 } else { 20 });
+    }
+    assert_eq!(step(&mut actor), "wait");
+    let holders: Vec<_> = (sets[..12].iter())
+        .map(|(timers, _)| hold(timers, 0))
+        .collect();
+    jump(ms(20));
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut settled = Box::pin(wheel.settle());
+    for _ in 0..20 {
+        assert!(settled.as_mut().poll(&mut cx).is_pending());
+        assert_eq!(step(&mut actor), "again");
+    }
+    for (go_on, holder) in holders {
+        go_on.send(()).expect("it waits");
+        holder.join().expect("no panic");
+    }
+    while step(&mut actor) == "again" {}
+    assert!(settled.as_mut().poll(&mut cx).is_ready());
+    for (_, stream) in &mut sets {
+        assert_eq!(received(stream), [1]);
+    }
+}
+
 // The wheel reaches another timer of the locked set, which is due later.
 #[tokio::test(start_paused = true)]
 async fn barrier_waits_for_the_first_timer_of_a_locked_set() {
