@@ -179,10 +179,9 @@ impl KeyedWheel {
             let cost = processed.map_or(CONTENDED_COST, |processed| processed.max(1));
             limit = limit.saturating_sub(cost);
             self.visits += 1;
-            let known = self.known(set).map(|known| &known.due);
-            if let Some(left) = known.filter(|due| !due.is_empty()) {
-                let earliest = left.earliest();
-                self.earliest = self.earliest.min(earliest);
+            let left = self.known(set).map_or(NEVER, |known| known.due.earliest());
+            if left != NEVER {
+                self.earliest = self.earliest.min(left);
                 self.due.push_back(set);
                 round += usize::from(processed.is_some_and(|processed| processed > 0));
             }

@@ -139,6 +139,15 @@ async fn p11_actor_never_waits_for_a_set_that_stays_locked() {
     assert_eq!(received(&mut stream), [1]);
 }
 
+/// The actor takes so many turns, and does not settle before any of them.
+fn stays_unsettled(mut settled: Pin<&mut impl Future>, actor: &mut Actor, turns: usize) {
+    let mut cx = Context::from_waker(Waker::noop());
+    for _ in 0..turns {
+        assert!(settled.as_mut().poll(&mut cx).is_pending());
+        assert_eq!(step(actor), "again");
+    }
+}
+
 // A barrier counts what is due in a locked set.
 #[tokio::test(start_paused = true)]
 async fn barrier_waits_for_a_locked_set() {
@@ -151,10 +160,7 @@ async fn barrier_waits_for_a_locked_set() {
     jump(ms(10));
     let mut cx = Context::from_waker(Waker::noop());
     let mut settled = Box::pin(wheel.settle());
-    for _ in 0..10 {
-        assert!(settled.as_mut().poll(&mut cx).is_pending());
-        assert_eq!(step(&mut actor), "again");
-    }
+    stays_unsettled(settled.as_mut(), &mut actor, 10);
     go_on.send(()).expect("it waits");
     holder.join().expect("no panic");
     assert_eq!(step(&mut actor), "wait");
@@ -178,10 +184,7 @@ async fn barrier_waits_for_sets_behind_many_locked_ones() {
     jump(ms(20));
     let mut cx = Context::from_waker(Waker::noop());
     let mut settled = Box::pin(wheel.settle());
-    for _ in 0..20 {
-        assert!(settled.as_mut().poll(&mut cx).is_pending());
-        assert_eq!(step(&mut actor), "again");
-    }
+    stays_unsettled(settled.as_mut(), &mut actor, 20);
     for (go_on, holder) in holders {
         go_on.send(()).expect("it waits");
         holder.join().expect("no panic");
