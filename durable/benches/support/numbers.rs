@@ -57,7 +57,7 @@ pub(crate) async fn sets(stores: &impl Connect, tasks: u64) {
 }
 
 /// So many timers due at once, for so many instances with so many handlers at once each. They are
-/// due when the instances start, or `ahead` of now if that is not zero.
+/// due so long after the call, or overdue when the instances start.
 pub(crate) async fn storm(
     stores: &impl Connect,
     count: u64,
@@ -67,11 +67,7 @@ pub(crate) async fn storm(
 ) {
     let space = format!("bench-storm-{instances}-{handlers}");
     let at = SystemTime::now() + ahead;
-    let due = if ahead.is_zero() {
-        Due::In(Duration::ZERO)
-    } else {
-        Due::At(at.into())
-    };
+    let due = Due::At(at.into());
     let timers = (0..count).map(|key| (key, "0".to_owned(), due));
     fill(&stores.connect().await, &space, timers).await;
     let delivered: Arc<Vec<AtomicU64>> = Arc::new((0..count).map(|_| AtomicU64::new(0)).collect());
@@ -91,9 +87,7 @@ pub(crate) async fn storm(
         });
         running.push((timers, run));
     }
-    if let Ok(left) = at.duration_since(SystemTime::now())
-        && !ahead.is_zero()
-    {
+    if let Ok(left) = at.duration_since(SystemTime::now()) {
         sleep(left).await;
         began = Instant::now();
     }

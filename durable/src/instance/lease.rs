@@ -27,20 +27,20 @@ const LOOKS: u32 = 8;
 
 /// The state that the leases of an instance share.
 pub(crate) struct Leases {
-    pub(super) namespace: Namespace,
-    pub(super) settles: Group<Ending, ()>,
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) settings: Settings,
+    namespace: Namespace,
+    settles: Group<Ending, ()>,
+    metrics: Arc<Metrics>,
+    settings: Settings,
     /// The number of the part.
-    pub(super) part: usize,
-    pub(super) renewed: Mutex<Renewed>,
+    part: usize,
+    renewed: Mutex<Renewed>,
     /// The tokens of all holds.
-    pub(super) held: Mutex<HashSet<Version>>,
+    held: Mutex<HashSet<Version>>,
 }
 
 /// The leases that are renewed.
 #[derive(Debug, Default)]
-pub(super) struct Renewed {
+struct Renewed {
     leases: HashMap<u64, Handling>,
     next: u64,
 }
@@ -55,6 +55,24 @@ struct Handling {
 }
 
 impl Leases {
+    pub(super) fn new(
+        namespace: Namespace,
+        settles: Group<Ending, ()>,
+        metrics: Arc<Metrics>,
+        settings: Settings,
+        part: usize,
+    ) -> Self {
+        Leases {
+            namespace,
+            settles,
+            metrics,
+            settings,
+            part,
+            renewed: Mutex::default(),
+            held: Mutex::default(),
+        }
+    }
+
     /// How long a lease is.
     fn length(&self) -> Duration {
         self.settings.lease

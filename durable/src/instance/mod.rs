@@ -380,15 +380,13 @@ pub(crate) async fn start(
         let limit = settings.call_timeout;
         let (write, write_batches) = group("write", limit);
         let (settle, settle_batches) = group("settle", limit);
-        let leases = Arc::new(Leases {
-            namespace: calls.namespace().clone(),
-            settles: settle,
-            metrics: Arc::clone(&metrics),
-            settings: settings.clone(),
+        let leases = Arc::new(Leases::new(
+            calls.namespace().clone(),
+            settle,
+            Arc::clone(&metrics),
+            settings.clone(),
             part,
-            renewed: StdMutex::default(),
-            held: StdMutex::default(),
-        });
+        ));
         let core = Arc::new(Core {
             clock: StoreClock::new(opened.sent, opened.received, opened.now),
             calendar: Calendar::default(),

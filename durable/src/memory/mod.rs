@@ -406,8 +406,10 @@ impl Call<'_> {
         self.space.alive.remove(&instance);
         self.space.names.remove(&instance);
         self.space.lacks.remove(&instance);
-        let all: Vec<_> = self.space.rows.keys().copied().collect();
-        self.unmark(instance, &all);
+        let rows = self.space.rows.values();
+        let loaded = rows.filter(|row| row.loaded_by == Some(instance));
+        let loaded: Vec<_> = loaded.map(|row| row.version).collect();
+        self.unmark(instance, &loaded);
     }
 
     /// Takes the mark of an id off rows. Returns whether any had it.
