@@ -9,8 +9,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 
-use crate::idle::this_thread;
-use crate::measure::{Scale, Spent, alternate, cpu, emit, emit_cost};
+use crate::idle::other_threads;
+use crate::measure::{Scale, Spent, alternate, emit, emit_cost};
 
 const CONNECTIONS: u64 = 64;
 
@@ -66,8 +66,7 @@ async fn connect(server: SocketAddr) -> Vec<TcpStream> {
 
 /// Lets each client ask so many times; what that took of the server, and how long each answer.
 async fn load(clients: &mut Vec<TcpStream>, each: u64) -> (Spent, Vec<Duration>) {
-    let server = || cpu().saturating_sub(this_thread());
-    let (began, used) = (Instant::now(), server());
+    let (began, used) = (Instant::now(), other_threads());
     let tasks: Vec<_> = clients
         .drain(..)
         .map(|client| tokio::spawn(ask(client, each)))
@@ -80,7 +79,7 @@ async fn load(clients: &mut Vec<TcpStream>, each: u64) -> (Spent, Vec<Duration>)
     }
     let spent = Spent {
         wall: began.elapsed(),
-        cpu: server().saturating_sub(used),
+        cpu: other_threads().saturating_sub(used),
     };
     (spent, latencies)
 }

@@ -111,10 +111,9 @@ pub fn watches(scale: Scale) {
         expired
     };
     touch_for(1);
-    let actor = || cpu().saturating_sub(this_thread());
-    let (before, cpu_before) = (wheel.metrics(), actor());
+    let (before, cpu_before) = (wheel.metrics(), other_threads());
     touch_for(PERIODS);
-    let (after, used) = (wheel.metrics(), actor().saturating_sub(cpu_before));
+    let (after, used) = (wheel.metrics(), other_threads().saturating_sub(cpu_before));
     let of = |count: fn(&WheelMetrics) -> u64| (count(&after) - count(&before)) as f64;
     let reschedules = of(|m| m.rescheduled);
     emit("tickwheel", "commands", of(|m| m.commands));
@@ -136,8 +135,13 @@ pub fn watches(scale: Scale) {
     );
 }
 
+/// The CPU time that the threads but this one have used.
+pub(crate) fn other_threads() -> Duration {
+    cpu().saturating_sub(this_thread())
+}
+
 /// The CPU time that this thread has used.
-pub(crate) fn this_thread() -> Duration {
+fn this_thread() -> Duration {
     let usage = getrusage(UsageWho::RUSAGE_THREAD).expect("a thread may ask for its own usage");
     let micros = |time: nix::sys::time::TimeVal| {
         Duration::from_micros(u64::try_from(time.num_microseconds()).unwrap_or(0))

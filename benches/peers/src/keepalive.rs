@@ -12,13 +12,13 @@ use tokio::net::TcpStream;
 
 use crate::clients::{BODY, REQUEST};
 use crate::fleet::{Idle as _, Keeper, Stream, emit_latencies, serve, sockets};
-use crate::idle::this_thread;
-use crate::measure::{Scale, Spent, cpu, emit, max_rss};
+use crate::idle::other_threads;
+use crate::measure::{Scale, Spent, emit, max_rss};
 use crate::proxy::{self, within};
 use crate::sides::{Floor, Side, Tickwheel, Tokio, runtime, wheel_on};
 
 /// So many clients ask at once, each on all of its connections in turn.
-const CLIENTS: u64 = 64;
+const CLIENTS: usize = 64;
 
 /// Long enough for a round of the clients, and short enough to end within the measurement for one
 /// that is never moved.
@@ -50,12 +50,12 @@ pub fn run(scale: Scale, side: Side) {
         _ => serve(&server, forward, (Tokio, behind)),
     });
     let (spent, seen, closed) = client.block_on(async {
-        let connecting: Vec<_> = (0..CLIENTS)
+        let connecting: Vec<_> = (0..CLIENTS as u64)
             .map(|client| {
                 let entrance = Arc::clone(&entrance);
                 tokio::spawn(async move {
                     let mut streams = Vec::new();
-                    for number in (client..connections).step_by(64) {
+                    for number in (client..connections).step_by(CLIENTS) {
                         streams.push(entrance.connect(number, connections).await);
                     }
                     streams
@@ -66,8 +66,7 @@ pub fn run(scale: Scale, side: Side) {
         for connected in connecting {
             fleet.push(connected.await.expect("it is connected"));
         }
-        let used = || cpu().saturating_sub(this_thread());
-        let (began, cpu_before) = (Instant::now(), used());
+        let (began, cpu_before) = (Instant::now(), other_threads());
         let end = began + length;
         let tasks: Vec<_> = (fleet.into_iter())
             .map(|streams| tokio::spawn(ask(streams, end)))
@@ -79,7 +78,7 @@ pub fn run(scale: Scale, side: Side) {
             seen.extend(latencies);
             closed += lost;
         }
-        let (wall, cpu) = (began.elapsed(), used().saturating_sub(cpu_before));
+        let (wall, cpu) = (began.elapsed(), other_threads().saturating_sub(cpu_before));
         drop(left);
         (Spent { wall, cpu }, seen, closed)
     });

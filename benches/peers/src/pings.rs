@@ -9,9 +9,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::fleet::{Keeper, Stream, emit_latencies, serve, sockets};
-use crate::idle::this_thread;
+use crate::idle::other_threads;
 use crate::intervals::Ticks;
-use crate::measure::{Scale, Spent, cpu, emit, emit_lateness, max_rss};
+use crate::measure::{Scale, Spent, emit, emit_lateness, max_rss};
 use crate::proxy::within;
 use crate::sides::{Side, Tickwheel, Tokio, runtime, wheel_on};
 
@@ -55,11 +55,10 @@ pub fn run(scale: Scale, side: Side) {
             tasks.push(tokio::spawn(client(stream, is_talker, window)));
         }
         assert!(Instant::now() < begin, "connecting took too long");
-        let used = || cpu().saturating_sub(this_thread());
         tokio::time::sleep_until(begin.into()).await;
-        let cpu_before = used();
+        let cpu_before = other_threads();
         tokio::time::sleep_until(window.1.into()).await;
-        let (wall, cpu) = (begin.elapsed(), used().saturating_sub(cpu_before));
+        let (wall, cpu) = (begin.elapsed(), other_threads().saturating_sub(cpu_before));
         let mut seen = Vec::new();
         for task in tasks {
             seen.extend(task.await.expect("it does not panic"));

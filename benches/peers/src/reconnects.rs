@@ -9,8 +9,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::clients::{BODY, REQUEST};
 use crate::fleet::{Entrance, Stream, emit_latencies, serve, sockets};
-use crate::idle::this_thread;
-use crate::measure::{Scale, Spent, cpu, emit, max_rss};
+use crate::idle::other_threads;
+use crate::measure::{Scale, Spent, emit, max_rss};
 use crate::proxy::within;
 use crate::sides::{Floor, PendingOnce, Side, Tickwheel, Timer, Tokio, runtime, wheel_on};
 
@@ -34,14 +34,13 @@ pub fn run(scale: Scale, side: Side) {
     let (spent, seen) = runtime(1).block_on(async {
         let (fleet, _) = come(&entrance, clients).await;
         tokio::time::sleep(Duration::from_millis(500)).await;
-        let used = || cpu().saturating_sub(this_thread());
-        let (began, cpu_before) = (Instant::now(), used());
+        let (began, cpu_before) = (Instant::now(), other_threads());
         drop(fleet);
         let (fleet, seen) = come(&entrance, clients).await;
         let wall = began.elapsed();
-        // What is left of the lost connections ends too.
+        // The rest of the lost connections ends too.
         tokio::time::sleep(Duration::from_millis(500)).await;
-        let cpu = used().saturating_sub(cpu_before);
+        let cpu = other_threads().saturating_sub(cpu_before);
         drop(fleet);
         (Spent { wall, cpu }, seen)
     });

@@ -1,4 +1,4 @@
-//! What is measured of each side.
+//! The measurements of each side.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
