@@ -153,8 +153,7 @@ impl KeyedWheel {
             while let Some((set, index)) = self.reached.pop() {
                 let known = self.sets[set.position()].as_deref_mut();
                 let known = known.expect("a set that is forgotten has no node");
-                let emptied = known.places.reached(index);
-                (self.emptied).extend(emptied.map(|chunk| (set, chunk)));
+                known.places.reached(index);
                 if known.due.is_empty() {
                     self.due.push_back(set);
                 }
@@ -213,8 +212,7 @@ impl KeyedWheel {
         };
         let processed = visited.visit(&mut known.due, before, limit, &mut self.notes, turn);
         for note in self.notes.drain(..) {
-            debug_assert!(known.places.number(note.index) < note.number.get(), "N3");
-            let emptied = known.places.apply(&note, &mut self.wheel);
+            let emptied = known.places.visited(&note, &mut self.wheel);
             (self.emptied).extend(emptied.map(|chunk| (set, chunk)));
         }
         // It may be the last reference: its drop drops keys and values.

@@ -6,8 +6,9 @@
 //! # When a chunk is freed
 //!
 //! A number must not be forgotten while an older note may be on its way (N7). So a chunk that is
-//! left without a node is *watched*: the actor [frees](Places::free) it when every note has been
-//! applied that is on its way now. If the chunk has changed meanwhile, it is watched once more.
+//! left with nothing scheduled is *watched*: the actor [frees](Places::free) it when every note has
+//! been applied that is on its way now. If the chunk has changed meanwhile, it is watched once
+//! more.
 
 #[cfg(all(test, tickwheel_loom))]
 mod model;
@@ -31,11 +32,14 @@ const CHUNK: u32 = if EXPLORED { 2 } else { 256 };
 struct Place {
     /// The number of the newest note that was applied (N2); 0 if there was none.
     number: u64,
-    /// The node of the index, or `NO_NODE`.
+    /// The node of the index, `NO_NODE` or `REACHED`.
     node: u32,
 }
 
 const NO_NODE: u32 = u32::MAX;
+
+/// The index was reached, and waits for a visit. It needs no node until then.
+const REACHED: u32 = u32::MAX - 1;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -46,59 +50,71 @@ pub(super) struct Places {
 #[derive(Debug, Default)]
 struct Chunk {
     places: Vec<Place>,
-    /// How many of the indices have a node.
-    nodes: u32,
+    /// How many of the indices have a node or wait for a visit.
+    scheduled: u32,
     is_watched: bool,
     /// It has changed since it is watched.
     has_changed: bool,
 }
 
 impl Places {
-    /// Applies a note, unless a newer one for this index was applied. Returns the number of a chunk
-    /// that has to be watched from now on.
+    /// Applies a note from the mailbox, unless a newer one for this index was applied. Returns the
+    /// number of a chunk that has to be watched from now on.
     pub(super) fn apply(&mut self, note: &Note, wheel: &mut Timers) -> Option<u32> {
         let place = self.place(note.index);
         if note.number.get() <= place.number {
             return None;
         }
         place.number = note.number.get();
-        match (place.node, note.tick) {
-            (NO_NODE, NEVER) => {
-                self.changed(note.index);
-            }
-            (NO_NODE, tick) => {
-                place.node = wheel.insert(tick, (note.set, note.index));
-                self.changed(note.index).nodes += 1;
-            }
+        if place.node == REACHED {
+            // The visit will see what the note is about.
+            return None;
+        }
+        self.schedule(note, wheel)
+    }
+
+    /// The wheel has reached an index: its node is gone, and it waits for a visit.
+    pub(super) fn reached(&mut self, index: u32) {
+        self.place(index).node = REACHED;
+    }
+
+    /// Applies the note of a visit. Returns the number of a chunk that has to be watched from now
+    /// on.
+    pub(super) fn visited(&mut self, note: &Note, wheel: &mut Timers) -> Option<u32> {
+        let place = self.place(note.index);
+        debug_assert!(place.number < note.number.get(), "N3");
+        place.number = note.number.get();
+        self.schedule(note, wheel)
+    }
+
+    fn schedule(&mut self, note: &Note, wheel: &mut Timers) -> Option<u32> {
+        let place = self.place(note.index);
+        let before = place.node;
+        place.node = match (before, note.tick) {
+            (NO_NODE | REACHED, NEVER) => NO_NODE,
+            (NO_NODE | REACHED, tick) => wheel.insert(tick, (note.set, note.index)),
             (node, NEVER) => {
                 wheel.remove(node);
-                return self.reached(note.index);
+                NO_NODE
             }
             (node, tick) => {
                 wheel.reschedule(node, tick);
+                node
             }
-        }
-        None
-    }
-
-    /// The node of an index is gone, because the wheel has reached it. Returns the number of a
-    /// chunk that has to be watched from now on.
-    pub(super) fn reached(&mut self, index: u32) -> Option<u32> {
-        self.place(index).node = NO_NODE;
-        let chunk = self.changed(index);
-        chunk.nodes -= 1;
+        };
+        let is_scheduled = place.node != NO_NODE;
+        let number = note.index / CHUNK;
+        let chunk = &mut self.chunks[number as usize];
+        chunk.scheduled += u32::from(is_scheduled);
+        chunk.scheduled -= u32::from(before != NO_NODE);
+        chunk.has_changed = true;
         // The first chunk stays as long as the set.
-        if chunk.nodes > 0 || index < CHUNK || chunk.is_watched {
+        if chunk.scheduled > 0 || number == 0 || chunk.is_watched {
             return None;
         }
         chunk.is_watched = true;
         chunk.has_changed = false;
-        Some(index / CHUNK)
-    }
-
-    /// The number of the newest note for an index.
-    pub(super) fn number(&mut self, index: u32) -> u64 {
-        self.place(index).number
+        Some(number)
     }
 
     fn place(&mut self, index: u32) -> &mut Place {
@@ -122,21 +138,15 @@ impl Places {
         &mut places[position]
     }
 
-    fn changed(&mut self, index: u32) -> &mut Chunk {
-        let chunk = &mut self.chunks[(index / CHUNK) as usize];
-        chunk.has_changed = true;
-        chunk
-    }
-
     /// Every note is applied that was on its way when this chunk began to be watched. Frees it if
     /// it is still empty and has not changed (N7). Returns whether it has to be watched once more.
     pub(super) fn free(&mut self, number: u32) -> bool {
         let Some(chunk) = self.chunks.get_mut(number as usize) else {
             return false;
         };
-        chunk.is_watched = chunk.nodes == 0 && chunk.has_changed;
+        chunk.is_watched = chunk.scheduled == 0 && chunk.has_changed;
         chunk.has_changed = false;
-        if chunk.is_watched || chunk.nodes > 0 {
+        if chunk.is_watched || chunk.scheduled > 0 {
             return chunk.is_watched;
         }
         *chunk = Chunk::default();
@@ -153,7 +163,7 @@ impl Places {
     /// Takes all indices off the wheel.
     pub(super) fn clear(&mut self, wheel: &mut Timers) {
         for place in self.chunks.drain(..).flat_map(|chunk| chunk.places) {
-            if place.node != NO_NODE {
+            if !matches!(place.node, NO_NODE | REACHED) {
                 wheel.remove(place.node);
             }
         }

@@ -37,8 +37,10 @@
 //!   node. A slot that a timer has left may be [kept](Kept) instead, with its node, for the next
 //!   timer with a later deadline.
 //! * **N6** A timer has the number of its arming. One that a visit found due has an entry in the
-//!   actor's heap, with its index and number. A timer that is set again or moved leaves nothing
-//!   behind but an entry with another number, which is stale and is skipped.
+//!   actor's heap, with its index and number, and no node. A timer that is set again or moved
+//!   leaves nothing behind but an entry with another number, which is stale and is skipped. An
+//!   index that the wheel has reached gets no node until it is visited, or it could be reached
+//!   twice and have two entries.
 //! * **N7** The actor forgets the number of an index only when no note is left that was drawn
 //!   before it: see [`Backlog`](crate::actor). The same holds for the key of a set.
 //!

@@ -41,7 +41,7 @@ where
         };
         if visit.guard.phase != Phase::Open {
             // The stream is closed; the thread that closed the set takes its timers out.
-            visit.due.clear();
+            visit.due.found.clear();
         }
         let mut has_delivered = false;
         let mut processed = 0;
@@ -116,7 +116,9 @@ impl<K, S: Payload> Visit<'_, K, S> {
     fn process_reached(&mut self, index: u32, earliest: u64) {
         let (set, state) = (self.guard.set(), &mut *self.guard);
         let mut tick = NEVER;
-        if let Some(slot) = state.table.get_mut(index) {
+        if state.phase != Phase::Open {
+            // Nothing fires any more.
+        } else if let Some(slot) = state.table.get_mut(index) {
             if let Some(timer) = &slot.timer {
                 let due = timer.value.due(timer.deadline, self.turn.now, &set.rules);
                 tick = set.tick(due).max(earliest);

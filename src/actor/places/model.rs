@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use super::{NO_NODE, Places, Timers};
+use super::{NO_NODE, Places, REACHED, Timers};
 use crate::model::{ActorNotifier, check};
 use crate::shared::mailbox::{AWAKE, HORIZON, Lanes, Mailbox};
 use crate::shared::note::{Note, SetKey};
@@ -119,7 +119,8 @@ impl Actor {
 
     fn scheduled(&mut self) -> Option<u64> {
         let node = self.places.place(INDEX).node;
-        (node != NO_NODE).then(|| self.wheel.tick_of(node).expect("it has this node"))
+        (!matches!(node, NO_NODE | REACHED))
+            .then(|| self.wheel.tick_of(node).expect("it has this node"))
     }
 
     /// Takes a turn at this tick.
@@ -133,6 +134,7 @@ impl Actor {
         while self.wheel.step(now, &mut reached, &mut budget) {
             for (_, index) in reached.drain(..) {
                 self.places.reached(index);
+                assert!(!self.reached, "it is reached twice");
                 self.reached = true;
             }
         }
@@ -159,7 +161,7 @@ impl Actor {
         let scheduled = slot.scheduled;
         let note = slot.next_note(scheduled);
         drop(slot);
-        self.places.apply(&note, &mut self.wheel);
+        self.places.visited(&note, &mut self.wheel);
     }
 
     /// Takes a turn at each of these ticks, and parks after the last. Returns whether it waits.
@@ -278,8 +280,8 @@ fn remove_against_set() {
 
 /// The wheel reaches the index while callers move the timer later and earlier, and remove it.
 ///
-/// Fails if [`Places::apply`] does not write the number of a visit's note, and if
-/// [`Places::reached`] leaves the node.
+/// Fails if [`Places::visited`] does not write the number of the note, and if a note from the
+/// mailbox schedules an index that waits for its visit.
 #[test]
 fn reach_against_moves() {
     check_calls(
@@ -305,7 +307,7 @@ fn reach_against_moves() {
 /// A slot is kept and taken over, with its node or the note for it, while the wheel reaches the
 /// index.
 ///
-/// Fails if [`Places::apply`] does not write the number of a visit's note.
+/// Fails if [`Places::visited`] does not write the number of the note.
 #[test]
 fn reach_against_keep_and_reuse() {
     check_calls(

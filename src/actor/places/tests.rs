@@ -9,6 +9,15 @@ struct Set {
     places: Places,
 }
 
+fn note(index: u32, n: u64, tick: u64) -> Note {
+    Note {
+        number: NonZeroU64::new(n).expect("numbers count from one"),
+        tick,
+        set: SetKey::new(0),
+        index,
+    }
+}
+
 impl Set {
     fn new() -> Self {
         Set {
@@ -18,13 +27,11 @@ impl Set {
     }
 
     fn note(&mut self, index: u32, n: u64, tick: u64) -> Option<u32> {
-        let note = Note {
-            number: NonZeroU64::new(n).expect("numbers count from one"),
-            tick,
-            set: SetKey::new(0),
-            index,
-        };
-        self.places.apply(&note, &mut self.wheel)
+        self.places.apply(&note(index, n, tick), &mut self.wheel)
+    }
+
+    fn visit(&mut self, index: u32, n: u64, tick: u64) -> Option<u32> {
+        self.places.visited(&note(index, n, tick), &mut self.wheel)
     }
 
     /// The wheel reaches everything that is scheduled by this tick.
@@ -56,11 +63,23 @@ fn note_from_before_a_visit_is_void() {
     set.note(0, 1, 5);
     assert_eq!(set.reach(5), [0]);
     // Note 2 is on its way as the visit finds the timer due.
-    set.note(0, 3, NEVER);
+    set.visit(0, 3, NEVER);
     set.note(0, 2, 7);
     assert!(set.wheel.is_empty(), "the visit is newer");
     set.note(0, 4, 9);
     assert_eq!(set.wheel.next_wake(), Some(9));
+}
+
+// N6: while another thread has locked the set.
+#[test]
+fn index_that_waits_for_its_visit_is_not_reached_again() {
+    let mut set = Set::new();
+    set.note(0, 1, 5);
+    assert_eq!(set.reach(5), [0]);
+    set.note(0, 2, 6);
+    assert!(set.reach(6).is_empty(), "it waits for its visit");
+    set.visit(0, 3, 7);
+    assert_eq!(set.reach(7), [0]);
 }
 
 // N7
@@ -74,6 +93,25 @@ fn chunk_that_changes_while_it_is_watched_is_watched_once_more() {
     assert!(set.places.free(1), "note 3 may be on its way");
     set.note(CHUNK, 3, 6);
     assert!(set.wheel.is_empty());
+    assert!(!set.places.free(1));
+    assert_eq!(set.places.chunks.len(), 1, "it is freed");
+}
+
+#[test]
+fn chunk_of_an_index_that_waits_for_its_visit_stays() {
+    let mut set = Set::new();
+    set.note(CHUNK, 1, 5);
+    assert_eq!(set.reach(5), [CHUNK]);
+    assert_eq!(set.note(CHUNK, 2, NEVER), None);
+    assert_eq!(set.visit(CHUNK, 3, NEVER), Some(1));
+}
+
+// A timer that was set and removed at once; its first note comes last.
+#[test]
+fn chunk_is_freed_that_never_had_a_node() {
+    let mut set = Set::new();
+    assert_eq!(set.note(CHUNK, 2, NEVER), Some(1));
+    set.note(CHUNK, 1, 5);
     assert!(!set.places.free(1));
     assert_eq!(set.places.chunks.len(), 1, "it is freed");
 }
