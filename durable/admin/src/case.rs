@@ -9,6 +9,7 @@ use tickwheel_durable::store::{
     Action, Due, Fire, LoadWindow, Namespace, Settle, Settlement, Store as _, Version, Write,
     WriteOutcome,
 };
+use tickwheel_durable_conformance::Faulty;
 
 use crate::operator::{Desk, Operator};
 
@@ -16,7 +17,8 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 /// Timers of a store in memory, and what is logged.
 pub(crate) struct Case {
-    pub(crate) store: Memory,
+    pub(crate) memory: Memory,
+    pub(crate) store: Faulty<Memory>,
     space: Namespace,
     pub(crate) operator: Operator,
     pub(crate) logged: Arc<Mutex<Vec<String>>>,
@@ -24,13 +26,12 @@ pub(crate) struct Case {
 
 impl Case {
     pub(crate) async fn new() -> Self {
-        let (store, space) = (
-            Memory::new(),
-            Namespace::new("orders").expect("it is a name"),
-        );
+        let memory = Memory::new();
+        let store = Faulty::new(memory.clone());
+        let space = Namespace::new("orders").expect("it is a name");
         let opened = store.open(&space, &"json".into()).await;
         opened.expect("it opens");
-        let mut desk = Desk::new(store.clone().into(), Duration::from_secs(5));
+        let mut desk = Desk::new(Box::new(store.clone()), Duration::from_secs(5));
         let logged = Arc::<Mutex<Vec<String>>>::default();
         desk.log = Arc::new({
             let logged = Arc::clone(&logged);
@@ -39,6 +40,7 @@ impl Case {
         let found = desk.namespaces(Some(&space)).await.expect("it lists");
         let operator = desk.operator(&found[0]);
         Case {
+            memory,
             store,
             space,
             operator,

@@ -175,7 +175,7 @@ mod tests {
             summary.expect("it reads").health.word
         };
         assert_eq!(word().await, Word::Failing);
-        case.store.set_clock(SystemTime::now() + 2 * RECENT);
+        case.memory.set_clock(SystemTime::now() + 2 * RECENT);
         assert_eq!(word().await, Word::Ok);
     }
 }

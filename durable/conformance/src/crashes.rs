@@ -7,10 +7,12 @@
 //! error is returned to the instance, which goes on. What either was told before must hold.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 
-use futures_util::future::join_all;
+use futures_util::future::{Either, join_all, select};
 use tickwheel_durable::store::Store;
 use tickwheel_durable::{Claim, Error, Moved, Removed};
+use tokio::time::{sleep, timeout};
 
 use super::faulty::FaultPoint;
 use super::world::{Running, Stores, World};
@@ -86,16 +88,23 @@ async fn run<T: Stores>(world: &World<T>, call: u64, when: FaultPoint, crash: bo
             .faults
             .fail_at(instance.faults.calls() + call, when);
     }
-    // After a crash the program waits forever, for which some seconds stand. After an error it goes
-    // on, on a busy machine late.
-    let limit = world.units(if crash { 40 } else { 400 });
+    let faults = instance.faults.clone();
     let program = async {
         program(&world, &mut instance, &mut told).await;
         if crash {
             instance.claims.shutdown().await;
         }
     };
-    let ended = tokio::time::timeout(limit, program).await.is_ok();
+    // After a crash the program waits forever, for which some seconds stand. On a busy machine it
+    // may take long until then.
+    let waits = async {
+        while !(crash && faults.has_struck()) {
+            sleep(world.units(1)).await;
+        }
+        sleep(world.units(40)).await;
+    };
+    let ended = async { matches!(select(pin!(program), pin!(waits)).await, Either::Left(_)) };
+    let ended = timeout(world.units(400), ended).await == Ok(true);
     let struck = instance.faults.has_struck();
     assert!(ended || (crash && struck), "{what}: the program hangs");
     if crash {

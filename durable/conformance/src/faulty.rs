@@ -133,8 +133,8 @@ impl<S> Faulty<S> {
         self.lock().late = late;
     }
 
-    /// Makes every row look locked by another transaction: `unmark` leaves the marks, `fire` finds
-    /// nothing due yet, and `settle` puts nothing back.
+    /// Makes every row and key look locked by another transaction: `unmark` leaves the marks,
+    /// `fire` finds nothing due yet, `settle` puts nothing back, and `write` does nothing.
     pub fn set_locked(&self, locked: bool) {
         self.lock().locked = locked;
     }
@@ -272,6 +272,19 @@ impl<S: Store> Faulty<S> {
         Ok(report)
     }
 
+    /// Writes, unless the keys are locked.
+    async fn write_unlocked(
+        &self,
+        namespace: &Namespace,
+        writes: Vec<Write>,
+        near: LoadWindow,
+    ) -> Result<Vec<WriteOutcome>, StoreError> {
+        if self.lock().locked {
+            return Ok(writes.into_iter().map(WriteOutcome::Locked).collect());
+        }
+        self.store.write(namespace, writes, near).await
+    }
+
     /// Settles, but leaves out what needs the lock of a key, if the rows are locked.
     async fn settle_unlocked(
         &self,
@@ -342,7 +355,7 @@ impl<S: Store> Store for Faulty<S> {
                 let write = async move { store.write(&namespace, writes, near).await };
                 return Err(happen_late(delay, write));
             }
-            let writing = self.call("write", || self.store.write(namespace, writes, near));
+            let writing = self.call("write", || self.write_unlocked(namespace, writes, near));
             let written = writing.await?;
             let mut state = self.lock();
             for written in &written {

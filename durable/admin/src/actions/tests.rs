@@ -88,3 +88,32 @@ async fn all_claims_are_released_and_no_dead_timer_is_touched() {
     let counts = case.operator.counts().await.expect("it counts");
     assert_eq!((counts.waiting, counts.in_flight, counts.dead), (2, 0, 1));
 }
+
+#[tokio::test]
+async fn change_of_a_locked_key_says_that_nothing_was_changed() {
+    let case = Case::new().await;
+    case.set(0..2, HOUR).await;
+    case.store.set_locked(true);
+    let first = Selection::Keys(vec![b"\"order 0\"".to_vec()]);
+    for which in [first, orders()] {
+        let acted = act(&case.operator, "me", Action::Remove, which.clone(), &|_| ()).await;
+        let why = acted.expect_err("nothing is removed").to_string();
+        assert!(why.contains("open transactions"), "{which:?}: {why}");
+    }
+    case.store.set_locked(false);
+    assert_eq!(case.operator.counts().await.expect("it counts").waiting, 2);
+}
+
+// The page and the program wait no longer than the limit; what they have sent may take longer.
+#[tokio::test(start_paused = true)]
+async fn change_of_a_key_takes_no_effect_after_its_time_limit() {
+    let case = Case::new().await;
+    case.set(0..1, HOUR).await;
+    let late = case.operator.desk.limit + Duration::from_millis(1);
+    case.store.set_late(Some(("write", late)));
+    let which = Selection::Keys(vec![b"\"order 0\"".to_vec()]);
+    let acted = act(&case.operator, "me", Action::Remove, which, &|_| ()).await;
+    acted.expect_err("its answer was lost");
+    tokio::time::sleep(2 * late).await;
+    assert_eq!(case.operator.counts().await.expect("it counts").waiting, 1);
+}
