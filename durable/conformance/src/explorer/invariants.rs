@@ -7,11 +7,11 @@ use tickwheel_durable::store::{
     Version, WriteOutcome,
 };
 
-use super::check::{Taken, Verdict, ensure};
-use super::instance::Instance;
-use super::run::{Outcome, Run};
+use super::instance::{Instance, Outcome};
+use super::run::Run;
 use super::state::View;
 use super::step::{Call, Fault, How, Step};
+use super::taken::{Taken, Verdict, ensure};
 
 /// The error that a row keeps: the last one.
 pub(super) fn error_after(how: How, claim: &Stored) -> Option<String> {

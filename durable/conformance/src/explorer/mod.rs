@@ -39,6 +39,7 @@
 //! memory to all that is said above, and in which one call stands for several steps.
 //! [`calls_that_meet_take_turns`] makes two calls at once after each short trace.
 
+mod asking;
 mod bounds;
 mod check;
 mod instance;
@@ -47,6 +48,7 @@ mod replay;
 mod run;
 mod state;
 mod step;
+mod taken;
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, HashSet};
@@ -56,14 +58,16 @@ use tickwheel_durable::store::State;
 
 use crate::random::Random;
 pub use bounds::Bounds;
-use check::{History, Taken};
+use check::History;
+use instance::Outcome;
 pub use replay::{
     calls_that_meet_take_turns, long_traces_agree_with_memory, replay_on_clock,
     replays_each_transition,
 };
-use run::{Outcome, Run};
+use run::Run;
 use state::{View, state};
 pub use step::{Call, Delay, Fault, How, Key, Step, Trace};
+use taken::Taken;
 
 /// The environment variable that plays a trace.
 const TRACE: &str = "EXPLORE_TRACE";

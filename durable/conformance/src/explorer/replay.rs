@@ -9,7 +9,8 @@ use futures_util::stream::{self, StreamExt};
 use tickwheel_durable::store::{Fired, Missed, Settled, Store, Version, WriteOutcome};
 use tokio::time::{Instant, sleep};
 
-use super::run::{MOMENT, Meeting, Outcome, Run, SetClock, UNIT};
+use super::instance::Outcome;
+use super::run::{MOMENT, Meeting, Run, SetClock, UNIT};
 use super::state::{View, state};
 use super::step::{Call, Fault, How, Step, Trace};
 use super::{Bounds, explore, walk};

@@ -14,13 +14,12 @@ use futures_util::FutureExt;
 use futures_util::future::join;
 use tickwheel_durable::Memory;
 use tickwheel_durable::store::{
-    BoxFuture, Charter, Counts, DeadChange, DeadRows, Edition, FireReport, InstanceId, List,
-    Loaded, Missed, Namespace, Settle, Settled, Settlement, State, Store, StoreError, StoreTime,
-    Stored, Version, WriteOutcome,
+    BoxFuture, Charter, Counts, DeadChange, DeadRows, Edition, InstanceId, List, Missed, Namespace,
+    Settle, Settlement, State, Store, StoreError, StoreTime, Stored, Version,
 };
 
 use super::bounds::Bounds;
-use super::instance::{Instance, Request};
+use super::instance::{Instance, Outcome, Request};
 use super::step::{Call, Fault, How, Step, key_bytes};
 
 /// A unit where the run sets the store's clock: so long that the time that calls take does not
@@ -35,28 +34,6 @@ const HALVES: u32 = 2;
 
 /// The rows of a namespace.
 pub(super) type Rows = BTreeMap<Version, Stored>;
-
-/// What a step did.
-#[derive(Debug, Clone)]
-pub(super) enum Outcome {
-    Written(Vec<WriteOutcome>),
-    Loaded(Loaded),
-    Unloaded(InstanceId),
-    Unmarked(Vec<Version>),
-    Fired(FireReport),
-    /// Each claim, how it was settled, and the answer.
-    Settled(Vec<(Version, How, Settled)>),
-    /// The store has refused the call.
-    Refused,
-    /// The call never reached the store.
-    Unsent,
-    /// So many dead rows were retried or discarded.
-    Changed(u64),
-    /// Whether an instance that starts now is refused.
-    Amended(bool),
-    /// A tick, a step of the clock or a crash.
-    Happened,
-}
 
 /// In which order two calls reach the store.
 #[derive(Clone)]
