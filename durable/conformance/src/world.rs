@@ -65,8 +65,8 @@ const CALLS_IN_A_UNIT: u32 = 20;
 /// The pace is made slower by this at most.
 const SLOWEST: u32 = 3;
 
-/// An instance tries so often to start.
-const TRIES: u32 = 5;
+/// An instance tries to start for so long.
+const STARTING: Duration = Duration::from_secs(60);
 
 /// A server of a busy machine responds within that time.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -221,9 +221,8 @@ impl<T: Stores> World<T> {
         set: impl Fn(Builder<String, u64>) -> Builder<String, u64>,
     ) -> Running<T::Store> {
         let wheel = TimerWheel::new();
-        let mut tries = 0;
+        let began = Instant::now();
         let (faults, (timers, claims)) = loop {
-            tries += 1;
             let faults = Faulty::new(self.store().await);
             let builder = builder(self.name.as_str())
                 .poll(self.units(1))
@@ -232,7 +231,7 @@ impl<T: Stores> World<T> {
                 .call_timeout(PATIENCE);
             match set(builder).start(&wheel, faults.clone()).await {
                 Err(BuildError::Open(Error::Store(StoreError::Unavailable { .. })))
-                    if tries < TRIES => {}
+                    if began.elapsed() < STARTING => {}
                 started => break (faults, started.expect("the instance starts")),
             }
         };

@@ -11,7 +11,7 @@ use tokio::sync::OnceCell;
 use tokio::time::{sleep, timeout};
 
 use crate::failover::{Servers, until_primary};
-use crate::faults::{delivered, start};
+use crate::faults::{delivered, start_within};
 use crate::server::{Server, connect, until};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -263,7 +263,8 @@ async fn calls_wait_while_their_slot_moves() {
     let Some(cluster) = Cluster::start_with(0).await else {
         return;
     };
-    let (timers, mut claims): Instance = start(connect(&cluster.url()).await).await;
+    let store = connect(&cluster.url()).await;
+    let (timers, mut claims): Instance = start_within(30 * SECOND, store).await;
     let setting = tokio::spawn({
         let timers = timers.clone();
         async move {

@@ -14,9 +14,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::cluster::{Cluster, PRIMARIES};
 use crate::failover::{Servers, until_primary};
-use crate::faults::{delivered, set_at_last, start};
+use crate::faults::{delivered, set_at_last, start, start_within};
 use crate::server::connect;
-use crate::started::started;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -209,9 +208,7 @@ async fn parts_move_between_nodes_under_load() {
         return;
     };
     let store = connect(&cluster.url()).await.spread(PARTS);
-    // No call fails, however busy the machine is.
-    let build = || builder("faults").call_timeout(30 * SECOND);
-    let (timers, mut claims) = started(build, store).await;
+    let (timers, mut claims) = start_within(30 * SECOND, store).await;
     let (stop, setting) = keep_setting(&timers);
     for part in 0..PARTS {
         let slot = cluster.slot_of(&key_of(part)).await;
@@ -243,7 +240,8 @@ async fn delivered_soon(
     began.elapsed()
 }
 
-/// Sets timers of parts on other nodes, and sees them delivered within seconds.
+/// Sets timers of parts on other nodes, and sees them delivered within seconds: if each of their
+/// calls waited for a node that hangs, it would take longer.
 async fn others_go_on(
     timers: &DurableTimers<String, u64>,
     claims: &mut Claims<String, u64>,
@@ -252,7 +250,7 @@ async fn others_go_on(
 ) {
     let took = delivered_soon(timers, claims, others).await;
     assert!(
-        took < 5 * SECOND + 4 * control,
+        took < 10 * SECOND + 8 * control,
         "{took:?}, without a fault {control:?}"
     );
 }
@@ -276,7 +274,7 @@ async fn other_parts_go_on_while_a_node_hangs() {
     delivered(&mut claims, &others).await;
     let took = began.elapsed();
     assert!(
-        took < 8 * SECOND + 4 * control,
+        took < 13 * SECOND + 8 * control,
         "{took:?}, without a fault {control:?}"
     );
     others_go_on(&timers, &mut claims, &others, control).await;
