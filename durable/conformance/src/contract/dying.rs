@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    DeadChange, DeadRows, LoadWindow, Settle, Settled, Settlement, State, Store, Version,
+    Action, DeadChange, DeadRows, LoadWindow, Settle, Settled, Settlement, State, Store, Version,
+    WriteOutcome,
 };
 
-use super::{Case, FAR, HOUR, NOW, armed, set};
+use super::{Case, FAR, HOUR, NOW, armed, set, write};
 use crate::steps::{in_steps, pages};
 use crate::world::{Stores, World};
 
@@ -89,6 +90,26 @@ pub async fn discards_dead_rows<T: Stores>(world: &World<T>) {
     assert_eq!(case.purge().await, 3);
     assert_eq!(case.counts().await, [0, 0, 0]);
     assert_eq!(case.get("a").await, None);
+
+    // A claim that died beside a newer timer goes with it.
+    let token = case.fired("a").await;
+    case.set("a", FAR).await;
+    assert_eq!(case.settle(token, Settlement::Dead).await, Settled::Done);
+    assert_eq!(case.counts().await, [1, 0, 1]);
+    let removed = case.write(vec![write("a", Action::Remove)]).await;
+    assert!(matches!(removed[0], WriteOutcome::Removed { .. }));
+    assert_eq!(case.counts().await, [0, 0, 0]);
+
+    // Pages go on by when rows died, whatever their tokens are.
+    let claims = [case.fired("a").await, case.fired("b").await];
+    let died = [claims[1], claims[0]];
+    for token in died {
+        assert_eq!(case.settle(token, Settlement::Dead).await, Settled::Done);
+        world.wait(1).await;
+    }
+    let listed = pages(&case.store, &case.space, State::Dead, 1).await;
+    let listed = listed.iter().flatten().map(|row| row.version);
+    assert_eq!(listed.collect::<Vec<_>>(), died);
 }
 
 /// Very many are listed in pages, and retried and discarded in steps, each once.

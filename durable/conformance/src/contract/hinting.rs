@@ -155,6 +155,18 @@ pub async fn hints_near_rows_that_no_instance_has_loaded<T: Stores>(world: &Worl
     let (_, is_hinted) = listening.is_hinted(retry()).await;
     assert!(!is_hinted, "nothing was retried");
 
+    let token = case.fired("dead beside").await;
+    case.set("dead beside", FAR).await;
+    assert_eq!(case.settle(token, Settlement::Dead).await, Settled::Done);
+    let retry = async {
+        let which = DeadRows::Token(token);
+        store
+            .change_dead(&case.space, which, DeadChange::Retry)
+            .await
+    };
+    let retried = listening.sees_a_hint("a retry beside a newer row", retry);
+    assert_eq!(retried.await.map(|retried| retried.rows), Ok(1));
+
     // A live instance has marked the row in the same step, so no other instance needs a hint.
     let living = case.instance().await;
     listening.load_for(living, HOUR).await;

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Due, Load, LoadWindow, MAX_DUE_COUNT, PrefixRows, Settlement, State, Store, StoreTime, Stored,
-    Write,
+    Action, Due, Load, LoadWindow, MAX_DUE_COUNT, PrefixRows, Settlement, State, Store, StoreTime,
+    Stored, Write, WriteOutcome,
 };
 
-use super::{Case, FAR, HOUR, NOW, Stores, World, armed, set};
+use super::{Case, FAR, HOUR, NOW, Stores, World, armed, set, write};
 
 impl<S: Store> Case<S> {
     /// Reads all pages of so many rows.
@@ -111,13 +111,21 @@ pub async fn lists_all_rows_of_a_key<T: Stores>(world: &World<T>) {
     let rows = inspect.rows_of(&case.space, b"b".to_vec()).await;
     assert_eq!(rows, Ok(Vec::new()));
 
-    // If all of them are dead, the one that died last is read.
+    // Of those in flight the latest is named.
     let claims = [case.fired("c").await, case.fired("c").await];
+    assert_eq!(case.get("c").await.map(|row| row.version), Some(claims[1]));
+    let moved = case.write(vec![write("c", Action::move_to(FAR))]).await;
+    assert_eq!(moved, [WriteOutcome::InFlight(claims[1])]);
+
+    // If all of them are dead, the one that died last is read.
     for token in [claims[1], claims[0]] {
         case.settle(token, Settlement::Dead).await;
         world.wait(1).await;
     }
     assert_eq!(case.get("c").await.map(|row| row.version), Some(claims[0]));
+    let rows = inspect.rows_of(&case.space, b"c".to_vec()).await;
+    let rows = rows.expect("it lists").into_iter().map(|row| row.version);
+    assert_eq!(rows.collect::<Vec<_>>(), claims);
 }
 
 /// Rows in each state are found by what their keys begin with, page by page, whatever bytes that

@@ -174,4 +174,14 @@ pub async fn leaves_rows_to_those_that_can_decode_them<T: Stores>(world: &World<
     let changed = case.write(change).await;
     assert!(matches!(changed[1], WriteOutcome::Removed { .. }));
     assert_eq!(load(first).await, [armed(&changed[0]).0.version]);
+
+    // Among those that no instance has loaded they come when they are due.
+    let token = case.fired("f").await;
+    let Settled::Armed(row) = leave(token, first, Duration::ZERO).await else {
+        panic!("it waits again")
+    };
+    world.wait(1).await;
+    case.set("g", NOW).await;
+    let loaded = case.load(other, HOUR, 1).await;
+    assert_eq!((versions(&loaded), loaded.more), (vec![row.version], true));
 }
