@@ -15,8 +15,10 @@ mod started;
 mod transactions;
 
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
-use tickwheel_durable::Sqlite;
+use tickwheel_durable::store::{Namespace, Store, StoreTime};
+use tickwheel_durable::{Removed, Sqlite, SqliteTransaction};
 use tickwheel_durable_conformance::{Pace, Stores, conformance_tests};
 
 /// A file in a folder that goes with it.
@@ -90,6 +92,43 @@ async fn d5_handlers_that_end_while_the_file_is_locked_run_once() {
         other.execute_batch("ROLLBACK").expect("it ends");
     })
     .await;
+}
+
+/// A file that was restored gives no version again: they go by the time.
+#[tokio::test]
+async fn versions_begin_at_the_time() {
+    let (file, began) = (File::new(), StoreTime::from(SystemTime::now()));
+    let store = file.connect().await;
+    let orders = Namespace::new("orders").expect("it is a name");
+    let opened = store.open(&orders, &"json".into()).await;
+    let first = opened.expect("it opens").instance;
+    assert!(first.0 >= began.as_micros(), "{first:?} at {began}");
+}
+
+/// It has deleted the timer that it replaces before it fails.
+#[tokio::test]
+async fn call_that_fails_in_a_transaction_leaves_nothing() {
+    let file = File::new();
+    let store = file.connect().await;
+    let orders = Namespace::new("orders").expect("it is a name");
+    let opened = store.open(&orders, &"json".into()).await;
+    opened.expect("it opens");
+    let path = file.folder.join("timers.db");
+    let mut user = rusqlite::Connection::open(path).expect("it opens");
+    let transaction = user.transaction().expect("it begins");
+    let timers = SqliteTransaction::<String, u64>::new(&transaction, "orders");
+    let timers = timers.expect("it is open");
+    let far = Duration::from_secs(3_600);
+    timers.set_timer("a", &1, far).expect("it is set");
+    let refuse = "CREATE TEMP TRIGGER refuse BEFORE INSERT ON tickwheel_timers
+        BEGIN SELECT RAISE(ABORT, 'it is refused'); END";
+    transaction.execute_batch(refuse).expect("it is made");
+    let refused = timers.set_timer("a", &2, far);
+    let error = refused.expect_err("it is refused");
+    assert!(format!("{error:#}").contains("it is refused"), "{error:#}");
+    let allow = transaction.execute_batch("DROP TRIGGER refuse");
+    allow.expect("it is dropped");
+    assert_eq!(timers.remove_timer("a"), Ok(Removed::Done(1)));
 }
 
 conformance_tests! {
