@@ -150,6 +150,26 @@ async fn long_change_of_an_operator_is_not_late() {
     assert_eq!(moved, 300);
 }
 
+/// A change of very many timers that goes by a clock which has stepped is late once.
+#[tokio::test(start_paused = true)]
+async fn long_change_of_an_operator_goes_on_after_a_step_of_the_clock() {
+    let store = Memory::new();
+    let (timers, _claims) = start(store.clone()).await;
+    for number in 0..200 {
+        let key = format!("a {number}");
+        set(&timers, &key, HOUR * 48).await.expect("it is set");
+    }
+    let space = Namespace::new("orders").expect("it is a name");
+    let mut changes = PrefixChange::new("\"a", Change::Remove);
+    let first = changes.step(&store, &space).await.expect("it is in time");
+    assert!(first.more, "{first:?}");
+    store.set_clock(SystemTime::now() + HOUR * 24);
+    let late = changes.step(&store, &space).await;
+    assert!(matches!(late, Err(StoreError::Late { .. })), "{late:?}");
+    let rest = changes.step(&store, &space).await.expect("it is in time");
+    assert_eq!(first.rows + rest.rows, 200);
+}
+
 /// How often a timer is handled if that takes half an hour, while the store's clock steps
 /// forward by that much, and how many claims are lost. The lease is a minute.
 async fn handled_across_a_step(step: Duration) -> (usize, u64) {
