@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tickwheel::TimerWheel;
 use tickwheel_durable::{Backoff, Builder, Claim, Entry, Error, Memory, Retry, builder};
+use tickwheel_durable_conformance::Faulty;
 use tokio::time::{Instant, sleep, timeout};
 
 use log::Log;
@@ -51,6 +52,33 @@ async fn handlers_wait_for_the_backoff_and_die() {
     assert!(error.contains("No such file"), "{error}");
     assert_eq!(log.with(&["WARN", "a timer is dead", "\"a\"", error]), 1);
     assert_eq!(timers.metrics().dead, 1);
+}
+
+/// What another program has written is left to it for a time, and then dies.
+#[tokio::test(start_paused = true)]
+async fn timer_that_does_not_decode_shows_why() {
+    let store = Memory::new();
+    let wheel = TimerWheel::new();
+    let texts = builder::<String, String>("orders").start(&wheel, store.clone());
+    let (writer, texts) = texts.await.expect("it starts");
+    let (timers, mut claims) = start(store, |b| b.lease(SECOND * 10)).await;
+    let set = writer.set_timer("a", &"a text".to_owned(), SECOND).await;
+    set.expect("it is set");
+    texts.shutdown().await;
+    let reason = "invalid type: string";
+    let shows = |entry: &Entry<String, u32>| {
+        let error = entry.error.as_deref().unwrap_or_default();
+        assert!(error.contains(reason), "{entry:?}");
+    };
+    assert!(timeout(SECOND * 5, claims.recv()).await.is_err());
+    let left = timers.admin().get("a").await.expect("it reads");
+    let left = left.expect("it waits");
+    shows(&left);
+    assert!(!left.loaded, "it is for others: {left:?}");
+    assert!(timeout(SECOND * 30, claims.recv()).await.is_err());
+    let dead = dead(&timers).await;
+    assert_eq!(dead.len(), 1, "{dead:?}");
+    shows(&dead[0]);
 }
 
 /// Not those alone that died before the instance started.
@@ -207,11 +235,13 @@ async fn lost_claim_does_not_die() {
     assert_eq!(timers.metrics().dead, 1);
 }
 
-/// Retries of all are those that are dead at the start: what dies again meanwhile is not retried
-/// without end.
+/// Retries of all are those that are dead at the start: what dies again between two steps is not
+/// retried without end.
 #[tokio::test(start_paused = true)]
 async fn retry_of_all_ends_though_they_die_again() {
-    let (timers, mut claims) = start(Memory::new(), |b| b.max_attempts(1).capacity(2_000)).await;
+    let store = Faulty::new(Memory::new());
+    store.set_slow("change_dead", SECOND);
+    let (timers, mut claims) = start(store, |b| b.max_attempts(1).capacity(2_000)).await;
     let keys: Vec<_> = (0..1_300).map(|number| number.to_string()).collect();
     let all = keys.iter().map(|key| (key, &0, SECOND));
     timers.set_many(all).await.expect("they are set");
@@ -230,6 +260,21 @@ async fn retry_of_all_ends_though_they_die_again() {
         () = claims.dispatch(64, handle) => panic!("the stream goes on"),
         done = timeout(HOUR, work) => done.expect("it ends"),
     }
+    assert_eq!(counts(&timers).await, (0, 0, 0));
+}
+
+/// A store deletes some hundreds at once.
+#[tokio::test(start_paused = true)]
+async fn purge_deletes_all_that_are_dead() {
+    let (timers, mut claims) = start(Memory::new(), |b| b).await;
+    let keys: Vec<_> = (0..1_300).map(|number| number.to_string()).collect();
+    let all = keys.iter().map(|key| (key, &0, SECOND));
+    timers.set_many(all).await.expect("they are set");
+    let handle = |_: Claim<String, u32>| async { Err(Retry::never("no")) };
+    let ended = timeout(SECOND * 10, claims.dispatch(64, handle)).await;
+    assert!(ended.is_err(), "the stream goes on");
+    assert_eq!(counts(&timers).await, (0, 0, 1_300));
+    assert_eq!(timers.admin().purge().await, Ok(1_300));
     assert_eq!(counts(&timers).await, (0, 0, 0));
 }
 
