@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tickwheel_durable::{Backoff, Claim, Error, Memory, Moved, Removed, Retry};
 use tickwheel_durable_conformance::Faulty;
@@ -182,6 +183,34 @@ async fn claim_that_another_instance_has_ended_is_lost() {
     let token = claim.token();
     assert_eq!(claim.ack().await, Err(Error::Lost { token }));
     assert_eq!(timers.metrics().lost, 1);
+}
+
+/// One that is dropped before it was sent is not sent. Its claim makes up for it.
+#[tokio::test(start_paused = true)]
+async fn acknowledgement_that_is_given_up_is_made_when_the_claim_is_dropped() {
+    let (timers, mut claims) = start(Memory::new(), |b| b).await;
+    set(&timers, "a", SECOND).await;
+    let claim = next(&mut claims).await;
+    assert!(claim.ack().now_or_never().is_none());
+    drop(claim);
+    let again = timeout(HOUR, claims.recv()).await;
+    assert!(again.is_err(), "{again:?}");
+    let counts = timers.counts().await.expect("it counts");
+    assert_eq!((counts.waiting, counts.in_flight), (0, 0));
+}
+
+/// A claim that is settled holds no place, though the program has not dropped it yet.
+#[tokio::test(start_paused = true)]
+async fn settled_claim_makes_room_before_it_is_dropped() {
+    let (timers, mut claims) = start(Memory::new(), |b| b.capacity(1)).await;
+    set(&timers, "a", SECOND).await;
+    set(&timers, "b", SECOND * 2).await;
+    let first = next(&mut claims).await;
+    first.ack().await.expect("it is held");
+    let second = timeout(SECOND * 10, claims.recv()).await;
+    let second = second.expect("it comes").expect("the stream goes on");
+    assert_eq!((&*first.key, &*second.key), ("a", "b"));
+    second.ack().await.expect("it is held");
 }
 
 /// A renewal may fail some times before the lease ends.

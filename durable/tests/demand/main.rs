@@ -354,7 +354,8 @@ async fn interval_that_is_present_is_not_delayed() {
 /// A timer that was released is due from then on, not at its old deadline.
 #[tokio::test(start_paused = true)]
 async fn a_released_timer_is_due_when_it_was_released() {
-    let (timers, mut claims) = start(Memory::new(), |b| b).await;
+    let store = Memory::new();
+    let (timers, mut claims) = start(store.clone(), |b| b).await;
     set(&timers, "a", SECOND).await;
     let claim = next(&mut claims).await;
     sleep(SECOND * 10).await;
@@ -365,6 +366,9 @@ async fn a_released_timer_is_due_when_it_was_released() {
     let due = due.expect("it waits");
     let late = due.duration_since(deadline).expect("it is after it");
     assert!((SECOND * 10..SECOND * 11).contains(&late), "{late:?}");
+    let (_other, mut others) = start(store, |b| b).await;
+    let again = next(&mut others).await;
+    assert_eq!(again.deadline, deadline, "it is as late as it was");
 }
 
 /// An instance was silent while its fires failed.
