@@ -127,6 +127,27 @@ mod tests {
     }
 
     #[test]
+    fn cause_that_an_error_prints_itself_comes_once() {
+        #[derive(Debug)]
+        struct Printed(io::Error);
+
+        impl std::fmt::Display for Printed {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, "nothing was written: {}", self.0)
+            }
+        }
+
+        impl std::error::Error for Printed {
+            fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+                Some(&self.0)
+            }
+        }
+
+        let error = Retry::from(Printed(io::Error::other("full")));
+        assert_eq!(error, Retry::backoff("nothing was written: full"));
+    }
+
+    #[test]
     fn boxed_errors_and_texts_become_one() {
         fn boxed() -> Result<(), Retry> {
             let failed: Result<(), BoxError> = Err(io::Error::other("full").into());

@@ -129,4 +129,19 @@ mod tests {
         tokio::time::advance(RETRY).await;
         assert_eq!(deferred.take(10), [1]);
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_there_was_no_room_for_comes_after_a_pause() {
+        let mut deferred = Deferred::new();
+        for key in 0..3 {
+            deferred.add(key, key);
+        }
+        tokio::time::advance(RETRY).await;
+        assert_eq!(deferred.take(2), [0, 1]);
+        assert_eq!(deferred.take(2), [0; 0], "it is not time");
+        assert_eq!(deferred.retry_at(), Some(Instant::now() + RETRY));
+        tokio::time::advance(RETRY).await;
+        assert_eq!(deferred.take(2), [2]);
+        assert_eq!(deferred.retry_at(), None);
+    }
 }

@@ -412,3 +412,21 @@ impl AnswerSize {
         rows.into_iter().take_while(in_page).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_add_up_and_the_last_one_says_whether_there_is_more() {
+        let step = |rows, in_flight, locked, more| ChangedRows {
+            rows,
+            in_flight,
+            locked,
+            more,
+        };
+        let sum = step(5, 2, 1, true).and(step(10, 20, 30, false));
+        assert_eq!(sum, step(15, 22, 31, false));
+        assert!(sum.and(step(0, 0, 0, true)).more);
+    }
+}
