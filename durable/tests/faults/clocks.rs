@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use tickwheel_durable::store::{Namespace, PrefixChange, StoreError};
-use tickwheel_durable::{Change, Changed, Error, Memory};
+use tickwheel_durable::{Change, Changed, DurableTimers, Error, Memory};
 use tickwheel_durable_conformance::Faulty;
 use tokio::time::{Instant, timeout};
 
@@ -127,15 +127,20 @@ async fn change_of_an_operator_is_refused_when_it_is_late() {
     }
 }
 
+/// Sets timers with keys that begin with `a `.
+async fn set_numbered(timers: &DurableTimers<String, String>, count: usize, delay: Duration) {
+    for number in 0..count {
+        let key = format!("a {number}");
+        set(timers, &key, delay).await.expect("it is set");
+    }
+}
+
 /// The time limit is that of a step: a change of very many timers takes longer.
 #[tokio::test(start_paused = true)]
 async fn long_change_of_an_operator_is_not_late() {
     let store = Memory::new();
     let (timers, _claims) = start(store.clone()).await;
-    for number in 0..300 {
-        let key = format!("a {number}");
-        set(&timers, &key, HOUR).await.expect("it is set");
-    }
+    set_numbered(&timers, 300, HOUR).await;
     let space = Namespace::new("orders").expect("it is a name");
     let mut changes = PrefixChange::new("\"a", Change::MoveIn(HOUR * 2)).within(SECOND * 2);
     let mut moved = 0;
@@ -155,10 +160,7 @@ async fn long_change_of_an_operator_is_not_late() {
 async fn long_change_of_an_operator_goes_on_after_a_step_of_the_clock() {
     let store = Memory::new();
     let (timers, _claims) = start(store.clone()).await;
-    for number in 0..200 {
-        let key = format!("a {number}");
-        set(&timers, &key, HOUR * 48).await.expect("it is set");
-    }
+    set_numbered(&timers, 200, HOUR * 48).await;
     let space = Namespace::new("orders").expect("it is a name");
     let mut changes = PrefixChange::new("\"a", Change::Remove);
     let first = changes.step(&store, &space).await.expect("it is in time");

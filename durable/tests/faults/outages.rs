@@ -8,7 +8,7 @@ use tickwheel_durable::{BuildError, Claim, Claims, DurableTimers, Error, Memory}
 use tickwheel_durable_conformance::{FaultPoint, Faulty};
 use tokio::time::{Instant, timeout};
 
-use super::{HOUR, SECOND, orders, set, start};
+use super::{HOUR, Instance, SECOND, orders, set, start};
 
 #[tokio::test(start_paused = true)]
 async fn limits_the_time_of_every_call() {
@@ -182,6 +182,17 @@ async fn delivers_to_a_program_that_waits_though_the_store_is_slower_than_the_le
     claim.ack().await.expect("no other instance has it yet");
 }
 
+/// An instance that has a timer `mine`, whose first fire has lost its answer.
+async fn after_a_lost_fire(memory: Memory) -> Instance {
+    let store = Faulty::new(memory);
+    let (timers, mut claims) = start(store.clone()).await;
+    set(&timers, "mine", SECOND).await.expect("it is set");
+    store.set_losing(Some("fire"));
+    assert!(timeout(SECOND * 2, claims.recv()).await.is_err());
+    store.set_losing(None);
+    (timers, claims)
+}
+
 /// What is in flight under the id of another instance is that one's.
 #[tokio::test(start_paused = true)]
 async fn lost_fire_leaves_claims_of_others_alone() {
@@ -190,12 +201,7 @@ async fn lost_fire_leaves_claims_of_others_alone() {
     let theirs = set(&others, "theirs", Duration::ZERO).await;
     theirs.expect("it is set");
     let theirs = next(&mut others_claims).await;
-    let store = Faulty::new(memory);
-    let (timers, mut claims) = start(store.clone()).await;
-    set(&timers, "mine", SECOND).await.expect("it is set");
-    store.set_losing(Some("fire"));
-    assert!(timeout(SECOND * 2, claims.recv()).await.is_err());
-    store.set_losing(None);
+    let (_timers, mut claims) = after_a_lost_fire(memory).await;
     let mine = next(&mut claims).await;
     assert_eq!((&*mine.key, mine.attempt), ("mine", 1));
     theirs.ack().await.expect("it is held");
@@ -219,12 +225,7 @@ async fn lost_fire_is_undone_behind_many_claims_of_others() {
         let limit = THEIRS - theirs.len();
         others_claims.recv_many(&mut theirs, limit).await;
     }
-    let store = Faulty::new(memory);
-    let (timers, mut claims) = start(store.clone()).await;
-    set(&timers, "mine", SECOND).await.expect("it is set");
-    store.set_losing(Some("fire"));
-    assert!(timeout(SECOND * 2, claims.recv()).await.is_err());
-    store.set_losing(None);
+    let (_timers, mut claims) = after_a_lost_fire(memory).await;
     let mine = next_within(&mut claims, SECOND * 8).await;
     assert_eq!((&*mine.key, mine.attempt), ("mine", 1));
     mine.ack().await.expect("it is held");

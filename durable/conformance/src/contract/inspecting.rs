@@ -111,7 +111,7 @@ pub async fn lists_all_rows_of_a_key<T: Stores>(world: &World<T>) {
     let rows = inspect.rows_of(&case.space, b"b".to_vec()).await;
     assert_eq!(rows, Ok(Vec::new()));
 
-    // Of those in flight the latest is named.
+    // The answers name the latest of those in flight.
     let claims = [case.fired("c").await, case.fired("c").await];
     assert_eq!(case.get("c").await.map(|row| row.version), Some(claims[1]));
     let moved = case.write(vec![write("c", Action::move_to(FAR))]).await;
