@@ -41,6 +41,13 @@ const NO_NODE: u32 = u32::MAX;
 /// The index was reached, and waits for a visit. It needs no node until then.
 const REACHED: u32 = u32::MAX - 1;
 
+impl Place {
+    /// The node of the index, if it has one.
+    fn node(self) -> Option<u32> {
+        (!matches!(self.node, NO_NODE | REACHED)).then_some(self.node)
+    }
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Places {
@@ -163,8 +170,8 @@ impl Places {
     /// Takes all indices off the wheel.
     pub(super) fn clear(&mut self, wheel: &mut Timers) {
         for place in self.chunks.drain(..).flat_map(|chunk| chunk.places) {
-            if !matches!(place.node, NO_NODE | REACHED) {
-                wheel.remove(place.node);
+            if let Some(node) = place.node() {
+                wheel.remove(node);
             }
         }
     }

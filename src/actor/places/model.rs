@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use super::{NO_NODE, Places, REACHED, Timers};
+use super::{Places, Timers};
 use crate::model::{ActorNotifier, check};
 use crate::shared::mailbox::{AWAKE, HORIZON, Lanes, Mailbox};
 use crate::shared::note::{Note, SetKey};
@@ -118,9 +118,8 @@ impl Actor {
     }
 
     fn scheduled(&mut self) -> Option<u64> {
-        let node = self.places.place(INDEX).node;
-        (!matches!(node, NO_NODE | REACHED))
-            .then(|| self.wheel.tick_of(node).expect("it has this node"))
+        let node = self.places.place(INDEX).node()?;
+        Some(self.wheel.tick_of(node).expect("it has this node"))
     }
 
     /// Takes a turn at this tick.
