@@ -17,15 +17,17 @@ use std::collections::VecDeque;
 use tokio::sync::oneshot;
 
 use crate::shared::command::{Command, CommandMailbox};
-use crate::shared::mailbox::Lanes;
+use crate::shared::mailbox::{CommandQueue, Lanes};
 use crate::shared::note::SetKey;
 use crate::sync::EXPLORED;
 
-/// How many commands a turn applies before it fires timers.
+/// How many commands a turn applies before it fires timers. It applies whole [runs](Run), so perhaps
+/// a few more.
 pub(super) const COMMANDS_PER_TURN: usize = if EXPLORED { 4 } else { 4096 };
 
-/// How many of them are needed soon, if there are others. So those are not kept waiting forever.
-const SOON_PER_TURN: usize = COMMANDS_PER_TURN - COMMANDS_PER_TURN / 4;
+/// How many of them are needed soon, if there are others. So those are not kept waiting forever. The
+/// rest is at least a block.
+const SOON_PER_TURN: usize = if EXPLORED { 2 } else { 3072 };
 
 /// See the module.
 #[derive(Debug)]
@@ -38,6 +40,13 @@ pub(super) struct Backlog {
     /// Work that waits until this many commands of each lane are applied. No number is lower than
     /// those before it.
     waiting: VecDeque<([u64; 2], Behind)>,
+}
+
+/// Commands of one lane that lie side by side, in order.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) commands: VecDeque<Command>,
+    is_soon: bool,
 }
 
 /// Work that waits until commands are applied.
@@ -76,17 +85,26 @@ impl Backlog {
             .extend(self.new.drain(..).map(|work| (until, work)));
     }
 
-    /// The next command of a turn that has taken `n`.
-    pub(super) fn pop(&mut self, n: usize) -> Option<Command> {
+    /// The next commands for a turn that has applied `n`. They are counted, and have to be applied
+    /// in this turn.
+    pub(super) fn next_run(&mut self, n: usize) -> Option<Run> {
         let is_soon = self.is_soon_next(n);
-        let (lane, applied) = if is_soon {
-            (&mut self.taken.soon, &mut self.applied[0])
+        let commands = self.lane(is_soon).pop_block()?;
+        self.applied[usize::from(!is_soon)] += commands.len() as u64;
+        Some(Run { commands, is_soon })
+    }
+
+    /// Keeps the memory of a run that is applied.
+    pub(super) fn recycle(&mut self, run: Run) {
+        self.lane(run.is_soon).recycle(run.commands);
+    }
+
+    fn lane(&mut self, is_soon: bool) -> &mut CommandQueue<Command> {
+        if is_soon {
+            &mut self.taken.soon
         } else {
-            (&mut self.taken.later, &mut self.applied[1])
-        };
-        let command = lane.pop()?;
-        *applied += 1;
-        Some(command)
+            &mut self.taken.later
+        }
     }
 
     fn is_soon_next(&self, n: usize) -> bool {
@@ -125,7 +143,7 @@ impl Backlog {
     /// The actor ends: closes the mailbox, and takes everything that is left.
     pub(super) fn close(&mut self, mailbox: &CommandMailbox) -> impl Iterator<Item = Command> + '_ {
         mailbox.close(&mut self.taken);
-        std::iter::from_fn(|| self.pop(0))
+        std::iter::from_fn(|| self.next_run(0)).flat_map(|run| run.commands)
     }
 
     /// The actor ends: the tasks that wait for a barrier.
@@ -161,7 +179,7 @@ mod tests {
         drop(held);
         backlog.take(&mailbox);
         assert!(backlog.passed().is_none(), "its command is not applied");
-        assert!(backlog.pop(0).is_some());
+        assert!(backlog.next_run(0).is_some());
         assert!(backlog.passed().is_some());
     }
 }

@@ -337,17 +337,24 @@ impl Actor {
 
     /// Applies commands of the backlog, as many as a turn may before it fires timers.
     fn apply_commands(&mut self, turn: &Turn<'_>) {
-        for n in 0..COMMANDS_PER_TURN {
-            let Some(command) = self.backlog.pop(n) else {
+        let mut n = 0;
+        while n < COMMANDS_PER_TURN {
+            let Some(mut run) = self.backlog.next_run(n) else {
                 break;
             };
-            turn.metrics.actor.add(Event::Command, 1);
-            match command {
-                Command::Note(note) => self.keyed.apply(&note),
-                Command::Other(Other::Sleep { entry, tick }) => self.sleeps.schedule(entry, tick),
-                Command::Other(Other::Request(request)) => self.serve(*request),
+            n += run.commands.len();
+            while let Some(command) = run.commands.pop_front() {
+                match command {
+                    Command::Note(note) => self.keyed.apply(&note),
+                    Command::Other(Other::Sleep { entry, tick }) => {
+                        self.sleeps.schedule(entry, tick);
+                    }
+                    Command::Other(Other::Request(request)) => self.serve(*request),
+                }
             }
+            self.backlog.recycle(run);
         }
+        turn.metrics.actor.add(Event::Command, n as u64);
     }
 
     fn serve(&mut self, request: Request) {

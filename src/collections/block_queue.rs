@@ -76,17 +76,30 @@ impl<T, const BLOCK: usize, const SPARE: usize> BlockQueue<T, BLOCK, SPARE> {
     }
 
     pub(crate) fn pop(&mut self) -> Option<T> {
-        let block = self.blocks.front_mut()?;
-        let item = block.items.pop_front();
+        let items = &mut self.blocks.front_mut()?.items;
+        let item = items.pop_front();
         self.len -= 1;
-        if block.items.is_empty() {
-            let emptied = self.blocks.pop_front();
-            if self.spare.len() < SPARE {
-                self.spare.extend(emptied.map(|block| block.items));
-            }
-            shrink(&mut self.blocks);
+        if items.is_empty() {
+            let emptied = self.pop_block();
+            emptied.into_iter().for_each(|block| self.recycle(block));
         }
         item
+    }
+
+    /// Takes the items of the first block, in order. Their memory can be [recycled](Self::recycle).
+    pub(crate) fn pop_block(&mut self) -> Option<VecDeque<T>> {
+        let Block { items, .. } = self.blocks.pop_front()?;
+        shrink(&mut self.blocks);
+        self.len -= items.len();
+        Some(items)
+    }
+
+    /// Keeps the memory of a block whose items were taken, if it has few.
+    pub(crate) fn recycle(&mut self, emptied: VecDeque<T>) {
+        debug_assert!(emptied.is_empty(), "its items were taken");
+        if self.spare.len() < SPARE {
+            self.spare.push(emptied);
+        }
     }
 
     /// Moves all items of the other queue behind those in here. It gets the memory of a block in

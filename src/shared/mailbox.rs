@@ -93,7 +93,7 @@ pub(crate) const QUEUE_BOUND: usize = if cfg!(tickwheel_loom) {
 };
 
 /// How many commands a block has.
-const BLOCK: usize = if EXPLORED { 4 } else { 512 };
+const BLOCK: usize = if EXPLORED { 2 } else { 512 };
 
 /// How many empty blocks a queue keeps.
 const SPARE_BLOCKS: usize = 4;

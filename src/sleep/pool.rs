@@ -88,35 +88,33 @@ struct Slot {
 }
 
 impl Entries {
-    /// Takes the last entry that is scheduled early enough.
+    /// Takes the last entry that is scheduled early enough, or the last one of several.
     #[inline]
     fn take(&mut self, deadline: u64) -> Option<Arc<SleepEntry>> {
         let last = self.filled.wrapping_sub(1);
         let slot = self.slots.get_mut(last)?;
         if slot.scheduled > deadline || slot.scheduled == UNSCHEDULED {
-            return self.take_near(deadline);
+            return self.take_other(deadline);
         }
         self.filled = last;
         slot.entry.take()
     }
 
-    /// Takes a fitting entry from among the last ones, if the very last does not fit.
+    /// Like [`take`](Self::take), if the very last entry does not fit.
     #[inline(never)]
-    fn take_near(&mut self, deadline: u64) -> Option<Arc<SleepEntry>> {
+    fn take_other(&mut self, deadline: u64) -> Option<Arc<SleepEntry>> {
         let near = &mut self.slots[self.filled.saturating_sub(NEAR)..self.filled];
         let fits = |slot: &Slot| slot.scheduled <= deadline;
         let is_scheduled = |slot: &Slot| slot.scheduled != UNSCHEDULED;
-        let taken = (near.iter())
+        let fitting = (near.iter())
             .rposition(|slot| fits(slot) && is_scheduled(slot))
-            .or_else(|| near.iter().rposition(fits))?;
-        let last = near.len() - 1;
-        near.swap(taken, last);
+            .or_else(|| near.iter().rposition(fits));
+        match fitting {
+            Some(fitting) => near.swap(fitting, near.len() - 1),
+            None if near.len() < NEAR => return None,
+            None => {}
+        }
         self.pop()
-    }
-
-    /// Takes the last entry, however late it is scheduled, unless the pool has only a few.
-    fn take_late(&mut self) -> Option<Arc<SleepEntry>> {
-        (self.filled >= NEAR).then(|| self.pop())?
     }
 
     fn pop(&mut self) -> Option<Arc<SleepEntry>> {
@@ -141,15 +139,12 @@ impl Entries {
     /// Keeps an entry, and first makes room.
     #[inline(never)]
     fn give_more(&mut self, scheduled: u64, entry: &mut Option<Arc<SleepEntry>>) -> bool {
+        if self.filled == POOLED_ENTRIES {
+            return false;
+        }
         let room = (2 * self.filled).clamp(NEAR, POOLED_ENTRIES);
         self.slots.resize_with(room, Slot::default);
-        let Some(slot) = self.slots.get_mut(self.filled) else {
-            return false;
-        };
-        slot.scheduled = scheduled;
-        slot.entry = entry.take();
-        self.filled += 1;
-        true
+        self.give(scheduled, entry)
     }
 }
 
@@ -245,22 +240,22 @@ impl Reserved {
 /// fits or the pool has several, else a new one.
 #[inline]
 fn take(context: &Arc<SleepContext>, deadline: Option<Instant>) -> (Arc<SleepEntry>, u64) {
-    let taken = with_first(|pool| {
+    let found = with_first(|pool| {
         if !pool.has(context) {
             return None;
         }
         let tick = pool.rounded.deadline(&context.shared.ticks, deadline?);
-        let entry = pool.entries.take(tick)?;
         pool.counters.add(Event::SleepMade, 1);
-        Some((entry, tick))
+        Some((pool.entries.take(tick), tick))
     });
-    match taken {
-        Some(taken) => taken,
+    match found {
+        Some((Some(entry), tick)) => (entry, tick),
+        Some((None, tick)) => (make(context), tick),
         None => take_any(context, deadline),
     }
 }
 
-/// Like [`take`] if the wheel is not the one used last, or no entry fits.
+/// Like [`take`] if the wheel is not the one used last.
 #[inline(never)]
 fn take_any(context: &Arc<SleepContext>, deadline: Option<Instant>) -> (Arc<SleepEntry>, u64) {
     let shared = &context.shared;
@@ -268,15 +263,17 @@ fn take_any(context: &Arc<SleepContext>, deadline: Option<Instant>) -> (Arc<Slee
     let taken = with(shared, |pool| {
         pool.counters.add(Event::SleepMade, 1);
         pool.learn(context);
-        let fitting = pool.entries.take(tick);
-        fitting.or_else(|| pool.entries.take_late())
+        pool.entries.take(tick)
     });
     if taken.is_none() {
         count_exiting(shared, Event::SleepMade);
     }
-    let entry = taken.flatten();
-    let entry = entry.unwrap_or_else(|| Arc::new(Entry::new(Arc::clone(context))));
-    (entry, tick)
+    (taken.flatten().unwrap_or_else(|| make(context)), tick)
+}
+
+#[inline(never)]
+fn make(context: &Arc<SleepContext>) -> Arc<SleepEntry> {
+    Arc::new(Entry::new(Arc::clone(context)))
 }
 
 /// The tick of a deadline: as [`Ticks::deadline`](crate::tick::Ticks::deadline) rounds it, and
@@ -294,16 +291,17 @@ pub(crate) fn tick(shared: &Arc<Shared>, deadline: Instant) -> u64 {
 /// waker.
 #[inline]
 pub(crate) fn give(entry: &mut Option<Arc<SleepEntry>>, scheduled: u64, waker: Option<Waker>) {
-    let given = with_first(|pool| {
-        let may_keep = scheduled != NEVER && pool.may_keep(entry.as_ref()?.context());
-        if !may_keep || !pool.entries.give(scheduled, entry) {
+    let is_kept = with_first(|pool| {
+        if scheduled == NEVER || !pool.may_keep(entry.as_ref()?.context()) {
             return None;
         }
         pool.counters.add(Event::SleepCancelled, 1);
-        Some(())
+        Some(pool.entries.give(scheduled, entry))
     });
-    if given.is_none() {
-        give_any(entry, scheduled, true);
+    match is_kept {
+        Some(true) => {}
+        Some(false) => leave(entry.take()),
+        None => give_any(entry, scheduled, true),
     }
     drop(waker);
 }

@@ -199,13 +199,13 @@ impl<T> BareWheel<T> {
 
     /// The lowest level with a window that reaches `tick` from now.
     fn level_for(&self, tick: u64) -> usize {
-        let distance = tick - self.now;
-        // The level whose width has as many digits as the distance is the right one, or one too
-        // low: the two ticks may be `slots` units apart, by their positions within a unit.
-        let level = (distance | 1).ilog2() / self.slot_bits;
-        let shift = level * self.slot_bits;
-        let units = (tick >> shift) - (self.now >> shift);
-        level as usize + usize::from(units > self.slot_mask())
+        let (mut unit, mut here, mut level) = (tick, self.now, 0);
+        while unit - here > self.slot_mask() {
+            unit >>= self.slot_bits;
+            here >>= self.slot_bits;
+            level += 1;
+        }
+        level
     }
 
     /// Puts the node on the bucket for `tick`.
