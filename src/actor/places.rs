@@ -64,36 +64,15 @@ struct Chunk {
     has_changed: bool,
 }
 
-impl Places {
-    /// Applies a note from the mailbox, unless a newer one for this index was applied. Returns the
-    /// number of a chunk that has to be watched from now on.
-    pub(super) fn apply(&mut self, note: &Note, wheel: &mut Timers) -> Option<u32> {
-        let place = self.place(note.index);
-        if note.number.get() <= place.number {
-            return None;
-        }
-        place.number = note.number.get();
-        if place.node == REACHED {
-            // The visit will see what the note is about.
-            return None;
-        }
-        self.schedule(note, wheel)
+impl Chunk {
+    /// The place of an index, which is in this chunk.
+    #[inline]
+    fn place(&mut self, index: u32) -> &mut Place {
+        &mut self.places[(index % CHUNK) as usize]
     }
 
-    /// The wheel has reached an index: its node is gone, and it waits for a visit.
-    pub(super) fn reached(&mut self, index: u32) {
-        self.place(index).node = REACHED;
-    }
-
-    /// Applies the note of a visit. Returns the number of a chunk that has to be watched from now
-    /// on.
-    pub(super) fn visited(&mut self, note: &Note, wheel: &mut Timers) -> Option<u32> {
-        let place = self.place(note.index);
-        debug_assert!(place.number < note.number.get(), "N3");
-        place.number = note.number.get();
-        self.schedule(note, wheel)
-    }
-
+    /// Puts the node of an index where the note says. Returns the number of the chunk if it has to
+    /// be watched from now on.
     fn schedule(&mut self, note: &Note, wheel: &mut Timers) -> Option<u32> {
         let place = self.place(note.index);
         let before = place.node;
@@ -110,39 +89,79 @@ impl Places {
             }
         };
         let is_scheduled = place.node != NO_NODE;
-        let number = note.index / CHUNK;
-        let chunk = &mut self.chunks[number as usize];
-        chunk.scheduled += u32::from(is_scheduled);
-        chunk.scheduled -= u32::from(before != NO_NODE);
-        chunk.has_changed = true;
+        self.scheduled += u32::from(is_scheduled);
+        self.scheduled -= u32::from(before != NO_NODE);
+        self.has_changed = true;
         // The first chunk stays as long as the set.
-        if chunk.scheduled > 0 || number == 0 || chunk.is_watched {
+        let number = note.index / CHUNK;
+        if self.scheduled > 0 || number == 0 || self.is_watched {
             return None;
         }
-        chunk.is_watched = true;
-        chunk.has_changed = false;
+        self.is_watched = true;
+        self.has_changed = false;
         Some(number)
     }
+}
 
-    fn place(&mut self, index: u32) -> &mut Place {
+impl Places {
+    /// Applies a note from the mailbox, unless a newer one for this index was applied. Returns the
+    /// number of a chunk that has to be watched from now on.
+    pub(super) fn apply(&mut self, note: &Note, wheel: &mut Timers) -> Option<u32> {
+        let chunk = self.chunk(note.index);
+        let place = chunk.place(note.index);
+        if note.number.get() <= place.number {
+            return None;
+        }
+        place.number = note.number.get();
+        if place.node == REACHED {
+            // The visit will see what the note is about.
+            return None;
+        }
+        chunk.schedule(note, wheel)
+    }
+
+    /// The wheel has reached an index: its node is gone, and it waits for a visit.
+    pub(super) fn reached(&mut self, index: u32) {
+        self.chunk(index).place(index).node = REACHED;
+    }
+
+    /// Applies the note of a visit. Returns the number of a chunk that has to be watched from now
+    /// on.
+    pub(super) fn visited(&mut self, note: &Note, wheel: &mut Timers) -> Option<u32> {
+        let chunk = self.chunk(note.index);
+        let place = chunk.place(note.index);
+        debug_assert!(place.number < note.number.get(), "N3");
+        place.number = note.number.get();
+        chunk.schedule(note, wheel)
+    }
+
+    /// The chunk with the place of an index.
+    #[inline]
+    fn chunk(&mut self, index: u32) -> &mut Chunk {
         let (number, position) = ((index / CHUNK) as usize, (index % CHUNK) as usize);
+        let has_place = |chunk: &Chunk| position < chunk.places.len();
+        if !self.chunks.get(number).is_some_and(has_place) {
+            self.add_place(number, position);
+        }
+        &mut self.chunks[number]
+    }
+
+    #[cold]
+    fn add_place(&mut self, number: usize, position: usize) {
         if number >= self.chunks.len() {
             self.chunks
                 .reserve_exact(usize::from(self.chunks.is_empty()));
             self.chunks.resize_with(number + 1, Chunk::default);
         }
         let places = &mut self.chunks[number].places;
-        if position >= places.len() {
-            if number > 0 {
-                places.reserve_exact(CHUNK as usize - places.len());
-            }
-            let new = Place {
-                number: 0,
-                node: NO_NODE,
-            };
-            places.resize(position + 1, new);
+        if number > 0 {
+            places.reserve_exact(CHUNK as usize - places.len());
         }
-        &mut places[position]
+        let new = Place {
+            number: 0,
+            node: NO_NODE,
+        };
+        places.resize(position + 1, new);
     }
 
     /// Every note is applied that was on its way when this chunk began to be watched. Frees it if

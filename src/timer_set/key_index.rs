@@ -103,8 +103,10 @@ impl KeyIndex {
     #[cold]
     fn split(&mut self, hash_of: impl Fn(u32) -> u32) {
         let other = position(self.parts.len() as u64);
-        let indices = mem::take(&mut self.parts[other]);
-        self.parts.push(HashTable::new());
+        let half = || HashTable::with_capacity(self.parts[other].len() / 2);
+        let halves = (half(), half());
+        let indices = mem::replace(&mut self.parts[other], halves.0);
+        self.parts.push(halves.1);
         for index in indices {
             let hash = hash_of(index);
             let part = self.part_of(hash);
