@@ -118,7 +118,7 @@ impl Actor {
     }
 
     fn scheduled(&mut self) -> Option<u64> {
-        let node = self.places.place(INDEX).node()?;
+        let node = self.places.chunk(INDEX).place(INDEX).node()?;
         Some(self.wheel.tick_of(node).expect("it has this node"))
     }
 
