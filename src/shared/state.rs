@@ -15,9 +15,12 @@ use crate::shared::notifier::ActorNotifier;
 use crate::shared::sets::SetList;
 use crate::shared::stale::{self, STALE_AT_ONCE, StaleNodes};
 use crate::shared::timer_set::MAX_KEYED;
-use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{CachePadded, EXPLORED, thread_number};
 use crate::tick::{NEVER, Ticks, Timestamp};
+
+/// Idle timers that are due after this time or later are not visited at one tick.
+const SPREAD_FROM: Duration = Duration::from_secs(1);
 
 /// The entry of a sleeping future.
 pub(crate) type SleepEntry = Entry<Arc<SleepContext>>;
@@ -61,6 +64,8 @@ pub(crate) struct Shared {
     pending: CachePadded<AtomicUsize>,
     pub(crate) sets: SetList,
     pub(crate) stale: CachePadded<StaleNodes>,
+    /// How many idle timers were armed.
+    idle_armed: AtomicU64,
 }
 
 /// Keeps the wheel's actor running. All handles of the wheel share one, and its drop notifies the
@@ -104,6 +109,7 @@ impl Shared {
             pending: CachePadded::default(),
             sets: SetList::default(),
             stale: CachePadded::default(),
+            idle_armed: AtomicU64::new(0),
         }
     }
 
@@ -145,6 +151,10 @@ impl Shared {
     /// Arms the entry. Returns `false` if the actor has ended; the entry is closed then.
     #[inline]
     pub(crate) fn arm(&self, entry: &Arc<SleepEntry>, tick: u64, waker: Waker) -> bool {
+        let tick = match entry.context().clock {
+            Some(_) => self.first_visit(tick),
+            None => tick,
+        };
         let Some(action) = entry.arm(tick, waker) else {
             return false;
         };
@@ -154,6 +164,29 @@ impl Shared {
             drop(entry.close());
         }
         is_running
+    }
+
+    /// When the actor comes for the first time to an idle timer that is due at `tick`: in the last
+    /// quarter of the time until then. The timer's clock puts it off.
+    ///
+    /// A server arms very many together when it starts, or when all clients come back. At one tick
+    /// all of them would be put off together, while requests wait.
+    fn first_visit(&self, tick: u64) -> u64 {
+        let quarter = tick.saturating_sub(self.tick_now()) / 4;
+        if tick == NEVER || quarter < self.ticks.whole(SPREAD_FROM / 4) {
+            return tick;
+        }
+        // Multiples of the golden ratio lie evenly between two integers, however many there are.
+        let number = self.idle_armed.fetch_add(1, Ordering::Relaxed);
+        let fraction = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        let earlier = (u128::from(quarter) * u128::from(fraction)) >> 32;
+        #[allow(clippy::cast_possible_truncation)] // less than a quarter
+        let earlier = earlier as u64;
+        tick - earlier
+    }
+
+    fn tick_now(&self) -> u64 {
+        self.ticks.tick_at(self.ticks.timestamp(clock::now()))
     }
 
     /// Takes the action that a change of the entry requires. Returns `false` if the actor has
@@ -248,8 +281,7 @@ impl Shared {
     /// Queues a command that is needed by `tick`, without notifying the actor. Returns it if the
     /// actor has ended.
     pub(crate) fn enqueue(&self, tick: u64, command: Command) -> Result<Pushed, Command> {
-        let now = || self.ticks.tick_at(self.ticks.timestamp(clock::now()));
-        (self.mailbox).enqueue(thread_number(), tick, command, now)
+        (self.mailbox).enqueue(thread_number(), tick, command, || self.tick_now())
     }
 
     /// Sends a command that is needed by `tick`. Returns it if the actor has ended.

@@ -459,3 +459,29 @@ async fn p8_completes_the_shortest_duration_at_the_next_tick() {
     let mut idle = wheel.idle_timer(Duration::from_nanos(1));
     assert_eq!(completion(&mut idle, start).await, T);
 }
+
+/// A server that starts arms those of all connections together. They were put off together too, and
+/// requests waited for milliseconds.
+#[tokio::test(start_paused = true)]
+async fn timers_that_were_armed_together_are_put_off_one_after_the_other() {
+    let wheel = TimerWheel::new();
+    let mut timers: Vec<_> = (0..2_000)
+        .map(|_| task::spawn(wheel.idle_timer(ms(4_000))))
+        .collect();
+    for idle in &mut timers {
+        assert_pending!(idle.poll());
+    }
+    advance(&wheel, ms(2_000)).await;
+    assert!(timers.iter().all(|idle| idle.touch()));
+    let mut all = 0;
+    for _ in 0..201 {
+        advance(&wheel, ms(10)).await;
+        let put_off = wheel.metrics().rescheduled - all;
+        assert!(put_off <= 50, "{put_off} of 2,000 at once");
+        all += put_off;
+    }
+    assert_eq!(all, 2_000);
+    assert!(timers.iter().all(|idle| !idle.is_woken()));
+    advance(&wheel, ms(2_000)).await;
+    assert!(timers.iter().all(Spawn::is_woken));
+}
