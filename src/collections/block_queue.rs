@@ -80,8 +80,9 @@ impl<T, const BLOCK: usize, const SPARE: usize> BlockQueue<T, BLOCK, SPARE> {
         let item = items.pop_front();
         self.len -= 1;
         if items.is_empty() {
-            let emptied = self.pop_block();
-            emptied.into_iter().for_each(|block| self.recycle(block));
+            if let Some(emptied) = self.pop_block() {
+                self.recycle(emptied);
+            }
         }
         item
     }
