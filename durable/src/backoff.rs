@@ -148,6 +148,16 @@ mod tests {
         assert!(backoff.delay(u32::MAX) <= LONGEST + LONGEST / 10);
     }
 
+    /// Whether it is shorter than the default or longer.
+    #[test]
+    fn longest_delay_is_the_one_that_was_set() {
+        for longest in [60, 7_200].map(Duration::from_secs) {
+            let delay = Backoff::exponential().longest(longest).delay(30);
+            let most = longest + longest / 10;
+            assert!((longest..=most).contains(&delay), "{delay:?}");
+        }
+    }
+
     #[test]
     fn exponential_delays_spread() {
         let backoff = Backoff::exponential();

@@ -132,3 +132,38 @@ fn within(
         bounds,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The documentation of [`Builder`](crate::Builder) names them.
+    #[test]
+    fn defaults_are_those_that_are_documented() {
+        let Settings {
+            window,
+            lease,
+            capacity,
+            missed,
+            no_overlap,
+            poll,
+            call_timeout,
+            at_most_once,
+            handler_timeout,
+            max_attempts,
+            backoff,
+            keep_dead,
+            name,
+        } = Settings::default();
+        let times = [window, lease, poll, call_timeout, keep_dead];
+        assert_eq!(
+            times.map(|time| time.as_secs()),
+            [30, 60, 1, 5, 7 * 24 * 3_600]
+        );
+        assert_eq!((capacity, max_attempts), (1024, Some(25)));
+        assert_eq!((missed, no_overlap), (Missed::FireOnce, false));
+        assert_eq!((at_most_once, handler_timeout, name), (false, None, None));
+        let (backoff, exponential) = (format!("{backoff:?}"), Backoff::exponential());
+        assert_eq!(backoff, format!("{exponential:?}"));
+    }
+}

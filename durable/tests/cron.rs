@@ -408,6 +408,10 @@ struct Other {
 }
 
 impl Other {
+    fn of(&self, _: &Namespace) -> &Memory {
+        &self.store
+    }
+
     fn renamed(&self, schedule: &mut String) {
         *schedule = schedule.replace("UTC", self.zone);
     }
@@ -422,7 +426,11 @@ impl Other {
 }
 
 impl Store for Other {
-    pass_on!(store);
+    pass_on!(of);
+
+    fn inspect(&self) -> &dyn Inspect {
+        self.store.inspect()
+    }
 
     fn load<'a>(&'a self, namespace: &'a Namespace, mut request: Load) -> Answer<'a, Loaded> {
         Box::pin(async move {

@@ -1,7 +1,7 @@
 //! Timers that fail: attempts, backoff, errors, dead timers, and the spans of handlers.
 
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tickwheel::TimerWheel;
 use tickwheel_durable::{Backoff, Builder, Claim, Entry, Error, Memory, Retry, builder};
@@ -24,6 +24,11 @@ async fn dead(timers: &Timers) -> Vec<Entry<String, u32>> {
 async fn counts(timers: &Timers) -> (u64, u64, u64) {
     let counts = timers.counts().await.expect("it counts");
     (counts.waiting, counts.in_flight, counts.dead)
+}
+
+async fn die(claim: Claim<String, u32>) {
+    let failed = claim.fail(Retry::never("why")).await;
+    failed.expect("it is held");
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,6 +86,61 @@ async fn timer_that_does_not_decode_shows_why() {
     shows(&dead[0]);
 }
 
+/// With this setting the later sweeps are an hour apart.
+#[tokio::test(start_paused = true)]
+async fn first_sweep_comes_a_minute_after_the_start() {
+    let store = Memory::new();
+    let (timers, mut claims) = start(store.clone(), |b| b).await;
+    set(&timers, "a", Duration::ZERO).await;
+    die(next(&mut claims).await).await;
+    claims.shutdown().await;
+    store.set_clock(SystemTime::now() + HOUR * 9);
+    let (timers, _claims) = start(store, |b| b.keep_dead(HOUR * 8)).await;
+    sleep(SECOND * 50).await;
+    assert_eq!(counts(&timers).await, (0, 0, 1));
+    // A pause is up to a tenth longer.
+    sleep(SECOND * 20).await;
+    assert_eq!(counts(&timers).await, (0, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn claim_that_an_operator_discards_is_gone() {
+    let (timers, mut claims) = start(Memory::new(), |b| b).await;
+    set(&timers, "a", SECOND).await;
+    let claim = next(&mut claims).await;
+    let (admin, token) = (timers.admin(), claim.token());
+    assert_eq!(admin.discard(token).await, Ok(()));
+    assert_eq!(counts(&timers).await, (0, 0, 0));
+    assert_eq!(admin.discard(token).await, Err(Error::Lost { token }));
+    assert_eq!(admin.release(token).await, Err(Error::Lost { token }));
+    assert_eq!(claim.ack().await, Err(Error::Lost { token }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn dead_timer_shows_when_it_died_and_is_discarded() {
+    for by_token in [true, false] {
+        let (timers, mut claims) = start(Memory::new(), |b| b).await;
+        set(&timers, "a", SECOND).await;
+        let claim = next(&mut claims).await;
+        sleep(SECOND * 10).await;
+        die(claim).await;
+        let dead = dead(&timers).await;
+        let death = dead[0].dead.expect("it is dead");
+        let lived = death.since.duration_since(dead[0].deadline);
+        let lived = lived.expect("it was due before");
+        assert!((SECOND * 10..SECOND * 11).contains(&lived), "{lived:?}");
+        let admin = timers.admin();
+        for rows in [1, 0] {
+            if by_token {
+                assert_eq!(admin.discard_dead(death.token).await, Ok(rows > 0));
+            } else {
+                assert_eq!(admin.discard_dead_key("a").await, Ok(rows));
+            }
+            assert_eq!(counts(&timers).await, (0, 0, 0));
+        }
+    }
+}
+
 /// Not those alone that died before the instance started.
 #[tokio::test(start_paused = true)]
 async fn dead_timers_are_discarded_again_and_again() {
@@ -88,9 +148,7 @@ async fn dead_timers_are_discarded_again_and_again() {
     let (timers, mut claims) = start(Memory::new(), |b| b.keep_dead(keep)).await;
     for number in 0..3 {
         set(&timers, &number.to_string(), Duration::ZERO).await;
-        let claim = next(&mut claims).await;
-        let failed = claim.fail(Retry::never("why")).await;
-        failed.expect("it is held");
+        die(next(&mut claims).await).await;
         sleep(HOUR * 3).await;
         assert_eq!(counts(&timers).await, (0, 0, 1), "it is kept");
         sleep(HOUR * 2).await;
@@ -106,8 +164,7 @@ async fn sweep_discards_all_that_are_old() {
     let (timers, mut claims) = start(Memory::new(), |b| b.keep_dead(keep)).await;
     for number in 0..TIMERS {
         set(&timers, &number.to_string(), Duration::ZERO).await;
-        let failed = next(&mut claims).await.fail(Retry::never("why")).await;
-        failed.expect("it is held");
+        die(next(&mut claims).await).await;
     }
     assert_eq!(counts(&timers).await, (0, 0, TIMERS));
     while counts(&timers).await == (0, 0, TIMERS) {

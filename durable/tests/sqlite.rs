@@ -15,10 +15,11 @@ mod started;
 mod transactions;
 
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tickwheel_durable::store::{Namespace, Store, StoreTime};
-use tickwheel_durable::{Removed, Sqlite, SqliteTransaction};
+use rusqlite::Connection;
+use tickwheel_durable::store::{Namespace, Store, StoreError, StoreTime};
+use tickwheel_durable::{BuildError, Error, Moved, Removed, Sqlite, SqliteTransaction};
 use tickwheel_durable_conformance::{Pace, Stores, conformance_tests};
 
 /// A file in a folder that goes with it.
@@ -99,22 +100,68 @@ async fn d5_handlers_that_end_while_the_file_is_locked_run_once() {
 async fn versions_begin_at_the_time() {
     let (file, began) = (File::new(), StoreTime::from(SystemTime::now()));
     let store = file.connect().await;
-    let orders = Namespace::new("orders").expect("it is a name");
-    let opened = store.open(&orders, &"json".into()).await;
+    let opened = store.open(&orders(), &"json".into()).await;
     let first = opened.expect("it opens").instance;
     assert!(first.0 >= began.as_micros(), "{first:?} at {began}");
+}
+
+/// A store that has opened a namespace with this codec, and a connection of a user.
+async fn opened(file: &File, namespace: &Namespace, codec: &str) -> (Sqlite, Connection) {
+    let store = file.connect().await;
+    let opened = store.open(namespace, &codec.into()).await;
+    opened.expect("it opens");
+    let user = Connection::open(file.folder.join("timers.db"));
+    (store, user.expect("it opens"))
+}
+
+fn orders() -> Namespace {
+    Namespace::new("orders").expect("it is a name")
+}
+
+#[tokio::test]
+async fn transaction_with_another_codec_is_refused() {
+    let file = File::new();
+    let (_store, mut user) = opened(&file, &orders(), "other").await;
+    let transaction = user.transaction().expect("it begins");
+    let refused = SqliteTransaction::<String, u64>::new(&transaction, "orders");
+    let refused = refused.expect_err("its codec is JSON");
+    let BuildError::Open(Error::Store(StoreError::Charter { stored, asked, .. })) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!((&*stored, &*asked), ("other", "json"));
+}
+
+#[tokio::test]
+async fn transaction_sets_and_moves_timers_to_a_time() {
+    let (file, orders) = (File::new(), orders());
+    let (store, mut user) = opened(&file, &orders, "json").await;
+    let year_2100 = UNIX_EPOCH + Duration::from_secs(4_102_444_800);
+    let hours = |hours: u64| year_2100 + Duration::from_secs(3_600 * hours);
+    let transaction = user.transaction().expect("it begins");
+    let timers = SqliteTransaction::<String, u64>::new(&transaction, "orders");
+    let timers = timers.expect("it is open");
+    for (key, value, deadline) in [("a", 1, hours(1)), ("a", 2, hours(2)), ("b", 3, hours(3))] {
+        let set = timers.set_timer_at(key, &value, deadline);
+        set.expect("it is set");
+    }
+    assert_eq!(timers.move_timer_at("b", hours(4)), Ok(Moved::Done));
+    assert_eq!(timers.move_timer_at("c", hours(5)), Ok(Moved::Absent));
+    drop(timers);
+    transaction.commit().expect("it commits");
+    for (key, value, deadline) in [("\"a\"", "2", hours(2)), ("\"b\"", "3", hours(4))] {
+        let row = store.get(&orders, key.into()).await.expect("it reads");
+        let row = row.expect("it waits");
+        let times = (SystemTime::from(row.due), SystemTime::from(row.deadline));
+        assert_eq!((row.value, times), (value.into(), (deadline, deadline)));
+    }
+    assert_eq!(store.count(&orders).await.expect("it counts").waiting, 2);
 }
 
 /// It has deleted the timer that it replaces before it fails.
 #[tokio::test]
 async fn call_that_fails_in_a_transaction_leaves_nothing() {
     let file = File::new();
-    let store = file.connect().await;
-    let orders = Namespace::new("orders").expect("it is a name");
-    let opened = store.open(&orders, &"json".into()).await;
-    opened.expect("it opens");
-    let path = file.folder.join("timers.db");
-    let mut user = rusqlite::Connection::open(path).expect("it opens");
+    let (_store, mut user) = opened(&file, &orders(), "json").await;
     let transaction = user.transaction().expect("it begins");
     let timers = SqliteTransaction::<String, u64>::new(&transaction, "orders");
     let timers = timers.expect("it is open");

@@ -229,6 +229,29 @@ mod tests {
         }
     }
 
+    /// Each occurrence has a version of its own.
+    #[cfg(feature = "cron")]
+    #[tokio::test(start_paused = true)]
+    async fn occurrences_that_have_fired_are_forgotten() {
+        use crate::{Claims, DurableTimers, Json, Memory};
+
+        let settings = crate::settings::Settings::default();
+        let (wheel, store) = (tickwheel::TimerWheel::new(), Arc::new(Memory::new()));
+        let started = super::super::start(store, "orders", "json", settings, &wheel).await;
+        let instance = started.expect("it starts");
+        let (coder, cores) = (Arc::new(Json), Arc::clone(&instance.cores));
+        let timers = DurableTimers::<String, u32>::new(&instance, coder.clone());
+        let mut claims = Claims::<String, u32>::new(cores, coder, instance.shutdown);
+        let set = timers.set_cron("a", &1, "* * * * * *", "UTC").await;
+        set.expect("it is set");
+        for _ in 0..10 {
+            let claim = claims.recv().await.expect("it comes");
+            claim.ack().await.expect("it is held");
+        }
+        let rows = &instance.cores.of_part(0).calendar.lock().rows;
+        assert_eq!(rows.len(), 1, "{rows:?}");
+    }
+
     #[test]
     fn counts_of_missed_occurrences_are_bounded() {
         let plan = by_tens(Missed::FireOnce, 100, 1_000_000_000);

@@ -510,3 +510,27 @@ impl fmt::Debug for Lease {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tickwheel::TimerWheel;
+
+    use super::*;
+    use crate::{Memory, builder};
+
+    /// Else the set of tokens would grow with each claim, for as long as the process runs.
+    #[tokio::test(start_paused = true)]
+    async fn token_is_forgotten_with_its_claim() {
+        let wheel = TimerWheel::new();
+        let starting = builder::<String, u32>("orders").start(&wheel, Memory::new());
+        let (timers, mut claims) = starting.await.expect("it starts");
+        let set = timers.set_timer("a", &1, Duration::from_secs(1)).await;
+        set.expect("it is set");
+        let claim = claims.recv().await.expect("it comes");
+        let leases = Arc::clone(&claim.lease.leases);
+        assert!(leases.holds(claim.lease.version()));
+        claim.ack().await.expect("it is held");
+        drop(claim);
+        assert!(leases.tokens().is_empty());
+    }
+}

@@ -7,7 +7,7 @@ use ::metrics::{
 use tickwheel::TimerWheel;
 
 use super::*;
-use crate::{Claims, Memory, builder};
+use crate::{Claims, Failing, Memory, builder};
 
 /// The latest values of gauges and counters, and all of histograms, by name and labels.
 #[derive(Debug, Default)]
@@ -203,5 +203,79 @@ fn each_counter_shows_the_field_in_its_name() {
             .expect("all are named like this");
         let shown = format!(" {field}: {},", read(&metrics));
         assert!(fields.contains(&shown), "{name}: no {shown} in {fields}");
+    }
+}
+
+/// What a reporter publishes of these metrics.
+fn published(metrics: &DurableMetrics) -> Seen {
+    let mut reporter = Reporter {
+        cores: Weak::new(),
+        label: Label::new("namespace", "orders"),
+        recorded: Default::default(),
+    };
+    let seen = Seen::default();
+    reporter.publish(&seen, metrics);
+    seen
+}
+
+/// The compiler does not notice when two figures of one type are exchanged.
+#[test]
+fn each_figure_is_published_under_its_own_name() {
+    let counted = crate::metrics::Metrics::default();
+    for (batches, count, items) in [
+        (&counted.write_batches, 3, 10),
+        (&counted.fire_batches, 5, 100),
+        (&counted.settle_batches, 7, 1_000),
+    ] {
+        (0..count).for_each(|_| batches.add(items));
+    }
+    let second = Duration::from_secs(1);
+    counted.store_latency.add([second]);
+    counted.handler_time.add([second * 60; 2]);
+    counted.lateness.add([second * 3_600; 3]);
+    let seen = published(&counted.read(11, 12, 13, Failing::default(), true));
+    for (name, figure) in [
+        ("on_wheel", 11.0),
+        ("due", 12.0),
+        ("unsettled", 13.0),
+        ("differs", 1.0),
+        ("write_batches_total", 3.0),
+        ("writes_total", 30.0),
+        ("fire_batches_total", 5.0),
+        ("fires_total", 500.0),
+        ("settle_batches_total", 7.0),
+        ("settles_total", 7_000.0),
+    ] {
+        let values = seen.values(&format!("{name} namespace=orders"));
+        assert_eq!(values, [figure], "{name}");
+    }
+    for (name, seconds, times) in [
+        ("store_seconds", 1.0, 1),
+        ("handler_seconds", 60.0, 2),
+        ("lateness_seconds", 3_600.0, 3),
+    ] {
+        // The largest is exact.
+        let values = seen.values(&format!("{name} namespace=orders"));
+        assert_eq!(values, vec![seconds; times], "{name}");
+    }
+}
+
+#[test]
+fn failing_shows_the_call_that_fails() {
+    for failing in ["load", "fire", "write", "settle"] {
+        let seen = published(&DurableMetrics {
+            failing: Failing {
+                load: failing == "load",
+                fire: failing == "fire",
+                write: failing == "write",
+                settle: failing == "settle",
+            },
+            ..DurableMetrics::default()
+        });
+        for call in ["load", "fire", "write", "settle"] {
+            let values = seen.values(&format!("failing namespace=orders call={call}"));
+            let expected = f64::from(u8::from(call == failing));
+            assert_eq!(values, [expected], "{call} while {failing} fails");
+        }
     }
 }

@@ -429,4 +429,27 @@ mod tests {
         assert_eq!(sum, step(15, 22, 31, false));
         assert!(sum.and(step(0, 0, 0, true)).more);
     }
+
+    #[test]
+    fn counts_of_parts_add_up_to_the_latest_time_and_the_earliest_deadline() {
+        let at = StoreTime::from_micros;
+        let counts = |now, rows: [u64; 3], earliest: Option<i64>, is_estimate| Counts {
+            now: at(now),
+            waiting: rows[0],
+            in_flight: rows[1],
+            dead: rows[2],
+            earliest: earliest.map(at),
+            is_estimate,
+        };
+        let parts = [
+            counts(7, [1, 20, 300], Some(50), false),
+            counts(9, [4, 50, 600], Some(40), true),
+            counts(8, [7, 80, 900], None, false),
+        ];
+        let sum = counts(9, [12, 150, 1_800], Some(40), true);
+        let forward = parts.into_iter().reduce(Counts::with);
+        let backward = parts.into_iter().rev().reduce(Counts::with);
+        assert_eq!((forward, backward), (Some(sum), Some(sum)));
+        assert!(!parts[0].with(parts[2]).is_estimate);
+    }
 }

@@ -351,6 +351,21 @@ async fn interval_that_is_present_is_not_delayed() {
     assert!(matches!(flying.await, Err(Error::Period { .. })));
 }
 
+/// The store has deleted their timers already. What a program holds takes up capacity all the same.
+#[tokio::test(start_paused = true)]
+async fn claims_of_at_most_once_count_until_they_are_dropped() {
+    let (timers, mut claims) = start(Memory::new(), |b| b.at_most_once().capacity(2)).await;
+    for key in ["a", "b", "c"] {
+        set(&timers, key, SECOND).await;
+    }
+    let held = [next(&mut claims).await, next(&mut claims).await];
+    let third = timeout(SECOND * 10, claims.recv()).await;
+    assert!(third.is_err(), "{third:?}");
+    assert_eq!(timers.metrics().unsettled, 2);
+    drop(held);
+    assert_eq!(next(&mut claims).await.key, "c");
+}
+
 /// A timer that was released is due from then on, not at its old deadline.
 #[tokio::test(start_paused = true)]
 async fn a_released_timer_is_due_when_it_was_released() {

@@ -95,6 +95,19 @@ async fn writer_learns_of_a_step_back_within_a_minute() {
     set(&timers, "after", HOUR).await.expect("it is set");
 }
 
+/// Its first write after a minute asks, and the next ones know the time.
+#[tokio::test(start_paused = true)]
+async fn writer_asks_for_the_time_no_more_than_once_a_minute() {
+    let store = Faulty::new(Memory::new());
+    let (timers, claims) = start(store.clone()).await;
+    claims.shutdown().await;
+    tokio::time::sleep(SECOND * 600).await;
+    let before = store.calls();
+    set_numbered(&timers, 20, HOUR).await;
+    let calls = store.calls() - before;
+    assert!(calls <= 22, "{calls} calls for 20 writes");
+}
+
 /// An operator's change that the store gets to when its caller has given up changes nothing.
 #[tokio::test(start_paused = true)]
 async fn change_of_an_operator_is_refused_when_it_is_late() {

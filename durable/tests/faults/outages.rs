@@ -46,6 +46,32 @@ async fn limits_the_time_of_every_call() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn set_of_many_timers_fails_with_its_writes() {
+    let store = Faulty::new(Memory::new());
+    let (timers, _claims) = start(store.clone()).await;
+    store.set_failing(Some("write"));
+    let set = timers.set_many([("a", &String::new(), HOUR)]).await;
+    assert!(matches!(set, Err(Error::Store(_))), "{set:?}");
+}
+
+/// An operator sees by the figures that the store is slow.
+#[tokio::test(start_paused = true)]
+async fn time_of_a_slow_call_is_counted() {
+    let store = Faulty::new(Memory::new());
+    let (timers, mut claims) = start(store.clone()).await;
+    set_many(&timers, 1).await;
+    let claim = next(&mut claims).await;
+    let quick = timers.metrics().store_latency.max();
+    assert!(quick < SECOND / 2, "{quick:?}");
+    store.set_delay(SECOND / 2);
+    claim.ack().await.expect("it is held");
+    let metrics = timers.metrics();
+    assert!(metrics.store_latency.max() >= SECOND / 2, "{metrics:?}");
+    let settles = metrics.settle_batches;
+    assert_eq!((settles.count, settles.sum, settles.max), (1, 1, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn does_not_write_what_was_given_up_while_the_store_was_slow() {
     let memory = Memory::new();
     let store = Faulty::new(memory.clone());
@@ -250,6 +276,24 @@ async fn lost_fires_under_two_ids_are_both_undone() {
     }
 }
 
+/// The shutdown waits for the fire, and unfires what it has claimed.
+#[tokio::test(start_paused = true)]
+async fn lost_fire_under_way_at_the_shutdown_is_undone() {
+    let store = Faulty::new(Memory::new());
+    let (timers, mut claims) = start(store.clone()).await;
+    set_many(&timers, 1).await;
+    store.set_losing(Some("fire"));
+    store.set_delay(SECOND);
+    let fired = timeout(SECOND * 5 / 4, claims.recv()).await;
+    assert!(fired.is_err(), "{fired:?}");
+    timers.shutdown().await;
+    store.set_delay(Duration::ZERO);
+    let counts = timers.counts().await.expect("it counts");
+    assert_eq!((counts.waiting, counts.in_flight), (1, 0));
+    let left = timers.admin().get("0").await.expect("it reads");
+    assert_eq!(left.expect("it waits").attempt, 0);
+}
+
 /// Until the instance has unloaded it, what a lost answer has marked is on no wheel.
 #[tokio::test(start_paused = true)]
 async fn unload_that_failed_is_made_again() {
@@ -264,6 +308,30 @@ async fn unload_that_failed_is_made_again() {
     store.set_failing(None);
     let claim = next_within(&mut claims, SECOND * 5).await;
     claim.ack().await.expect("it is held");
+}
+
+/// The first load says the name, and so does the first one under another id.
+#[tokio::test(start_paused = true)]
+async fn instance_has_its_name_under_each_of_its_ids() {
+    let store = Faulty::new(Memory::new());
+    let builder = orders().name("mailer");
+    let started = builder.start(&TimerWheel::new(), store.clone()).await;
+    let (timers, _claims) = started.expect("it starts");
+    let own = async || {
+        let members = timers.admin().instances().await.expect("it looks");
+        let own = members.into_iter().find(|member| member.is_own);
+        own.expect("it is there").instance
+    };
+    let first = own().await;
+    store.set_failing(Some("load"));
+    tokio::time::sleep(SECOND * 3).await;
+    store.set_failing(None);
+    tokio::time::sleep(SECOND * 3).await;
+    let later = own().await;
+    assert_ne!(first.id, later.id);
+    for instance in [first, later] {
+        assert_eq!(instance.name.as_deref(), Some("mailer"));
+    }
 }
 
 /// Rule 5 of ends. The store may never let go of the key.

@@ -4,14 +4,31 @@ use std::time::Duration;
 
 use tickwheel::TimerWheel;
 use tickwheel_durable::{
-    BuildError, Builder, Codec, Error, Json, MAX_KEY_BYTES, MAX_VALUE_BYTES, Memory, builder,
+    BoxError, BuildError, Builder, Codec, Error, Json, MAX_KEY_BYTES, MAX_VALUE_BYTES, Memory,
+    builder,
 };
 use tickwheel_durable_conformance::Faulty;
 use tokio::time::sleep;
 
 use super::{HOUR, SECOND, orders, set, start};
 
-async fn refused(builder: Builder<String, String>) -> String {
+/// JSON under another name.
+#[derive(Debug)]
+struct Other;
+
+impl Codec for Other {
+    fn name(&self) -> &'static str {
+        "other"
+    }
+    fn encode<T: serde::Serialize + ?Sized>(&self, data: &T) -> Result<Vec<u8>, BoxError> {
+        Json.encode(data)
+    }
+    fn decode<T: serde::de::DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, BoxError> {
+        Json.decode(bytes)
+    }
+}
+
+async fn refused(builder: Builder<String, String, impl Codec>) -> String {
     let started = builder.start(&TimerWheel::new(), Memory::new()).await;
     started.expect_err("it is out of bounds").to_string()
 }
@@ -47,6 +64,12 @@ async fn names_the_setting_its_value_and_its_bounds() {
         let refused = refused(setting).await;
         assert!(refused.starts_with(error), "{refused}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn codec_keeps_the_settings_that_were_made_before() {
+    let refused = refused(orders().capacity(0).codec(Other)).await;
+    assert!(refused.starts_with("the capacity is 0;"), "{refused}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -112,27 +135,19 @@ async fn refuses_keys_and_values_that_are_too_long() {
     );
 }
 
+/// All keys and values are checked before the first timer is set.
+#[tokio::test(start_paused = true)]
+async fn none_of_many_timers_is_set_if_one_is_refused() {
+    let (timers, _claims) = start(Memory::new()).await;
+    let (long, value) = ("x".repeat(2_000), String::new());
+    let set = timers.set_many([("a", &value, HOUR), (&long, &value, HOUR)]);
+    let (len, max) = (2_002, MAX_KEY_BYTES);
+    assert_eq!(set.await, Err(Error::KeyTooLong { len, max }));
+    assert_eq!(timers.counts().await.expect("it counts").waiting, 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn refuses_a_namespace_of_another_codec() {
-    #[derive(Debug)]
-    struct Other;
-    impl Codec for Other {
-        fn name(&self) -> &'static str {
-            "other"
-        }
-        fn encode<T: serde::Serialize + ?Sized>(
-            &self,
-            data: &T,
-        ) -> Result<Vec<u8>, tickwheel_durable::BoxError> {
-            Json.encode(data)
-        }
-        fn decode<T: serde::de::DeserializeOwned>(
-            &self,
-            bytes: &[u8],
-        ) -> Result<T, tickwheel_durable::BoxError> {
-            Json.decode(bytes)
-        }
-    }
     let store = Memory::new();
     let _first = start(store.clone()).await;
     let second = orders().codec(Other).start(&TimerWheel::new(), store).await;

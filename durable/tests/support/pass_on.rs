@@ -1,18 +1,19 @@
 //! The calls that a store which stands before another one passes on.
 
-/// Writes the calls that every store has, but for `load` and `fire`, as those of the store in a
-/// field. The file that invokes it imports the types of the calls.
+/// Writes the calls that every store has, but for `load`, `fire` and `inspect`, as those of the
+/// store that a method has for the namespace. The file that invokes it imports the types of the
+/// calls.
 macro_rules! pass_on {
-    ($field:tt) => {
+    ($store:ident) => {
         fn open<'a>(
             &'a self,
             namespace: &'a Namespace,
             charter: &'a Charter,
         ) -> Answer<'a, Opened> {
-            self.$field.open(namespace, charter)
+            self.$store(namespace).open(namespace, charter)
         }
         fn amend<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, ()> {
-            self.$field.amend(namespace, charter)
+            self.$store(namespace).amend(namespace, charter)
         }
         fn write<'a>(
             &'a self,
@@ -20,7 +21,7 @@ macro_rules! pass_on {
             writes: Vec<Write>,
             near: LoadWindow,
         ) -> Answer<'a, Vec<WriteOutcome>> {
-            self.$field.write(namespace, writes, near)
+            self.$store(namespace).write(namespace, writes, near)
         }
         fn settle<'a>(
             &'a self,
@@ -28,14 +29,14 @@ macro_rules! pass_on {
             settles: Vec<Settle>,
             near: LoadWindow,
         ) -> Answer<'a, Vec<Settled>> {
-            self.$field.settle(namespace, settles, near)
+            self.$store(namespace).settle(namespace, settles, near)
         }
         fn unload<'a>(
             &'a self,
             namespace: &'a Namespace,
             instance: InstanceId,
         ) -> Answer<'a, InstanceId> {
-            self.$field.unload(namespace, instance)
+            self.$store(namespace).unload(namespace, instance)
         }
         fn unmark<'a>(
             &'a self,
@@ -43,19 +44,19 @@ macro_rules! pass_on {
             instance: InstanceId,
             versions: Vec<Version>,
         ) -> Answer<'a, Vec<Version>> {
-            self.$field.unmark(namespace, instance, versions)
+            self.$store(namespace).unmark(namespace, instance, versions)
         }
         fn get<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Option<Stored>> {
-            self.$field.get(namespace, key)
+            self.$store(namespace).get(namespace, key)
         }
         fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>> {
-            self.$field.list(namespace, request)
+            self.$store(namespace).list(namespace, request)
         }
         fn count<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Counts> {
-            self.$field.count(namespace)
+            self.$store(namespace).count(namespace)
         }
         fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, ChangedRows> {
-            self.$field.purge(namespace)
+            self.$store(namespace).purge(namespace)
         }
         fn change_dead<'a>(
             &'a self,
@@ -63,13 +64,10 @@ macro_rules! pass_on {
             which: DeadRows,
             change: DeadChange,
         ) -> Answer<'a, ChangedRows> {
-            self.$field.change_dead(namespace, which, change)
-        }
-        fn inspect(&self) -> &dyn Inspect {
-            self.$field.inspect()
+            self.$store(namespace).change_dead(namespace, which, change)
         }
         fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {
-            self.$field.hinted(namespace)
+            self.$store(namespace).hinted(namespace)
         }
     };
 }

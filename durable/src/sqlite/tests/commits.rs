@@ -1,7 +1,11 @@
 //! Transactions that fail, wait for a lock, or go into a file that is not there any more.
 
-use std::sync::mpsc;
+use std::sync::{Mutex, Once, PoisonError, mpsc};
+use std::thread::ThreadId;
 use std::time::Instant;
+
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
 
 use super::*;
 use crate::sqlite::thread::{LONG_TURN, PAUSE};
@@ -80,12 +84,49 @@ async fn error_that_rolls_all_back_fails_the_calls_before_it() {
     assert!(!has(&store, "before").await && has(&store, "after").await);
 }
 
+/// The threads that have logged a warning, as often as they have.
+static WARNED: Mutex<Vec<ThreadId>> = Mutex::new(Vec::new());
+
+/// Notes the threads of warnings, for the whole process.
+struct Warnings;
+
+impl Subscriber for Warnings {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() == Level::WARN
+    }
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, _: &Event<'_>) {
+        let mut warned = WARNED.lock().unwrap_or_else(PoisonError::into_inner);
+        warned.push(std::thread::current().id());
+    }
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// How many warnings the thread of a store has logged since the first call of this.
+async fn warnings(store: &Sqlite) -> usize {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        let installed = tracing::subscriber::set_global_default(Warnings);
+        installed.expect("there is no other");
+    });
+    let thread = store.thread.call(|_| Ok(Ok(std::thread::current().id())));
+    let thread = thread.await.expect("it runs");
+    let warned = WARNED.lock().unwrap_or_else(PoisonError::into_inner);
+    warned.iter().filter(|warned| **warned == thread).count()
+}
+
 /// After two seconds calls failed with "database is locked", acknowledgements too, while their
-/// callers would have waited.
+/// callers would have waited. A warning for each attempt would be thousands.
 #[tokio::test]
 async fn call_waits_for_the_lock_as_long_as_its_caller() {
     let folder = Folder::new();
     let (store, space) = (opened(&folder).await, space());
+    assert_eq!(warnings(&store).await, 0);
     let other = Connection::open(folder.file()).expect("it opens");
     other.execute_batch("BEGIN IMMEDIATE").expect("it locks");
     let given_up = store.write(&space, set("given up", 1), NEAR);
@@ -97,6 +138,9 @@ async fn call_waits_for_the_lock_as_long_as_its_caller() {
     other.execute_batch("COMMIT").expect("it unlocks");
     patient.await.expect("it is free");
     assert!(!has(&store, "given up").await && has(&store, "patient").await);
+    // The call that was given up has one only if the machine is very busy.
+    let warnings = warnings(&store).await;
+    assert!((1..=2).contains(&warnings), "{warnings} warnings");
 }
 
 /// Where commits take long, a process with much to do left the lock free for some microseconds
