@@ -116,6 +116,7 @@ macro_rules! conformance_tests {
                 names_the_namespaces_that_were_opened,
                 lists_instances,
                 lists_all_rows_of_a_key,
+                lists_the_latest_of_many_rows_of_a_key,
                 finds_rows_by_prefix,
                 counts_what_is_due_when,
             }

@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use tickwheel_durable::store::{Action, Due, LoadWindow, Namespace, Store, Write, WriteOutcome};
+use tickwheel_durable::store::{
+    Action, Due, Fire, LeftRow, LoadWindow, Namespace, Settle, Settled, Settlement, Store, Write,
+    WriteOutcome,
+};
 use tickwheel_durable::{Claims, DurableTimers, Error, Redis, builder};
 use tokio::time::{sleep, timeout};
 
@@ -241,6 +244,43 @@ async fn delivers_what_it_has_when_memory_is_full() {
     assert_eq!((left.waiting, left.in_flight), (0, 0));
     server.command(&["CONFIG", "SET", "maxmemory", "0"]).await;
     set_at_last(&timers, "full", 1_000).await;
+}
+
+/// On a full server no claim could be left to other instances: the first write of that script took
+/// memory, so the server refused it, and with it what was acknowledged in the same batch.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn claims_are_settled_in_any_way_when_memory_is_full() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let store = server.connect().await;
+    let space = Namespace::new("faults").expect("it is a name");
+    let opened = store.open(&space, &"json".into()).await.expect("it opens");
+    let left = LeftRow::new(opened.instance, Duration::ZERO, FAR);
+    let batches = [
+        vec![Settlement::Extend(FAR)],
+        vec![Settlement::Dead],
+        vec![Settlement::RetryAfter(FAR)],
+        vec![Settlement::Leave(left)],
+        vec![Settlement::Leave(left), Settlement::Ack],
+    ];
+    let near = LoadWindow::NONE;
+    let writes = (0..6).map(|key: u64| set(&key.to_string(), key, Duration::ZERO));
+    let written = store.write(&space, writes.collect(), near).await;
+    written.expect("there is room");
+    let mut fire = Fire::new(Vec::new(), Some(FAR), near);
+    (fire.unloaded, fire.by) = (6, Some(opened.instance));
+    let fired = store.fire(&space, fire).await.expect("it fires").fired;
+    assert_eq!(fired.len(), 6);
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let mut tokens = fired.iter().map(|fired| fired.token);
+    for batch in batches {
+        let settles = tokens.by_ref().zip(&batch);
+        let settles = settles.map(|(token, &how)| Settle::new(token, how));
+        let settled = store.settle(&space, settles.collect(), near).await;
+        let settled = settled.unwrap_or_else(|error| panic!("{batch:?}: {error}"));
+        assert!(!settled.contains(&Settled::Lost), "{batch:?}: {settled:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::faults::{delivered, set, set_at_last, start};
 use crate::proxy::Proxy;
-use crate::server::{Server, connect};
+use crate::server::{Server, connect, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 const FAR: Duration = Duration::from_secs(3_600);
@@ -84,6 +84,61 @@ async fn instance_recovers_from_a_primary_that_hangs() {
     let claimed = timeout(30 * SECOND, claimed).await;
     assert!(claimed.is_ok(), "only {all:?} were delivered");
     assert_eq!(all, BTreeSet::from([1, 2, 3]));
+}
+
+/// A server that serves as a replica from now on goes on to answer, and refuses each write. The
+/// store leaves it for the one that has its address now.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_that_has_become_a_replica_is_left() {
+    let Some(old) = Server::start(&[]) else {
+        return;
+    };
+    let new = Server::start(&[]).expect("there is one");
+    let space = Namespace::new("left").expect("it is a name");
+    let proxy = Proxy::start(old.port()).await;
+    let (store, on_new) = (connect(&proxy.url()).await, new.connect().await);
+    for store in [&store, &on_new] {
+        store.open(&space, &"json".into()).await.expect("it opens");
+    }
+    let set = |value| store.write(&space, vec![set("timer", value, FAR)], LoadWindow::NONE);
+    set(1).await.expect("it is set");
+    assert_eq!(on_new.get(&space, b"timer".to_vec()).await, Ok(None));
+    proxy.lead_to(new.port());
+    let port = new.port().to_string();
+    old.command(&["REPLICAOF", "127.0.0.1", &port]).await;
+    until("it writes again", async || set(2).await.is_ok()).await;
+    let row = on_new.get(&space, b"timer".to_vec()).await;
+    assert_eq!(row.expect("it reads").expect("it is there").value, b"2");
+}
+
+/// The subscription of a listener to a server that hangs has nothing to say, and does not fail. It
+/// goes with the connection of the calls.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hints_are_heard_again_when_their_server_hangs() {
+    let Some(old) = Server::start(&[]) else {
+        return;
+    };
+    let new = Server::start(&[]).expect("there is one");
+    let space = Namespace::new("hints").expect("it is a name");
+    let proxy = Proxy::start(old.port()).await;
+    let (store, other) = (connect(&proxy.url()).await, new.connect().await);
+    for store in [&store, &other] {
+        store.open(&space, &"json".into()).await.expect("it opens");
+    }
+    let heard = async |what: &str| {
+        let hinted = timeout(20 * SECOND, store.hinted(&space)).await;
+        hinted.unwrap_or_else(|_| panic!("{what}"));
+    };
+    heard("subscribing counts as a hint").await;
+    old.signal("STOP");
+    proxy.lead_to(new.port());
+    let silent = timeout(3 * SECOND / 2, store.count(&space)).await;
+    assert!(silent.is_err(), "it hangs");
+    heard("it subscribes again").await;
+    let near = LoadWindow::new(SECOND, None);
+    let written = other.write(&space, vec![set("near", 1, SECOND / 2)], near);
+    written.await.expect("it is set");
+    heard("the other one is on the new server").await;
 }
 
 /// A call that was given up with its connection must not happen after later ones, whenever its

@@ -5,11 +5,12 @@ use std::time::Duration;
 use redis::Value;
 use tickwheel_durable::Redis;
 use tickwheel_durable::store::{
-    Action, Due, Fire, Load, LoadWindow, Namespace, Settle, Settlement, Store, Write,
+    Action, Due, Fire, InstanceId, Load, LoadWindow, Namespace, NextOccurrence, Plan, Settle,
+    Settled, Settlement, Store, StoreTime, Write, WriteOutcome,
 };
 use tokio::time::sleep;
 
-use crate::server::Server;
+use crate::server::{Server, until};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -28,6 +29,99 @@ async fn kept(server: &Server) -> Vec<String> {
     keys
 }
 
+/// Opens it again as an instance that lives for an hour, and has loaded nothing.
+async fn live(store: &Redis, space: &Namespace) -> InstanceId {
+    let opened = store.open(space, &"json".into()).await.expect("it opens");
+    let load = Load::new(opened.instance, HOUR, 0, HOUR);
+    store.load(space, load).await.expect("it loads");
+    opened.instance
+}
+
+/// Whether a timer is delivered, moved or removed, its mark goes with it, and its schedule.
+#[tokio::test]
+async fn timers_that_come_and_go_leave_nothing() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let (store, space) = open(&server).await;
+    let near = LoadWindow::new(HOUR, Some(live(&store, &space).await));
+    let before = kept(&server).await;
+    let (now, soon) = (Due::In(Duration::ZERO), Due::In(HOUR / 2));
+    let write = async |action| {
+        let writes = vec![Write::new(b"timer".to_vec(), action)];
+        let written = store.write(&space, writes, near).await;
+        written.expect("it writes").remove(0)
+    };
+    let arm = async |action| match write(action).await {
+        WriteOutcome::Armed { row, .. } if row.loaded => row.version,
+        other => panic!("{other:?}"),
+    };
+    let remove = async || {
+        let removed = write(Action::Remove).await;
+        assert!(matches!(removed, WriteOutcome::Removed { .. }));
+    };
+    let deliver = async |version| {
+        let mut fire = Fire::new(vec![version], Some(HOUR), near);
+        let next = NextOccurrence::new(true, 0, StoreTime::NEVER);
+        let always = (StoreTime::default(), StoreTime::NEVER);
+        fire.plans = vec![Plan::new(version, always.0, always.1, next)];
+        let fired = store.fire(&space, fire).await.expect("it fires").fired;
+        let ack = vec![Settle::new(fired[0].token, Settlement::Ack)];
+        let settled = store.settle(&space, ack, near).await;
+        assert_eq!(settled, Ok(vec![Settled::Done]));
+    };
+    let set = |due, period| Action::set(b"value".to_vec(), due, period, false);
+    let scheduled = |schedule: &str| {
+        let schedule = schedule.to_owned();
+        Action::set_scheduled(b"value".to_vec(), now, schedule)
+    };
+    deliver(arm(set(now, None)).await).await;
+    assert_eq!(kept(&server).await, before, "delivered");
+    for first in [set(soon, None), scheduled("a schedule")] {
+        arm(first).await;
+        arm(scheduled("another one")).await;
+        arm(Action::move_to(soon)).await;
+        remove().await;
+        assert_eq!(kept(&server).await, before, "set again, moved, removed");
+        arm(set(soon, None)).await;
+        arm(Action::move_to(now)).await;
+        remove().await;
+        assert_eq!(kept(&server).await, before, "moved, removed");
+    }
+    for repeats in [set(now, Some(HOUR / 2)), scheduled("a schedule")] {
+        deliver(arm(repeats).await).await;
+        remove().await;
+        assert_eq!(kept(&server).await, before, "repeated, removed");
+    }
+}
+
+/// A store that connects again sends an epoch, which the server keeps for long enough, and no
+/// longer: each restart of a connection would leave another one.
+#[tokio::test]
+async fn old_epochs_are_forgotten() {
+    const DAY: Duration = Duration::from_secs(24 * 3_600);
+    const EPOCHS: &str = "tickwheel:{leftovers}:epochs";
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let (store, space) = open(&server).await;
+    let now = store.count(&space).await.expect("it counts").now;
+    for (name, days) in [("old", 31), ("recent", 29)] {
+        let epoch = now.before(DAY * days).as_micros().to_string();
+        server.command(&["ZADD", EPOCHS, &epoch, name]).await;
+    }
+    let cut = ["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"];
+    server.command(&cut).await;
+    until("it connects again", async || {
+        store.count(&space).await.is_ok()
+    })
+    .await;
+    let epochs = server.command(&["ZRANGE", EPOCHS, "0", "-1"]).await;
+    let epochs: Vec<String> = redis::from_redis_value(epochs).expect("they are texts");
+    assert_eq!(epochs.len(), 2, "that of the store is new: {epochs:?}");
+    assert_eq!(epochs[0], "recent");
+}
+
 /// A purge left the values of dead timers on the server.
 #[tokio::test]
 async fn purge_leaves_no_row_in_any_state() {
@@ -35,6 +129,7 @@ async fn purge_leaves_no_row_in_any_state() {
         return;
     };
     let (store, space) = open(&server).await;
+    let instance = live(&store, &space).await;
     let before = kept(&server).await;
     let now = Due::In(Duration::ZERO);
     let set = |key: &str| {
@@ -55,6 +150,9 @@ async fn purge_leaves_no_row_in_any_state() {
     let dies = Settle::new(fired[0].token, Settlement::Dead).with_error("why");
     let settled = store.settle(&space, vec![dies], LoadWindow::NONE).await;
     settled.expect("it settles");
+    let load = Load::new(instance, HOUR, 5, HOUR);
+    let loaded = store.load(&space, load).await.expect("it loads");
+    assert_eq!(loaded.rows.len(), 1, "the one that waits");
     let counts = store.count(&space).await.expect("it counts");
     assert_eq!((counts.waiting, counts.in_flight, counts.dead), (1, 1, 1));
     assert!(kept(&server).await.len() > before.len());

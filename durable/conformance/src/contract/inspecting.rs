@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, Due, Load, LoadWindow, MAX_DUE_COUNT, PrefixRows, Settlement, State, Store, StoreTime,
-    Stored, Write, WriteOutcome,
+    Action, Due, Fire, Load, LoadWindow, MAX_DUE_COUNT, MAX_KEY_ROWS, Missed, PrefixRows, Settle,
+    Settled, Settlement, State, Store, StoreTime, Stored, Version, Write, WriteOutcome,
 };
 
 use super::{Case, FAR, HOUR, NOW, Stores, World, armed, set, write};
@@ -25,6 +25,28 @@ impl<S: Store> Case<S> {
                 None => return rows,
             }
         }
+    }
+
+    /// Sets a key that repeats and has missed very many occurrences, and fires so many of them.
+    /// Returns the version that waits then, and the tokens.
+    async fn fired_often(
+        &self,
+        key: &str,
+        value: Vec<u8>,
+        times: usize,
+    ) -> (Version, Vec<Version>) {
+        let since = Due::At(StoreTime::default());
+        let action = Action::set(value, since, Some(Duration::from_secs(60)), false);
+        let mut waiting = armed(&self.write(vec![write(key, action)]).await[0]).0;
+        let mut tokens = Vec::new();
+        for _ in 0..times {
+            let mut fire = Fire::new(vec![waiting.version], Some(HOUR), LoadWindow::NONE);
+            fire.missed = Missed::FireAll;
+            let report = self.fire_as(fire).await;
+            tokens.push(report.fired[0].token);
+            waiting = report.next[0];
+        }
+        (waiting.version, tokens)
     }
 }
 
@@ -126,6 +148,52 @@ pub async fn lists_all_rows_of_a_key<T: Stores>(world: &World<T>) {
     let rows = inspect.rows_of(&case.space, b"c".to_vec()).await;
     let rows = rows.expect("it lists").into_iter().map(|row| row.version);
     assert_eq!(rows.collect::<Vec<_>>(), claims);
+    // A page that ends between both goes on with the other, in whichever order they died.
+    let rows = case.with_prefix(State::Dead, b"c", 1).await;
+    let mut rows: Vec<_> = rows.iter().map(|row| row.version).collect();
+    rows.sort();
+    assert_eq!(rows, claims);
+}
+
+/// However many rows a key has, the latest are listed: so many in each state, and no more once they
+/// have enough bytes.
+pub async fn lists_the_latest_of_many_rows_of_a_key<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    let rows_of = async |key: &str| {
+        let rows = case.store.inspect().rows_of(&case.space, key.into()).await;
+        let rows = rows.expect("it lists").into_iter();
+        rows.map(|row| (row.state, row.version)).collect::<Vec<_>>()
+    };
+    let expected = |waiting, state, tokens: &[Version], rows| {
+        let latest = tokens.iter().rev().take(rows);
+        let latest = latest.map(|&token| (state, token));
+        let waiting = (State::Waiting, waiting);
+        [waiting].into_iter().chain(latest).collect::<Vec<_>>()
+    };
+    // Three rows of 400 KiB have enough bytes.
+    for (key, bytes, claims, listed) in [
+        ("many", 200, MAX_KEY_ROWS + 3, MAX_KEY_ROWS),
+        ("large", 400 * 1024, 4, 2),
+    ] {
+        let (waiting, tokens) = case.fired_often(key, vec![b'v'; bytes], claims).await;
+        assert_eq!(
+            rows_of(key).await,
+            expected(waiting, State::InFlight, &tokens, listed)
+        );
+        let settles = tokens
+            .iter()
+            .map(|&token| Settle::new(token, Settlement::Dead));
+        let settled = case
+            .store
+            .settle(&case.space, settles.collect(), LoadWindow::NONE);
+        let settled = settled.await.expect("it settles");
+        assert_eq!(settled, vec![Settled::Done; claims]);
+        assert_eq!(
+            rows_of(key).await,
+            expected(waiting, State::Dead, &tokens, listed)
+        );
+        case.purge().await;
+    }
 }
 
 /// Rows in each state are found by what their keys begin with, page by page, whatever bytes that
@@ -140,6 +208,7 @@ pub async fn finds_rows_by_prefix<T: Stores>(world: &World<T>) {
         b"orde".to_vec(),
         b"[o]rder \xe2\x80\xae".to_vec(),
         b"\xff\xff".to_vec(),
+        b"2".to_vec(),
     ];
     names.extend((0..700).map(|number| format!("order {number:03}").into_bytes()));
     for (part, state) in [
@@ -166,6 +235,10 @@ pub async fn finds_rows_by_prefix<T: Stores>(world: &World<T>) {
             (b"order*", 10),
             (b"[o]", 10),
             (b"\xff", 10),
+            // Names on the server may end with a version, whose digits belong to no key.
+            (b"2", 10),
+            (b"21", 10),
+            (b"2179", 10),
             (b"", 300),
             (b"nothing", 10),
         ] {
@@ -198,6 +271,9 @@ pub async fn counts_what_is_due_when<T: Stores>(world: &World<T>) {
     assert_eq!(counts, Ok(vec![0, 1, 2, 2]));
     let counts = inspect.count_due(&case.space, vec![at(1)]).await;
     assert_eq!(counts, Ok(Vec::new()));
+    // The lease of the claim ends in this span, and a claim does not wait.
+    let counts = inspect.count_due(&case.space, vec![at(55), at(65)]);
+    assert_eq!(counts.await, Ok(vec![0]));
     let near = LoadWindow::NONE;
     for part in 0..11 {
         let writes = (0..1_000).map(|key| set(&format!("{part} {key}"), "", Due::At(at(60))));

@@ -88,6 +88,13 @@ pub async fn loads_what_the_dead_left_piece_by_piece<T: Stores>(world: &World<T>
     }
     assert_eq!(loaded.len(), rows.len(), "each row once");
     assert_eq!(loaded.into_iter().collect::<BTreeSet<_>>(), rows);
+    // Ids that have ended go with what they had loaded.
+    let members = case.store.inspect().instances(&case.space);
+    let members = members.await.expect("it lists").into_iter();
+    assert_eq!(
+        members.map(|member| member.id).collect::<Vec<_>>(),
+        [instance]
+    );
 }
 
 /// A row that an instance cannot decode is loaded by others at once, and by itself after a time. It
@@ -157,6 +164,10 @@ pub async fn leaves_rows_to_those_that_can_decode_them<T: Stores>(world: &World<
         let Settled::Armed(row) = leave(token, first, Duration::ZERO).await else {
             panic!("it waits again")
         };
+        if left.is_empty() {
+            // The former mark has run out, and the new one counts from now on.
+            assert_eq!(load(first).await, []);
+        }
         left.push(row.version);
         world.wait(12).await;
     }

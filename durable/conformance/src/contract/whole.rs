@@ -23,14 +23,18 @@ pub async fn keeps_namespaces_apart<T: Stores>(world: &World<T>) {
     assert_eq!(other.load(instance, HOUR, 10).await.rows, []);
     assert_eq!(other.fire(vec![row.version]).await.fired, []);
     let token = case.fire(vec![row.version]).await.fired[0].token;
-    assert_eq!(other.settle(token, Settlement::Ack).await, Settled::Lost);
+    let settlements = [Settlement::Ack, Settlement::Release, Settlement::Dead];
+    for settlement in settlements.into_iter().chain([Settlement::Extend(HOUR)]) {
+        let settled = other.settle(token, settlement).await;
+        assert_eq!(settled, Settled::Lost, "{settlement:?}");
+    }
     let removed = other.write(vec![write("a", Action::Remove)]).await;
     assert_eq!(removed, [WriteOutcome::Absent]);
     assert_eq!(other.purge().await, 0);
     assert_eq!(case.settle(token, Settlement::Ack).await, Settled::Done);
     // A row that waits is no claim.
     let waiting = case.set("b", FAR).await.version;
-    for settlement in [Settlement::Ack, Settlement::Release, Settlement::Dead] {
+    for settlement in settlements {
         assert_eq!(case.settle(waiting, settlement).await, Settled::Lost);
     }
     assert_eq!(case.get("b").await.map(|row| row.version), Some(waiting));
@@ -50,6 +54,9 @@ pub async fn lists_counts_and_purges<T: Stores>(world: &World<T>) {
         case.set(key, same).await;
     }
     case.fired("fired").await;
+    // While no row is loaded the last one of all is due an hour later.
+    let counts = case.store.count(&case.space).await.expect("it counts");
+    assert_eq!(counts.earliest, Some(earliest.due));
     let instance = case.instance().await;
     case.load(instance, Duration::ZERO, 1).await;
     let counts = case.store.count(&case.space).await.expect("it counts");

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, Due, LoadWindow, MAX_ERROR_BYTES, Settle, Settled, Settlement, State, Store, StoreTime,
-    Write,
+    Action, Due, Fire, LoadWindow, MAX_ERROR_BYTES, Settle, Settled, Settlement, State, Store,
+    StoreTime, Version, Write,
 };
 
-use super::{Case, FAR, HOUR, NOW, armed, set, versions, write};
+use super::{Case, FAR, HOUR, NOW, armed, repeating, set, versions, write};
 use crate::world::{Stores, World};
 
 /// Deadlines saturate at never, the past is due, and the time is read once in a call.
@@ -35,6 +35,64 @@ pub async fn takes_any_deadline<T: Stores>(world: &World<T>) {
     );
     let fired = case.fire(vec![past.version]).await.fired;
     assert_eq!(fired[0].deadline.as_micros(), 1);
+    case.purge().await;
+    saturates_at_never(&case).await;
+}
+
+/// Intervals, leases and delays without end lead to never, and others in the same batch do not.
+async fn saturates_at_never<S: Store>(case: &Case<S>) {
+    const END: Duration = Duration::MAX;
+    let is_never = async |state| {
+        let mut rows = case.list(state).await;
+        rows.sort_by_key(|row| (row.key.clone(), row.version));
+        let rows = rows.iter().map(|row| (row.key[0], row.due.is_never()));
+        rows.collect::<Vec<_>>()
+    };
+    let writes = vec![
+        repeating("a", NOW, END),
+        repeating("b", NOW, HOUR),
+        set("c", "", NOW),
+        set("d", "", NOW),
+    ];
+    let written = case.write(writes).await;
+    let named: Vec<_> = written.iter().map(|w| armed(w).0.version).collect();
+    let fire = async |versions: &[Version], lease| {
+        let fire = Fire::new(versions.to_vec(), Some(lease), LoadWindow::NONE);
+        let fired = case.fire_as(fire).await.fired.into_iter();
+        fired.map(|fired| fired.token).collect::<Vec<_>>()
+    };
+    let settle = async |tokens: &[Version], settlements: &[Settlement]| {
+        let settles = tokens.iter().zip(settlements);
+        let settles = settles.map(|(&token, &how)| Settle::new(token, how));
+        let settled = case
+            .store
+            .settle(&case.space, settles.collect(), LoadWindow::NONE);
+        let settled = settled.await.expect("it settles").into_iter();
+        let done = settled.filter(|&settled| settled != Settled::Lost);
+        assert_eq!(done.count(), settlements.len());
+    };
+    let mut tokens = fire(&named[..3], HOUR).await;
+    tokens.extend(fire(&named[3..], END).await);
+    let waiting = [(b'a', true), (b'b', false)];
+    assert_eq!(is_never(State::Waiting).await, waiting, "intervals");
+    let claims = [(b'a', false), (b'b', false), (b'c', false), (b'd', true)];
+    assert_eq!(is_never(State::InFlight).await, claims, "leases");
+    let (end, hour) = (Settlement::Extend(END), Settlement::Extend(HOUR));
+    settle(&tokens, &[hour, end, end, hour]).await;
+    let claims = [(b'a', false), (b'b', true), (b'c', true), (b'd', false)];
+    assert_eq!(is_never(State::InFlight).await, claims, "longer leases");
+    // Beside the next occurrences, and alone.
+    let (end, hour) = (Settlement::RetryAfter(END), Settlement::RetryAfter(HOUR));
+    settle(&tokens, &[end, hour, hour, end]).await;
+    let claims = [(b'a', true), (b'b', false)];
+    assert_eq!(is_never(State::InFlight).await, claims, "delays");
+    let waiting = [(b'a', true), (b'b', false), (b'c', false), (b'd', true)];
+    assert_eq!(is_never(State::Waiting).await, waiting, "delays");
+    // A store that counts further than never takes such a row for a damaged one.
+    let moves = ["a", "b", "c", "d"].map(|key| write(key, Action::move_to(FAR)));
+    for moved in case.write(moves.to_vec()).await {
+        assert!(!armed(&moved).0.due.is_never());
+    }
 }
 
 /// Keys and values are bytes, of any kind and length up to the bounds; a batch may have a thousand

@@ -136,6 +136,16 @@ const LONG_TRACES: &[&str] = &[
     // What cannot be decoded, beside a newer timer of its key.
     "2 Load; 0 Set(0, Zero); 2 FireUnloaded; 0 Set(0, Far); 2 Settle(Leave); 2 Load; \
         2 FireBoth; 0 Load; 0 FireBoth; 0 Move(0, Zero); 2 Load; 0 Fire",
+    // A claim whose lease has ended, and that another instance has loaded, begins again.
+    "0 Set(0, Zero); 0 FireUnloaded; 0 Settle(Lapse); 1 Load; 0 Settle(Extend); 1 Fire; \
+        1 FireUnloaded",
+];
+
+/// The same where occurrences do not overlap: beside a claim of another timer, and beside the
+/// occurrence before.
+const HELD_BACK: &[&str] = &[
+    "0 Set(0, Zero); 0 FireUnloaded; 0 SetInterval(0, Past); 0 FireUnloaded; 0 Settle(Ack)",
+    "0 SetInterval(0, Past); 0 FireUnloaded; 0 FireUnloaded; 0 FireUnloaded",
 ];
 
 /// What an instance cannot decode is its own again after a time.
@@ -148,16 +158,22 @@ const LEFT: &str =
 pub async fn long_traces_agree_with_memory<T: Stores>(world: &World<T>) {
     let seed = seed("long_traces_agree_with_memory");
     let store: Arc<dyn Store> = Arc::new(world.store().await);
-    let mut bounds = [const { Bounds::everything }; 4].map(|bounds| bounds());
+    let mut bounds = [const { Bounds::everything }; 6].map(|bounds| bounds());
     bounds[1].missed = Missed::FireAll;
-    (bounds[2].missed, bounds[2].charter.no_overlap) = (Missed::Skip, true);
-    bounds[3].charter.at_most_once = true;
-    let mut traces = Vec::new();
-    for text in LONG_TRACES {
-        traces.push((&bounds[0], text.parse().expect("it is a trace")));
+    bounds[2].charter.at_most_once = true;
+    let rules = [Missed::FireOnce, Missed::Skip, Missed::FireAll];
+    for (bounds, missed) in bounds[3..].iter_mut().zip(rules) {
+        (bounds.missed, bounds.charter.no_overlap) = (missed, true);
     }
-    for number in 0..WALKS {
-        let bounds = &bounds[usize::try_from(number % 4).expect("it is small")];
+    let mut traces = Vec::new();
+    for (bounds, texts) in [(&bounds[..1], LONG_TRACES), (&bounds[3..], HELD_BACK)] {
+        for bounds in bounds {
+            let texts = texts.iter();
+            traces.extend(texts.map(|text| (bounds, text.parse().expect("it is a trace"))));
+        }
+    }
+    // Where each occurrence waits for the one before, a fair end is too short for a backlog.
+    for (bounds, number) in bounds[..5].iter().cycle().zip(0..WALKS) {
         let mut random = Random::new(seed, number);
         traces.push((bounds, walk(bounds, &mut random, STEPS).await));
     }

@@ -7,6 +7,7 @@
 local DONE, LOST, FIRST = '0', '-1', 5
 local LAST = FIRST + ARGV[4] - 1
 local answers, how_of, delay_of, error_of, left_of = {}, {}, {}, {}, {}
+even_when_full()
 for at, how, delay, error, left_by, left_for in ARGV[3]:gmatch('(%d+) (%a+) (%d+) (%d+):?(-?%d*):?(%d*)') do
     how_of[FIRST + at], delay_of[FIRST + at] = how, tonumber(delay)
     if how == 'leave' then
@@ -16,7 +17,6 @@ for at, how, delay, error, left_by, left_for in ARGV[3]:gmatch('(%d+) (%a+) (%d+
     error_of[FIRST + at] = tonumber(error) > 0 and ARGV[LAST + error] or nil
 end
 
-even_when_full()
 local waiting_under, row_of, last = {}, read_some(rows, ARGV, FIRST, LAST)
 for at = FIRST, last do
     local token, how = ARGV[at], how_of[at]

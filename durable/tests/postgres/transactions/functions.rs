@@ -124,12 +124,32 @@ async fn keys_are_encoded_as_the_codec_does() {
         .start(&TimerWheel::new(), store)
         .await;
     let (tuples, _claims) = started.expect("it starts");
-    let set = "SELECT tickwheel_set('tuples', jsonb_build_array('a \"b', '[1, -2]'::jsonb, null), to_jsonb('v'::text),
-        now() + interval '1 h')";
-    assert_eq!(text(&user, set).await, "set");
+    let at = "now() + interval '1 h'";
+    let call = async |function: &str, rest: &str| {
+        let key = "jsonb_build_array('a \"b', '[1, -2]'::jsonb, null)";
+        let call = format!("SELECT * FROM tickwheel_{function}('tuples', {key}{rest})");
+        text(&user, &call).await
+    };
+    let set = format!(", to_jsonb('v'::text), {at}");
+    assert_eq!(call("set", &set).await, "set");
     let key = ("a \"b".to_owned(), vec![1, -2], None);
     let removed = tuples.remove_timer(&key).await;
     assert_eq!(removed, Ok(Removed::Done("v".to_owned())));
+    // Each function finds what the handle and the others have set.
+    assert_eq!(call("set_if_absent", &set).await, "set");
+    let deadline = tuples.deadline(&key).await.expect("it reads");
+    assert!(deadline.is_some(), "it waits");
+    assert_eq!(call("set_if_absent", &set).await, "present");
+    assert_eq!(call("move", ", 'infinity'").await, "moved");
+    let moved = tuples.deadline(&key).await.expect("it reads");
+    assert!(moved > deadline, "{moved:?}");
+    assert_eq!(call("remove", "").await, "removed");
+    assert_eq!(tuples.deadline(&key).await, Ok(None));
+    assert_eq!(call("remove", "").await, "absent");
+    assert_eq!(call("move", &format!(", {at}")).await, "absent");
+    let set = tuples.set_timer(&key, &"w".to_owned(), HOUR).await;
+    set.expect("it is set");
+    assert_eq!(call("remove", "").await, "removed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
