@@ -67,4 +67,21 @@ mod tests {
         assert_eq!(goes_on(StoreTime::from_micros(8_000_000), now), "for 3.0 s");
         assert_eq!(goes_on(StoreTime::from_micros(4_999_999), now), "no");
     }
+
+    #[test]
+    fn time_is_as_far_before_now_as_after_it() {
+        const DAY: u64 = 86_400;
+        let now = StoreTime::from_micros(1_000_000_000_000);
+        for (seconds, text) in [
+            (90, "1 min 30 s"),
+            (3_630, "1 h"),
+            (5_400, "1 h 30 min"),
+            (2 * DAY + 5 * 3_600 + 59 * 60, "2 d 5 h"),
+        ] {
+            let apart = Duration::from_secs(seconds);
+            assert_eq!(from_now(now.after(apart), now), format!("in {text}"));
+            assert_eq!(from_now(now.before(apart), now), format!("{text} ago"));
+        }
+        assert_eq!(from_now(now, now), "in 0 ms");
+    }
 }

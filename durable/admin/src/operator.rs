@@ -230,6 +230,35 @@ fn is_settled(answer: &[Settled], token: Version) -> Result<bool, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::case::Case;
+
+    #[tokio::test]
+    async fn only_json_has_quotes_around_its_strings() {
+        let case = Case::new().await;
+        case.set(0..1, Duration::from_secs(60)).await;
+        let json = case.operator.clone();
+        let text = Operator {
+            codec: "text".to_owned(),
+            ..json.clone()
+        };
+        for (operator, given, form, prefix, key) in [
+            (&json, "a", KeyForm::Shown, "\"a", "\"a\""),
+            (&json, "a\"b", KeyForm::Shown, "\"a\\\"b", "\"a\\\"b\""),
+            (&json, "a", KeyForm::Raw, "a", "a"),
+            (&text, "a", KeyForm::Shown, "a", "a"),
+            (&text, "a", KeyForm::Raw, "a", "a"),
+        ] {
+            let codec = &operator.codec;
+            let found = operator.prefix(given, form).expect("it is right");
+            assert_eq!(found, prefix.as_bytes(), "{codec} {given} {form:?}");
+            let found = operator.key(given, form).await.expect("it is right");
+            assert_eq!(found, key.as_bytes(), "{codec} {given} {form:?}");
+        }
+        // A key that has timers is meant as it is stored.
+        let stored = "\"order 0\"";
+        let found = json.key(stored, KeyForm::Shown).await;
+        assert_eq!(found.expect("it is right"), stored.as_bytes());
+    }
 
     #[test]
     fn claim_with_a_locked_key_is_not_settled() {

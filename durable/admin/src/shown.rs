@@ -109,6 +109,18 @@ mod tests {
     }
 
     #[test]
+    fn whole_text_keeps_its_lines_and_hides_nothing() {
+        let text = "a\u{1b}[2J\u{202e}\n\tb\rc\r\nd\n";
+        assert_eq!(
+            whole(text.as_bytes()),
+            "a\\u{1b}[2J\\u{202e}\n\\u{9}b\\u{d}c\nd"
+        );
+        let long = "x".repeat(1 << 16);
+        assert_eq!(whole(long.as_bytes()), long);
+        assert_eq!(whole(&[0xff, 1]), "0xff01");
+    }
+
+    #[test]
     fn numbers_have_separators() {
         let texts = [0, 999, 1_000, 123_456, 1_234_567].map(separated);
         assert_eq!(texts, ["0", "999", "1,000", "123,456", "1,234,567"]);

@@ -12,7 +12,9 @@ use axum::response::Response;
 use tickwheel::TimerWheel;
 use tickwheel_admin::{Page, User};
 use tickwheel_durable::store::{Namespace, Store as _};
-use tickwheel_durable::{DurableTimers, Memory, builder};
+use tickwheel_durable::{Claims, DurableTimers, Memory, Retry, builder};
+use tickwheel_durable_conformance::Faulty;
+use tokio::time::{Instant, sleep};
 use tower::ServiceExt as _;
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -29,16 +31,18 @@ async fn signed_in(mut request: Request, next: Next) -> Result<Response, StatusC
 struct Service {
     app: Router,
     log: Arc<Mutex<Vec<String>>>,
+    store: Faulty<Memory>,
     timers: DurableTimers<String, String>,
+    claims: Claims<String, String>,
 }
 
 impl Service {
     /// A service with the page at a path, two timers, and a part of their namespace.
     async fn new(path: &str, change: impl Fn(Page) -> Page) -> Self {
-        let store = Memory::new();
+        let store = Faulty::new(Memory::new());
         let wheel = TimerWheel::new();
         let started = builder("orders").start(&wheel, store.clone()).await;
-        let (timers, _claims) = started.expect("it starts");
+        let (timers, claims) = started.expect("it starts");
         let part = Namespace::new("orders/1").expect("it is a name");
         let charter = "json".into();
         store.open(&part, &charter).await.expect("it opens");
@@ -47,7 +51,7 @@ impl Service {
             set.expect("it is set");
         }
         let log = Arc::new(Mutex::new(Vec::new()));
-        let page = Page::new(store).log({
+        let page = Page::new(store.clone()).log({
             let log = Arc::clone(&log);
             move |line| log.lock().expect("it is free").push(line.to_owned())
         });
@@ -57,7 +61,25 @@ impl Service {
             "" => Router::new().merge(routes),
             path => app.nest(path, routes),
         };
-        Service { app, log, timers }
+        Service {
+            app,
+            log,
+            store,
+            timers,
+            claims,
+        }
+    }
+
+    async fn answer(&self, request: &str, headers: &[(&str, &str)], form: &str) -> Response {
+        let (method, path) = request.split_once(' ').expect("it has a path");
+        let mut request = Request::builder().method(method).uri(path);
+        request = request.header("content-type", "application/x-www-form-urlencoded");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Body::from(form.to_owned()));
+        let asked = self.app.clone().oneshot(request.expect("it is right"));
+        asked.await.expect("it does not fail")
     }
 
     /// The status, a header and the body of a response.
@@ -67,15 +89,7 @@ impl Service {
         headers: &[(&str, &str)],
         form: &str,
     ) -> (StatusCode, String, String) {
-        let (method, path) = request.split_once(' ').expect("it has a path");
-        let mut request = Request::builder().method(method).uri(path);
-        request = request.header("content-type", "application/x-www-form-urlencoded");
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let request = request.body(Body::from(form.to_owned()));
-        let asked = self.app.clone().oneshot(request.expect("it is right"));
-        let answer = asked.await.expect("it does not fail");
+        let answer = self.answer(request, headers, form).await;
         let location = answer.headers().get("location");
         let location = location.map_or("", |value| value.to_str().expect("it is text"));
         let (status, location) = (answer.status(), location.to_owned());
@@ -212,4 +226,162 @@ async fn page_changes_and_shows_what_it_was_allowed_to() {
     assert!(home.contains("The store has no namespace"), "{home}");
     let (status, ..) = service.ask("GET /timers/n/orders", &[ANNA], "").await;
     assert_eq!(status, 404);
+}
+
+/// Whatever an answer is, it is neither cached nor in a frame, and its forms lead nowhere else.
+#[tokio::test]
+async fn each_answer_has_the_headers_that_protect_it() {
+    let service = Service::new("/timers", Page::allow_changes).await;
+    for (request, status, content) in [
+        ("GET /timers", 200, "text/html"),
+        ("GET /timers/n/orders", 200, "text/html"),
+        ("GET /timers/n/orders/timer/zz", 400, "text/html"),
+        ("POST /timers/n/orders/change", 403, "text/html"),
+        ("GET /timers/n/none", 404, "text/html"),
+        ("GET /timers/static/style.css", 200, "text/css"),
+        ("GET /timers/static/page.js", 200, "text/javascript"),
+    ] {
+        let answer = service.answer(request, &[ANNA], "").await;
+        assert_eq!(answer.status(), status, "{request}");
+        for (name, part) in [
+            ("cache-control", "no-store"),
+            ("content-type", content),
+            ("x-content-type-options", "nosniff"),
+            ("x-frame-options", "DENY"),
+            ("referrer-policy", "same-origin"),
+            ("content-security-policy", "default-src 'none'"),
+            ("content-security-policy", "form-action 'self'"),
+            ("content-security-policy", "frame-ancestors 'none'"),
+        ] {
+            let value = answer.headers().get(name).map(|value| value.to_str());
+            let value = value.unwrap_or(Ok("")).expect("it is text");
+            let has_part = value.split("; ").any(|each| each == part);
+            assert!(has_part, "{name} of {request}: {value:?}");
+        }
+    }
+}
+
+/// A browser waits for a store that hangs as long as the service says, not as long as it hangs.
+#[tokio::test(start_paused = true)]
+async fn store_that_hangs_is_told_after_the_time_limit() {
+    let limit = Duration::from_millis(200);
+    let service = Service::new("/timers", |page| page.call_timeout(limit)).await;
+    service.store.set_delay(HOUR);
+    for path in ["/timers", "/timers/n/orders", "/timers/n/orders/list/dead"] {
+        let began = Instant::now();
+        let (status, _, body) = service.ask(&format!("GET {path}"), &[ANNA], "").await;
+        assert!(began.elapsed() < Duration::from_secs(1), "{path}");
+        assert_eq!(status, 502, "{path}: {body}");
+        let words = "the store has not responded within 200ms";
+        assert!(body.contains(words), "{path}: {body}");
+    }
+}
+
+/// The page of a change that has failed says so, and is not live any more.
+#[tokio::test(start_paused = true)]
+async fn long_change_that_fails_is_told_on_its_page() {
+    let limit = Duration::from_secs(2);
+    let limited = |page: Page| page.allow_changes().call_timeout(limit);
+    let service = Service::new("/timers", limited).await;
+    service.store.set_slow("write", HOUR);
+    let change = "POST /timers/n/orders/change";
+    let form = "action=remove&row=key-226122&confirmed=1";
+    let (status, to, body) = service.ask(change, &[ANNA, OWN], form).await;
+    assert_eq!(status, 303, "{body}");
+    let page = service.page(&to).await;
+    for words in ["<h1>Remove 1 waiting timer</h1>", "<progress", "live-state"] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+    sleep(limit).await;
+    let page = service.page(&to).await;
+    for words in [
+        "<h1>The change has failed</h1>",
+        "Remove 1 waiting timer.",
+        "the store has not responded within 2s",
+    ] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+    assert!(!page.contains("live-state"), "{page}");
+}
+
+/// A list that looks as if all was done would hide that a timer had gone.
+#[tokio::test]
+async fn change_of_two_timers_says_that_one_has_gone() {
+    let service = Service::new("/timers", Page::allow_changes).await;
+    let change = "POST /timers/n/orders/change";
+    let form = "action=move&in=2h&row=key-226122&row=key-227a22";
+    let (status, _, page) = service.ask(change, &[ANNA, OWN], form).await;
+    assert_eq!(status, 200, "{page}");
+    for words in [
+        "<h1>Not all were changed</h1>",
+        "1 moved.",
+        "&quot;z&quot; has no timer",
+    ] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+}
+
+/// Each figure differs from the others, so that none takes the place of another one.
+#[tokio::test]
+async fn figure_is_beside_its_name() {
+    let mut service = Service::new("/timers", |page| page).await;
+    let (timers, value) = (&service.timers, "v".to_owned());
+    let mut claims = Vec::new();
+    for key in ["dead 1", "dead 2", "flying"] {
+        let set = timers.set_timer(key, &value, Duration::ZERO).await;
+        set.expect("it is set");
+        claims.push(service.claims.recv().await.expect("it comes"));
+    }
+    for claim in claims.drain(..2) {
+        let dead = claim.fail(Retry::never("poison")).await;
+        dead.expect("it is held");
+    }
+    let set = timers.set_timer("c", &value, HOUR).await;
+    set.expect("it is set");
+    let figures = [("waiting", 3), ("in flight", 1), ("dead", 2)];
+    let home = service.page("/timers").await;
+    let orders = home
+        .split("<tr>")
+        .find(|row| row.contains(">orders</a></td>"));
+    let orders = orders.expect("it is there");
+    for (name, figure) in figures {
+        let cell = format!("data-label=\"{name}\">{figure}</td>");
+        assert!(orders.contains(&cell), "{cell}: {orders}");
+    }
+    let page = service.page("/timers/n/orders").await;
+    for (name, figure) in figures.into_iter().chain([("late", 0)]) {
+        let pair = format!("<dt>{name}</dt><dd>{figure}</dd>");
+        assert!(page.contains(&pair), "{pair}: {page}");
+    }
+    assert!(page.contains("<dt>earliest</dt><dd>in 59 min"), "{page}");
+}
+
+/// Bars show what is due within an hour, or within the time that is chosen, and say when.
+#[tokio::test(start_paused = true)]
+async fn bars_show_what_is_due_within_the_chosen_time() {
+    let service = Service::new("/timers", |page| page).await;
+    let timers = &service.timers;
+    let set = async |key: &str, delay| {
+        let set = timers.set_timer(key, &"v".to_owned(), delay).await;
+        set.expect("it is set");
+    };
+    set("a", HOUR * 9 / 4).await;
+    set("b", HOUR * 9 / 4).await;
+    for query in ["", "?window=3600", "?window=17"] {
+        let page = service.page(&format!("/timers/n/orders{query}")).await;
+        assert!(page.contains("<strong>an hour</strong>"), "{query}: {page}");
+        assert!(page.contains("Nothing is due then."), "{query}: {page}");
+    }
+    let page = service.page("/timers/n/orders?window=86400").await;
+    for words in [
+        "<strong>a day</strong>",
+        "<title>in 2 h to in 2 h 30 min: 2</title>",
+        "highest: 2",
+    ] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+    set("c", HOUR * 51 / 100).await;
+    let page = service.page("/timers/n/orders").await;
+    let title = "<title>in 30 min to in 31 min 15 s: 1</title>";
+    assert!(page.contains(title), "{page}");
 }

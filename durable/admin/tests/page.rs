@@ -2,6 +2,8 @@
 
 #[path = "support/browser.rs"]
 mod browser;
+#[path = "page/forms.rs"]
+mod forms;
 #[path = "support/server.rs"]
 #[allow(dead_code, reason = "another test uses the rest")]
 mod server;
@@ -258,8 +260,71 @@ async fn progress_of_a_long_change_is_live() {
     assert_eq!(browser.value("window.mark"), 1, "it is the same page");
 }
 
+/// Somebody who ticks boxes or writes is not disturbed: what is in use stays as it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn part_in_use_is_not_refreshed() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let file = File::new();
+    let (timers, _claims) = file.instance().await;
+    set(&timers, &["a", "b"], HOUR).await;
+    let server = Server::start(&file, &["--allow-changes"]);
+    browser.open(&format!("http://{}/n/orders", server.address));
+    let rows =
+        |number: u32| format!("document.querySelectorAll('#waiting tbody tr').length === {number}");
+    let waiting =
+        |number: u32| format!("document.querySelector('#state dd').textContent === '{number}'");
+    browser.until(&rows(2));
+    browser.value("document.querySelector('#waiting [name=row]').click()");
+    set(&timers, &["c"], HOUR).await;
+    browser.until(&waiting(3));
+    let ticked = "document.querySelectorAll('#waiting [name=row]:checked').length";
+    assert_eq!(browser.value(ticked), 1);
+    assert_eq!(browser.value(&rows(2)), true);
+    browser.value("document.querySelector('#waiting [name=row]:checked').click()");
+    browser.until(&rows(3));
+
+    browser.value("document.querySelector('#waiting [name=in]').focus()");
+    browser.write("2h");
+    set(&timers, &["d"], HOUR).await;
+    browser.until(&waiting(4));
+    assert_eq!(browser.value("document.activeElement.value"), "2h");
+    browser.value("document.activeElement.blur()");
+    browser.until(&rows(4));
+}
+
+/// After an error a page that is live goes on, and says how it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn page_is_live_again_after_an_error() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let file = File::new();
+    let (timers, claims) = file.instance().await;
+    set(&timers, &["a"], HOUR).await;
+    timers.shutdown().await;
+    drop(claims);
+    let server = Server::start(&file, &[]);
+    browser.open(&format!("http://{}/n/orders", server.address));
+    let is =
+        |state: &str| format!("document.getElementById('live-state').textContent === '{state}'");
+    browser.until(&is("live"));
+    browser.value("window.mark = 1");
+    let other = Connection::open(file.path()).expect("it opens");
+    let rename = |from: &str, to: &str| {
+        let renamed = other.execute_batch(&format!("ALTER TABLE {from} RENAME TO {to}"));
+        renamed.expect("it is renamed");
+    };
+    rename("tickwheel_instances", "away");
+    browser.until(&is("not connected"));
+    rename("away", "tickwheel_instances");
+    browser.until(&is("live"));
+    assert_eq!(browser.value("window.mark"), 1, "it is the same page");
+}
+
 /// What can be done with a mouse can be done with the keyboard: fields are named, a key leads to
-/// the search, and a box selects all rows.
+/// the search, where it can be written, and a box selects all rows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn page_is_used_by_keyboard() {
     let Some(mut browser) = Browser::start() else {
@@ -278,6 +343,8 @@ async fn page_is_used_by_keyboard() {
     assert_eq!(browser.value(unnamed), 0);
     browser.press("/");
     browser.until("document.activeElement.id === 'find'");
+    browser.press("/");
+    browser.until("document.activeElement.value.includes('/')");
     browser.value("document.querySelector('[data-all]').focus()");
     browser.press(" ");
     browser.until("document.querySelectorAll('input[name=row]:checked').length === 2");

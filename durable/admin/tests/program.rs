@@ -1,5 +1,11 @@
 //! The program on an SQLite file that an instance uses at the same time.
 
+#[path = "program/changes.rs"]
+mod changes;
+#[path = "program/figures.rs"]
+mod figures;
+#[path = "program/keys.rs"]
+mod keys;
 #[path = "program/secrets.rs"]
 mod secrets;
 mod support;

@@ -51,8 +51,19 @@ async fn question_says_how_many_there_are() {
 }
 
 #[tokio::test]
+async fn question_before_a_purge_counts_timers_of_each_state() {
+    let case = Case::new().await;
+    let tokens = case.in_flight(0..3).await;
+    case.die(vec![tokens[0]], "why").await;
+    case.set(3..6, HOUR).await;
+    let asked = count_of(&case, Action::Purge, Selection::All).await;
+    assert_eq!(asked, "6 timers");
+}
+
+/// A question stops counting; the change does not.
+#[tokio::test]
 async fn all_dead_timers_of_a_prefix_are_retried() {
-    const DEAD: usize = FOUND_AT_ONCE + 7;
+    const DEAD: usize = COUNTED + 7;
     let case = Case::new().await;
     let tokens = case.in_flight(0..DEAD).await;
     case.die(tokens, "why").await;

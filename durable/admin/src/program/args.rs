@@ -270,6 +270,23 @@ mod tests {
     }
 
     #[test]
+    fn server_listens_on_the_loopback_and_only_reads_by_default() {
+        let options = |arguments: &[&str]| {
+            let all = [&["tickwheel-admin", "serve"], arguments].concat();
+            let args = Args::try_parse_from(all).expect("they are right");
+            match args.command {
+                Command::Serve(options) => options,
+                other => panic!("{other:?}"),
+            }
+        };
+        let usual = options(&[]);
+        assert_eq!(usual.listen.to_string(), "127.0.0.1:8017");
+        assert_eq!(usual.session, Duration::from_secs(12 * 3_600));
+        assert!(!usual.allow_changes && usual.token_file.is_none());
+        assert!(options(&["--allow-changes"]).allow_changes);
+    }
+
+    #[test]
     fn pause_has_bounds() {
         assert_eq!(pause("1m 30s"), Ok(Duration::from_secs(90)));
         for wrong in ["5", "99ms", "25h", "soon"] {

@@ -110,9 +110,20 @@ pub(super) fn changed(operator: &Operator, done: &Done) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use tickwheel_durable::Counts;
     use tickwheel_durable::store::{InstanceId, Version};
 
     use super::*;
+    use crate::case::Case;
+    use crate::health::Health;
+
+    const NOW: StoreTime = StoreTime::from_micros(1_000_000_000);
+
+    fn row(state: State) -> Stored {
+        Stored::new(Version(17), state, b"a".to_vec(), b"1".to_vec(), NOW)
+    }
 
     #[test]
     fn bytes_are_what_they_seem_to_be() {
@@ -128,16 +139,62 @@ mod tests {
 
     #[test]
     fn timer_that_is_left_to_others_is_on_no_wheel() {
-        let mut row = Stored::new(
-            Version(17),
-            State::Waiting,
-            b"a".to_vec(),
-            b"1".to_vec(),
-            StoreTime::default(),
-        );
+        let mut row = row(State::Waiting);
         row.loaded_by = Some(InstanceId(5));
         assert_eq!(timer(&row)["loaded_by"], 5);
         row.loaded_by = Some(InstanceId(-5));
         assert_eq!(timer(&row)["loaded_by"], Value::Null);
+    }
+
+    #[tokio::test]
+    async fn figure_has_the_name_of_what_it_counts() {
+        let case = Case::new().await;
+        let mut counts = Counts::new(NOW, 3, 1);
+        counts.dead = 2;
+        let minute = Duration::from_secs(60);
+        for (earliest, overdue) in [(NOW.before(minute), 60.0), (NOW.after(minute), 0.0)] {
+            counts.earliest = Some(earliest);
+            let summary = Summary {
+                operator: case.operator.clone(),
+                health: Health::new(&counts, &[], 0),
+                instances: Vec::new(),
+                counts,
+            };
+            let record = &namespaces(&[summary])["namespaces"][0];
+            for (name, figure) in [
+                ("waiting", json!(3)),
+                ("in_flight", json!(1)),
+                ("dead", json!(2)),
+                ("overdue_seconds", json!(overdue)),
+                ("now", json!(NOW.to_string())),
+                ("earliest", json!(earliest.to_string())),
+            ] {
+                assert_eq!(record[name], figure, "{name}: {record}");
+            }
+        }
+        let instance = |until| StoredInstance::new(InstanceId(1), until);
+        let both = [instance(NOW), instance(NOW.before(minute))];
+        let record = instances(&case.operator, &both, NOW);
+        let are_alive = [0, 1].map(|number| record["instances"][number]["is_alive"].clone());
+        assert_eq!(are_alive, [true, false]);
+    }
+
+    /// What the store calls due is another thing in each state.
+    #[test]
+    fn time_of_a_timer_has_the_name_of_what_happens_then() {
+        for (state, name) in [
+            (State::Waiting, "due"),
+            (State::InFlight, "lease_until"),
+            (State::Dead, "died"),
+        ] {
+            let mut row = row(state);
+            row.period = Some(Duration::from_secs(90));
+            let record = timer(&row);
+            for each in ["due", "lease_until", "died"] {
+                let expected = (each == name).then(|| NOW.to_string());
+                assert_eq!(record[each], json!(expected), "{each}: {record}");
+            }
+            assert_eq!(record["period_seconds"], 90.0);
+        }
     }
 }

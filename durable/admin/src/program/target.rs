@@ -101,3 +101,44 @@ fn open(path: &str) -> Result<Box<dyn Store>, Failure> {
         Err(error) => Err(Failure::Failed(format!("SQLite file {path}: {error}"))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redis_is_meant_by_its_schemes_only() {
+        for scheme in [
+            "redis",
+            "rediss",
+            "redis+sentinel",
+            "rediss+sentinel",
+            "redis+cluster",
+            "rediss+cluster",
+            "unix",
+            "redis+unix",
+            "valkey",
+            "valkeys",
+        ] {
+            assert!(is_redis(scheme), "{scheme}");
+        }
+        for scheme in ["", "http", "http+cluster", "+sentinel", "redisx", "sqlite"] {
+            assert!(!is_redis(scheme), "{scheme:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn url_of_a_file_has_its_path() {
+        for (url, path) in [
+            ("sqlite:///absent/timers.db", "/absent/timers.db"),
+            ("sqlite://absent/timers.db", "absent/timers.db"),
+            ("sqlite:absent/timers.db", "absent/timers.db"),
+            ("absent/timers.db", "absent/timers.db"),
+        ] {
+            let Err(failure) = connect(url, Duration::from_secs(60)).await else {
+                panic!("{url} is there");
+            };
+            assert_eq!(failure.to_string(), format!("there is no file {path}"));
+        }
+    }
+}

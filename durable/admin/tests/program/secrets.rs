@@ -16,6 +16,7 @@ async fn url_is_in_a_file_or_the_environment() {
     let url_file = file.path().with_extension("url");
     std::fs::write(&url_file, format!("{path}\n")).expect("it is written");
     let url_file = url_file.to_str().expect("it is text");
+    let with_scheme = format!("sqlite://{path}");
     let stats = |arguments: &[&str], variable: Option<&str>| {
         let mut command = program();
         command.args(["stats", "--json"]).args(arguments);
@@ -27,6 +28,7 @@ async fn url_is_in_a_file_or_the_environment() {
     for (arguments, variable) in [
         (&["--url", path][..], None),
         (&["--url", path], Some("elsewhere.db")),
+        (&["--url", &with_scheme], None),
         (&["--url-file", url_file], None),
         (&["--url-file", url_file], Some("elsewhere.db")),
         (&[], Some(path)),

@@ -139,6 +139,11 @@ impl Browser {
         base64(shot["data"].as_str().expect("it is text"))
     }
 
+    /// Writes a text into the field that has the focus.
+    pub(crate) fn write(&mut self, text: &str) {
+        self.call("Input.insertText", &json!({ "text": text }));
+    }
+
     /// Presses a key.
     pub(crate) fn press(&mut self, key: &str) {
         let text = if key == "Enter" { "\r" } else { key };

@@ -144,6 +144,8 @@ pub(in crate::page) fn timers(
 
 #[cfg(test)]
 mod tests {
+    use tickwheel_durable::store::Version;
+
     use super::*;
 
     fn at(after: Option<&str>, trail: &str, next: Option<&str>) -> ListPage {
@@ -189,5 +191,33 @@ mod tests {
         let long = vec!["x"; 3 * TRAIL].join(".");
         let next = at(Some("z"), &long, Some("zz")).next(frame);
         assert!(next.expect("it goes on").len() < 200);
+    }
+
+    /// A change of a prefix takes no error: it would change timers that the list does not show.
+    #[test]
+    fn list_of_an_error_offers_no_change_of_its_prefix() {
+        let frame = Frame {
+            root: "/timers",
+            current: "orders",
+            allow_changes: true,
+            ..Frame::default()
+        };
+        let (key, value) = (b"\"order 1&\"".to_vec(), b"1".to_vec());
+        let mut shown = at(None, "", None);
+        shown.prefix_bytes = Some(b"\"order 1&".to_vec());
+        let row = Stored::new(Version(17), State::Dead, key, value, StoreTime::default());
+        shown.found.rows.push(row);
+        let offer = "All that begin with";
+        let page = list(&frame, &shown).into_string();
+        assert!(page.contains(offer), "{page}");
+        shown.error = "no route".to_owned();
+        let page = list(&frame, &shown).into_string();
+        assert!(!page.contains(offer), "{page}");
+        // The lists of other states have the same filter.
+        for state in ["waiting", "in_flight"] {
+            let query = "prefix=order+1%26&amp;error=no+route";
+            let link = format!("href=\"/timers/n/orders/list/{state}?{query}\"");
+            assert!(page.contains(&link), "{link}: {page}");
+        }
     }
 }

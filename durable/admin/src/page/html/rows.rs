@@ -40,17 +40,18 @@ pub(super) fn form(frame: &Frame<'_>, back: &str, class: &str, content: &Markup)
     }
 }
 
-/// The buttons for timers in a state that are chosen otherwise, and a field for moves.
+/// The buttons for timers in a state that are chosen otherwise, and a field for moves. Its button
+/// comes first, since Enter in a field presses the first button of its form.
 fn buttons(state: State) -> Markup {
     html! {
-        @for (action, label, is_danger) in actions(state) {
-            button.danger[*is_danger] name="action" value=(action) { (label) }
-        }
         @if state == State::Waiting {
             span.move {
                 input name="in" size="6" placeholder="15m" aria-label="from now";
                 button name="action" value="move" { "Move" }
             }
+        }
+        @for (action, label, is_danger) in actions(state) {
+            button.danger[*is_danger] name="action" value=(action) { (label) }
         }
     }
 }
