@@ -21,12 +21,12 @@ use crate::shared::mailbox::{CommandQueue, Lanes};
 use crate::shared::note::SetKey;
 use crate::sync::EXPLORED;
 
-/// How many commands a turn applies before it fires timers. It applies whole [runs](Run), so perhaps
-/// a few more.
+/// How many commands a turn applies before it fires timers. It applies whole [runs](Run), so
+/// perhaps a few more.
 pub(super) const COMMANDS_PER_TURN: usize = if EXPLORED { 4 } else { 4096 };
 
-/// How many of them are needed soon, if there are others. So those are not kept waiting forever. The
-/// rest is at least a block.
+/// How many of them are needed soon, if there are others. So those are not kept waiting forever.
+/// The rest is at least a block.
 const SOON_PER_TURN: usize = if EXPLORED { 2 } else { 3072 };
 
 /// See the module.
