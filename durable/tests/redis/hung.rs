@@ -86,6 +86,19 @@ async fn instance_recovers_from_a_primary_that_hangs() {
     assert_eq!(all, BTreeSet::from([1, 2, 3]));
 }
 
+/// The server that takes an old one's place, a namespace on both, a proxy that leads to the old one
+/// yet, and stores on the proxy and on the new server.
+async fn succeeded(old: &Server, namespace: &str) -> (Server, Namespace, Proxy, [Redis; 2]) {
+    let new = Server::start(&[]).expect("there is one");
+    let space = Namespace::new(namespace).expect("it is a name");
+    let proxy = Proxy::start(old.port()).await;
+    let stores = [connect(&proxy.url()).await, new.connect().await];
+    for store in &stores {
+        store.open(&space, &"json".into()).await.expect("it opens");
+    }
+    (new, space, proxy, stores)
+}
+
 /// A server that serves as a replica from now on goes on to answer, and refuses each write. The
 /// store leaves it for the one that has its address now.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -93,13 +106,7 @@ async fn server_that_has_become_a_replica_is_left() {
     let Some(old) = Server::start(&[]) else {
         return;
     };
-    let new = Server::start(&[]).expect("there is one");
-    let space = Namespace::new("left").expect("it is a name");
-    let proxy = Proxy::start(old.port()).await;
-    let (store, on_new) = (connect(&proxy.url()).await, new.connect().await);
-    for store in [&store, &on_new] {
-        store.open(&space, &"json".into()).await.expect("it opens");
-    }
+    let (new, space, proxy, [store, on_new]) = succeeded(&old, "left").await;
     let set = |value| store.write(&space, vec![set("timer", value, FAR)], LoadWindow::NONE);
     set(1).await.expect("it is set");
     assert_eq!(on_new.get(&space, b"timer".to_vec()).await, Ok(None));
@@ -118,13 +125,7 @@ async fn hints_are_heard_again_when_their_server_hangs() {
     let Some(old) = Server::start(&[]) else {
         return;
     };
-    let new = Server::start(&[]).expect("there is one");
-    let space = Namespace::new("hints").expect("it is a name");
-    let proxy = Proxy::start(old.port()).await;
-    let (store, other) = (connect(&proxy.url()).await, new.connect().await);
-    for store in [&store, &other] {
-        store.open(&space, &"json".into()).await.expect("it opens");
-    }
+    let (new, space, proxy, [store, other]) = succeeded(&old, "hints").await;
     let heard = async |what: &str| {
         let hinted = timeout(20 * SECOND, store.hinted(&space)).await;
         hinted.unwrap_or_else(|_| panic!("{what}"));
