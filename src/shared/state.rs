@@ -65,7 +65,7 @@ pub(crate) struct Shared {
     pub(crate) sets: SetList,
     pub(crate) stale: CachePadded<StaleNodes>,
     /// How many idle timers were armed.
-    idle_armed: AtomicU64,
+    idle_armed: CachePadded<AtomicU64>,
 }
 
 /// Keeps the wheel's actor running. All handles of the wheel share one, and its drop notifies the
@@ -109,7 +109,7 @@ impl Shared {
             pending: CachePadded::default(),
             sets: SetList::default(),
             stale: CachePadded::default(),
-            idle_armed: AtomicU64::new(0),
+            idle_armed: CachePadded::default(),
         }
     }
 
@@ -177,9 +177,9 @@ impl Shared {
             return tick;
         }
         // Multiples of the golden ratio lie evenly between two integers, however many there are.
-        let number = self.idle_armed.fetch_add(1, Ordering::Relaxed);
-        let fraction = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        let earlier = (u128::from(quarter) * u128::from(fraction)) >> 32;
+        let number = self.idle_armed.0.fetch_add(1, Ordering::Relaxed);
+        let fraction = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let earlier = (u128::from(quarter) * u128::from(fraction)) >> 64;
         #[allow(clippy::cast_possible_truncation)] // less than a quarter
         let earlier = earlier as u64;
         tick - earlier
