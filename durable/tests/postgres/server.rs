@@ -128,7 +128,7 @@ impl Server {
         command.args(["-c", RUN, "sh"]).arg(&self.bin);
         command.arg(self.port.to_string()).arg(&self.folder);
         command.arg(self.primary.as_deref().unwrap_or_default());
-        let common = ["listen_addresses=127.0.0.1", "max_connections=400"];
+        let common = ["listen_addresses=127.0.0.1", "max_connections=1000"];
         for setting in common
             .iter()
             .copied()
