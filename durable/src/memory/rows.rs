@@ -90,11 +90,8 @@ impl Rows for Call<'_> {
         Ok(alive.is_some_and(|&until| until >= self.now))
     }
 
-    fn keep_alive(&mut self, instance: InstanceId, until: StoreTime, renews: bool) -> Result<()> {
-        let alive = self.space.alive.entry(instance).or_insert(until);
-        if renews {
-            *alive = until;
-        }
+    fn keep_alive(&mut self, instance: InstanceId, until: StoreTime) -> Result<()> {
+        self.space.alive.insert(instance, until);
         Ok(())
     }
 

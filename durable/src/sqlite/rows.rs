@@ -292,10 +292,10 @@ impl Rows for Call<'_> {
         select.exists((instance, self.now.as_micros()))
     }
 
-    fn keep_alive(&mut self, instance: InstanceId, until: StoreTime, renews: bool) -> Result<()> {
+    fn keep_alive(&mut self, instance: InstanceId, until: StoreTime) -> Result<()> {
         let sql = "INSERT INTO tickwheel_instances (id, namespace, alive_until, lacks) VALUES (?1, ?2, ?3, 0)
-            ON CONFLICT (id) DO UPDATE SET alive_until = excluded.alive_until WHERE ?4";
-        let parameters = (instance.0, self.namespace, until.as_micros(), renews);
+            ON CONFLICT (id) DO UPDATE SET alive_until = excluded.alive_until";
+        let parameters = (instance.0, self.namespace, until.as_micros());
         self.execute(sql, parameters).map(drop)
     }
 

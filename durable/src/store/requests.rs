@@ -299,16 +299,16 @@ pub enum Settlement {
 /// How a row is left to other instances, because this one cannot decode it.
 ///
 /// The row is put back, due after a pause, and marked by the instance with [`InstanceId::left`].
-/// That id counts as living for a time from the first row that it marks. Until then the instance
-/// itself does not load the row, and any other one does once the row is due. After that the row
-/// counts as unloaded.
+/// That id counts as living for a time from the first row that it marks while it does not live.
+/// As long as it lives the instance itself does not load the row, and any other one does once the
+/// row is due. Otherwise the row counts as unloaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeftRow {
     /// The instance that leaves it.
     pub by: InstanceId,
     /// How long from now it is not due.
     pub pause: Duration,
-    /// How long from now the mark counts, if the instance has none that does.
+    /// How long from now the mark counts, if the instance has none that counts already.
     pub alive: Duration,
 }
 

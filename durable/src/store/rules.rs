@@ -66,13 +66,8 @@ pub(crate) trait Rows {
     /// Whether an id counts as living.
     fn lives(&mut self, instance: InstanceId) -> Result<bool, Self::Error>;
 
-    /// Has an id count as living until then. `renews` if it may be known already.
-    fn keep_alive(
-        &mut self,
-        instance: InstanceId,
-        until: StoreTime,
-        renews: bool,
-    ) -> Result<(), Self::Error>;
+    /// Has an id count as living until then.
+    fn keep_alive(&mut self, instance: InstanceId, until: StoreTime) -> Result<(), Self::Error>;
 
     /// Keeps the name of an instance that lives.
     fn keep_name(&mut self, instance: InstanceId, name: &str) -> Result<(), Self::Error>;
@@ -242,7 +237,7 @@ pub(crate) fn get<R: Rows>(rows: &mut R, key: &[u8]) -> Result<Option<Stored>, R
 /// Hands rows out to an instance.
 pub(crate) fn load<R: Rows>(rows: &mut R, request: &Load) -> Result<Loaded, R::Error> {
     let (now, instance, limit) = (rows.now(), request.instance, request.limit);
-    rows.keep_alive(instance, now.after(request.alive), true)?;
+    rows.keep_alive(instance, now.after(request.alive))?;
     if let Some(name) = &request.name {
         rows.keep_name(instance, name)?;
     }

@@ -195,4 +195,12 @@ pub async fn leaves_rows_to_those_that_can_decode_them<T: Stores>(world: &World<
     case.set("g", NOW).await;
     let loaded = case.load(other, HOUR, 1).await;
     assert_eq!((versions(&loaded), loaded.more), (vec![row.version], true));
+
+    // A mark that has run out counts anew, though no load has met it since.
+    world.wait(25).await;
+    let token = case.fired("h").await;
+    let Settled::Armed(row) = leave(token, first, Duration::ZERO).await else {
+        panic!("it waits again")
+    };
+    assert!(!load(first).await.contains(&row.version));
 }

@@ -63,13 +63,14 @@ pub(in crate::postgres) const LEAVERS: &str = concat!(
     "WITH ",
     items!("$2::bigint[], $3::bigint[]", "id, alive"),
     "
-    INSERT INTO @.tickwheel_instances (id, namespace, alive_until, lacks)
-    SELECT i.id, i.namespace, least(",
+    INSERT INTO @.tickwheel_instances AS old (id, namespace, alive_until, lacks)
+    SELECT DISTINCT ON (i.id) i.id, i.namespace, least(",
     now!(),
     " + i.alive, ",
     never!(),
     "), 0 FROM i ORDER BY i.id
-    ON CONFLICT DO NOTHING"
+    ON CONFLICT (id) DO UPDATE SET alive_until = excluded.alive_until WHERE old.alive_until < ",
+    now!()
 );
 
 /// From arrays of tokens, delays, errors, and ids that mark what is left to other instances.

@@ -12,7 +12,9 @@ for at, how, delay, error, left_by, left_for in ARGV[3]:gmatch('(%d+) (%a+) (%d+
     how_of[FIRST + at], delay_of[FIRST + at] = how, tonumber(delay)
     if how == 'leave' then
         left_of[FIRST + at] = left_by
-        call('ZADD', instances, 'NX', format(DIGITS, after(tonumber(left_for))), left_by)
+        if not living(left_by) then
+            call('ZADD', instances, format(DIGITS, after(tonumber(left_for))), left_by)
+        end
     end
     error_of[FIRST + at] = tonumber(error) > 0 and ARGV[LAST + error] or nil
 end

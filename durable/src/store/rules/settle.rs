@@ -79,7 +79,9 @@ fn leave<R: Rows>(
     near: LoadWindow,
 ) -> Result<Settled, R::Error> {
     let id = left.by.left();
-    rows.keep_alive(id, rows.now().after(left.alive), false)?;
+    if !rows.lives(id)? {
+        rows.keep_alive(id, rows.now().after(left.alive))?;
+    }
     let old = (row.version, row.state);
     row.due = rows.now().after(left.pause);
     let settled = if rows.waiting(&row.key)?.is_none() {
