@@ -451,7 +451,15 @@ impl Run {
             }
             Request::ChangeDead(key, change) => {
                 let which = DeadRows::Key(key);
-                Outcome::Changed(store.change_dead(space, which, change).await?.rows)
+                let mut rows = 0;
+                // On a busy machine a step may change a part of them.
+                loop {
+                    let step = store.change_dead(space, which.clone(), change).await?;
+                    rows += step.rows;
+                    if !step.more {
+                        break Outcome::Changed(rows);
+                    }
+                }
             }
             Request::Unfire(ids, held, near) => {
                 let list = List::new(State::InFlight, None, 1_000);
