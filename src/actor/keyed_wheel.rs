@@ -6,7 +6,9 @@
 //! thread is visited again in the next turn, and delays nothing but itself. The same goes for the
 //! [list](SetList) in which it looks a set up at the first visit.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::mem;
 use std::sync::Weak;
 
 use super::backlog::{Backlog, Behind};
@@ -14,13 +16,16 @@ use super::places::{Places, Timers};
 use crate::panic::catch_panic;
 use crate::shared::note::{Note, SetKey};
 use crate::shared::sets::SetList;
-use crate::shared::timer_set::{DueTimers, TimerSet};
+use crate::shared::timer_set::{Due, DueTimers, TimerSet};
 use crate::shared::turn::Turn;
 use crate::sync::EXPLORED;
 use crate::tick::NEVER;
 
 /// The cost of an attempt to lock a set that is locked by another thread. The unit is one timer.
 const CONTENDED_COST: usize = if EXPLORED { 1 } else { 64 };
+
+/// An empty heap of due timers keeps memory for this many.
+const KEPT: usize = 64;
 
 /// See the module.
 #[derive(Debug)]
@@ -39,6 +44,8 @@ pub(super) struct KeyedWheel {
     reached: Vec<(SetKey, u32)>,
     /// The notes of the last visit; kept for its memory.
     notes: Vec<Note>,
+    /// An empty heap for the next set that has none; kept for its memory.
+    found: BinaryHeap<Reverse<Due>>,
     /// Chunks of places that have to be watched from now on.
     emptied: Vec<(SetKey, u32)>,
 }
@@ -62,6 +69,7 @@ impl KeyedWheel {
             visits: 0,
             reached: Vec::new(),
             notes: Vec::new(),
+            found: BinaryHeap::new(),
             emptied: Vec::new(),
         }
     }
@@ -210,7 +218,15 @@ impl KeyedWheel {
             known.due.clear();
             return Some(0);
         };
-        let processed = visited.visit(&mut known.due, before, limit, &mut self.notes, turn);
+        let due = &mut known.due;
+        if due.found.capacity() == 0 {
+            mem::swap(&mut due.found, &mut self.found);
+        }
+        let processed = visited.visit(due, before, limit, &mut self.notes, turn);
+        if due.found.is_empty() {
+            self.found = mem::take(&mut due.found);
+            self.found.shrink_to(KEPT);
+        }
         for note in self.notes.drain(..) {
             let emptied = known.places.visited(&note, &mut self.wheel);
             (self.emptied).extend(emptied.map(|chunk| (set, chunk)));

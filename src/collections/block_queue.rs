@@ -15,11 +15,13 @@ use std::mem;
 const LISTED: usize = 64;
 
 /// See the module. First in, first out. A block has at most `BLOCK` items; the queue keeps the
-/// memory of `SPARE` empty ones.
+/// memory of `SPARE` empty ones, and of its first.
 #[derive(Debug)]
 pub(crate) struct BlockQueue<T, const BLOCK: usize, const SPARE: usize> {
-    /// None of them is empty.
-    blocks: VecDeque<Block<T>>,
+    /// Empty if the queue is. It grows as needed.
+    first: Block<T>,
+    /// None of these is empty.
+    rest: VecDeque<Block<T>>,
     spare: Vec<VecDeque<T>>,
     len: usize,
 }
@@ -27,14 +29,29 @@ pub(crate) struct BlockQueue<T, const BLOCK: usize, const SPARE: usize> {
 #[derive(Debug)]
 struct Block<T> {
     items: VecDeque<T>,
-    /// None of the items is needed before this tick.
+    /// None of the items is needed before this tick; `u64::MAX` if there are none.
     earliest: u64,
+}
+
+impl<T> Block<T> {
+    const fn new(items: VecDeque<T>) -> Self {
+        Block {
+            items,
+            earliest: u64::MAX,
+        }
+    }
+
+    fn push(&mut self, tick: u64, item: T) {
+        self.earliest = self.earliest.min(tick);
+        self.items.push_back(item);
+    }
 }
 
 impl<T, const BLOCK: usize, const SPARE: usize> BlockQueue<T, BLOCK, SPARE> {
     pub(crate) const fn new() -> Self {
         BlockQueue {
-            blocks: VecDeque::new(),
+            first: Block::new(VecDeque::new()),
+            rest: VecDeque::new(),
             spare: Vec::new(),
             len: 0,
         }
@@ -50,55 +67,66 @@ impl<T, const BLOCK: usize, const SPARE: usize> BlockQueue<T, BLOCK, SPARE> {
 
     /// No item in here is needed before this tick; `u64::MAX` when there is none.
     pub(crate) fn earliest(&self) -> u64 {
-        let blocks = self.blocks.iter().map(|block| block.earliest);
-        blocks.min().unwrap_or(u64::MAX)
+        let rest = self.rest.iter().map(|block| block.earliest);
+        rest.fold(self.first.earliest, u64::min)
     }
 
     /// Appends an item that is needed by `tick`.
     pub(crate) fn push(&mut self, tick: u64, item: T) {
         self.len += 1;
-        match self.blocks.back_mut() {
-            Some(last) if last.items.len() < BLOCK => {
-                last.earliest = last.earliest.min(tick);
-                last.items.push_back(item);
-            }
-            _ => self.push_block(tick, item),
+        let last = self.rest.back_mut().unwrap_or(&mut self.first);
+        if last.items.len() < BLOCK {
+            last.push(tick, item);
+        } else {
+            self.push_block(tick, item);
         }
     }
 
-    fn push_block(&mut self, earliest: u64, item: T) {
-        // The first block grows as needed.
-        let capacity = if self.blocks.is_empty() { 0 } else { BLOCK };
+    fn push_block(&mut self, tick: u64, item: T) {
         let spare = self.spare.pop();
-        let mut items = spare.unwrap_or_else(|| VecDeque::with_capacity(capacity));
-        items.push_back(item);
-        self.blocks.push_back(Block { items, earliest });
+        let mut block = Block::new(spare.unwrap_or_else(|| VecDeque::with_capacity(BLOCK)));
+        block.push(tick, item);
+        self.rest.push_back(block);
     }
 
     pub(crate) fn pop(&mut self) -> Option<T> {
-        let items = &mut self.blocks.front_mut()?.items;
-        let item = items.pop_front();
+        let item = self.first.items.pop_front()?;
         self.len -= 1;
-        if items.is_empty() {
-            if let Some(emptied) = self.pop_block() {
-                self.recycle(emptied);
+        if self.first.items.is_empty() {
+            self.first.earliest = u64::MAX;
+            if let Some(next) = self.next_block() {
+                let emptied = mem::replace(&mut self.first, next);
+                self.recycle(emptied.items);
             }
         }
-        item
+        Some(item)
     }
 
     /// Takes the items of the first block, in order. Their memory can be [recycled](Self::recycle).
     pub(crate) fn pop_block(&mut self) -> Option<VecDeque<T>> {
-        let Block { items, .. } = self.blocks.pop_front()?;
-        shrink(&mut self.blocks);
+        if self.is_empty() {
+            return None;
+        }
+        let next = self.next_block();
+        let next = next.unwrap_or_else(|| Block::new(self.spare.pop().unwrap_or_default()));
+        let Block { items, .. } = mem::replace(&mut self.first, next);
         self.len -= items.len();
         Some(items)
+    }
+
+    /// The block behind the first one.
+    fn next_block(&mut self) -> Option<Block<T>> {
+        let next = self.rest.pop_front();
+        shrink(&mut self.rest);
+        next
     }
 
     /// Keeps the memory of a block whose items were taken, if it has few.
     pub(crate) fn recycle(&mut self, emptied: VecDeque<T>) {
         debug_assert!(emptied.is_empty(), "its items were taken");
-        if self.spare.len() < SPARE {
+        if self.first.items.capacity() == 0 {
+            self.first.items = emptied;
+        } else if self.spare.len() < SPARE {
             self.spare.push(emptied);
         }
     }
@@ -109,12 +137,17 @@ impl<T, const BLOCK: usize, const SPARE: usize> BlockQueue<T, BLOCK, SPARE> {
         if other.is_empty() {
             return;
         }
+        let was_empty = self.is_empty();
         self.len += mem::take(&mut other.len);
-        self.blocks.append(&mut other.blocks);
-        shrink(&mut other.blocks);
-        if other.spare.is_empty() {
-            other.spare.extend(self.spare.pop());
+        let first = mem::replace(&mut other.first, Block::new(VecDeque::new()));
+        if was_empty {
+            other.first.items = mem::replace(&mut self.first, first).items;
+        } else {
+            other.first.items = self.spare.pop().unwrap_or_default();
+            self.rest.push_back(first);
         }
+        self.rest.append(&mut other.rest);
+        shrink(&mut other.rest);
     }
 }
 

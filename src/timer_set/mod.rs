@@ -137,10 +137,7 @@ const BATCH: u32 = if EXPLORED { 2 } else { 256 };
 const MAX_KEPT: usize = if EXPLORED { 2 } else { 16 };
 
 /// The expirations that were delivered and not received, a block for each batch.
-type Delivered<T> = BlockQueue<T, { BATCH as usize }, 1>;
-
-/// An empty heap of due timers keeps memory for this many.
-const KEPT: usize = 64;
+type Delivered<T> = BlockQueue<T, { BATCH as usize }, 0>;
 
 /// A value in a set. It decides when its timer expires.
 pub(crate) trait Payload {

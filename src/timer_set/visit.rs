@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
 
 use super::table::Timer;
-use super::{BATCH, Expired, Guard, KEPT, Payload, Phase, Set};
+use super::{BATCH, Expired, Guard, Payload, Phase, Set};
 use crate::metrics::Event;
 use crate::panic::{catch_panic, drop_caught, wake};
 use crate::shared::note::Note;
@@ -63,10 +63,7 @@ where
             has_delivered |= visit.deliver(first);
         }
         let Visit {
-            mut guard,
-            due,
-            lost,
-            ..
+            mut guard, lost, ..
         } = visit;
         let receiver = if has_delivered || guard.is_finished() {
             guard.receiver.take()
@@ -75,9 +72,6 @@ where
         };
         drop(guard);
         wake(receiver);
-        if due.found.is_empty() {
-            due.found.shrink_to(KEPT);
-        }
         for timer in lost {
             drop_caught([timer.key]);
             drop_caught([timer.value]);
