@@ -377,6 +377,28 @@ async fn ends_the_actor_with_the_last_sleep_after_the_last_handle() {
     }
 }
 
+// On a paused clock each dropped sleep is made known at once, with a handle or without.
+#[tokio::test]
+async fn few_sleeps_do_not_keep_the_actor_on_the_real_clock() {
+    let wheel = start_wheel();
+    let mut sleeps: Vec<_> = (0..10).map(|_| wheel.sleep(HOUR)).collect();
+    for sleep in &mut sleeps {
+        assert_pending!(poll_idly(sleep));
+    }
+    wheel.settle().await;
+    drop(wheel);
+    a_few_turns().await;
+    assert_eq!(alive_tasks(), 1);
+    drop(sleeps);
+    let ended = async {
+        while alive_tasks() > 0 {
+            time::sleep(ms(1)).await;
+        }
+    };
+    let ended = time::timeout(ms(60_000), ended).await;
+    ended.expect("long before the deadlines");
+}
+
 #[tokio::test(start_paused = true)]
 async fn ends_an_unused_wheel_with_its_last_handle() {
     drop(start_wheel());
