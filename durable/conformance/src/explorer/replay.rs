@@ -83,7 +83,7 @@ pub async fn replays_each_transition<T: Stores>(world: &World<T>) {
                     let slept = unit * u32::try_from(ticks).unwrap_or(u32::MAX);
                     // Deadlines lie half a unit from the ticks.
                     if began.elapsed().saturating_sub(slept) < unit / 4 {
-                        return agree(trace, &record, &expected);
+                        return agree(trace, record, expected);
                     }
                 }
                 panic!("no try was fast enough for '{trace}'");
@@ -112,7 +112,7 @@ where
             let space = world.part(&format!("{name}-{number}")).namespace();
             let (store, clock) = (Arc::clone(&store), Arc::clone(&clock));
             let run = Run::on_clock(store, space, clock, &bounds).await;
-            agree(trace, &record(run, trace, false).await, &expected);
+            agree(trace, record(run, trace, false).await, expected);
             count += 1;
         }
     }
@@ -184,7 +184,7 @@ pub async fn long_traces_agree_with_memory<T: Stores>(world: &World<T>) {
             let expected = record(Run::in_memory(bounds).await, trace, true).await;
             let space = world.part(&format!("long-{number}")).namespace();
             let run = Run::new(Arc::clone(&store), space, UNIT, bounds).await;
-            agree(trace, &record(run, trace, true).await, &expected);
+            agree(trace, record(run, trace, true).await, expected);
         });
     let played = stream::iter(played).buffer_unordered(AT_ONCE);
     played.collect::<()>().await;
@@ -305,8 +305,9 @@ async fn meet(run: &mut Run, steps: [Step; 2], order: Meeting) -> Option<String>
     Some(format!("{first}; {second}; {}", state(run, &after, 1)))
 }
 
-fn agree(trace: &Trace, got: &Record, expected: &Record) {
-    for (number, (got, expected)) in got.iter().zip(expected).enumerate() {
+fn agree(trace: &Trace, got: Result<Record, String>, expected: Result<Record, String>) {
+    let [got, expected] = [got, expected].map(|record| record.unwrap_or_else(|e| panic!("{e}")));
+    for (number, (got, expected)) in got.iter().zip(&expected).enumerate() {
         assert_eq!(got, expected, "after call {number} of '{trace}'");
     }
     assert_eq!(got.len(), expected.len());
@@ -314,7 +315,10 @@ fn agree(trace: &Trace, got: &Record, expected: &Record) {
 
 /// Plays a trace. If calls are `joined`, steps that one call can stand for are recorded as one,
 /// which they are unless the store is the one in memory.
-async fn record(mut run: Run, trace: &Trace, joined: bool) -> Record {
+///
+/// A step makes no sense if what it needs has not come about, or is over on a machine that is too
+/// slow: a claim whose lease has ended cannot be settled.
+async fn record(mut run: Run, trace: &Trace, joined: bool) -> Result<Record, String> {
     let (mut record, alike) = (Record::new(), run.instances.len());
     let mut before = View::told(&run).await;
     let mut rest = &trace.0[..];
@@ -331,7 +335,7 @@ async fn record(mut run: Run, trace: &Trace, joined: bool) -> Record {
             sleep(MOMENT).await;
         }
         let outcomes = run.steps(steps).await;
-        let outcomes = outcomes.unwrap_or_else(|| panic!("{steps:?} of '{trace}' make no sense"));
+        let outcomes = outcomes.ok_or_else(|| format!("{steps:?} of '{trace}' make no sense"))?;
         let after = View::told(&run).await;
         let answers = outcomes
             .iter()
@@ -349,7 +353,7 @@ async fn record(mut run: Run, trace: &Trace, joined: bool) -> Record {
         record.push((answers.join("; "), state));
         before = after;
     }
-    record
+    Ok(record)
 }
 
 /// How many of the first steps one call of the store can stand for. Versions of the rows that one
