@@ -12,7 +12,7 @@
 //!    have locked its key, the lease is renewed meanwhile.
 //! 3. A put-back is due when its first try would have made it due, and keeps its error.
 //! 4. While a lease lasts by the instance's clock, no other instance ends the claim. So a claim
-//!    that is `Lost` then, after a try without response, was ended by that try.
+//!    that is `Lost` then, after a try of the same end without response, was ended by that try.
 //! 5. Once the stream of claims has ended, a kept end is given up with its lease: the store may
 //!    never be back.
 //!
@@ -80,7 +80,7 @@ enum State {
     /// Its end is decided.
     Ending {
         end: End,
-        /// Whether a try has had no response.
+        /// Whether a try of this end has had no response.
         tried: bool,
         /// Whether the task of settles has it until it is done.
         kept: bool,
@@ -106,11 +106,6 @@ impl Held {
 
     pub(super) fn is_lost(&self) -> bool {
         matches!(self.state, State::Lost)
-    }
-
-    /// Whether the response to its end is on the way.
-    pub(super) fn is_sent(&self) -> bool {
-        matches!(self.state, State::Ending { tried: false, .. })
     }
 
     /// The store has deleted the timer as it fired.
@@ -139,7 +134,8 @@ impl Held {
         match &mut self.state {
             State::Held | State::Ending { .. } if decided.is_extension() => {}
             State::Ending { kept: true, .. } if keeps => return Ok(false),
-            State::Ending { end, kept, .. } => {
+            State::Ending { end, tried, kept } => {
+                *tried &= end.settlement == decided.settlement;
                 *end = decided.clone();
                 *kept |= keeps;
             }

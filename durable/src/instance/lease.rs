@@ -388,9 +388,6 @@ impl Hold {
 
     /// Makes it end a whole lease from now.
     async fn renew(self: &Arc<Self>) {
-        if self.held().is_sent() {
-            return;
-        }
         let extension = End::new(Settlement::Extend(self.leases.length()));
         match self.send(extension).await {
             Ok(()) => self.leases.metrics.renewed.add(1),
@@ -437,8 +434,10 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    pub(super) fn token(&self) -> Version {
-        self.hold.version()
+    /// What it has in common with those that are to take effect in order. A renewal does so at any
+    /// time, also while the end of the claim waits for the lock of its key.
+    pub(super) fn order(&self) -> (Version, bool) {
+        (self.hold.version(), self.end.is_extension())
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -453,7 +452,7 @@ impl Ending {
             }
             other => other,
         };
-        let mut settle = Settle::new(self.token(), settlement);
+        let mut settle = Settle::new(self.hold.version(), settlement);
         settle.error.clone_from(&self.end.error);
         settle
     }

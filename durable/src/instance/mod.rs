@@ -533,5 +533,5 @@ async fn run_settles(core: Arc<Core>, batches: Batches<Ending, ()>) {
         }
         outcomes
     };
-    batches.run(Ending::bytes, Ending::token, flush).await;
+    batches.run(Ending::bytes, Ending::order, flush).await;
 }

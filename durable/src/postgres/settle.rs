@@ -2,7 +2,8 @@
 //!
 //! One statement that makes no waiting row and no dead one commits by itself. Otherwise a
 //! transaction locks all claims first. Claims that are put back or die need the locks of their keys
-//! before that. Claims of keys that a transaction of a user has locked are left out.
+//! before that. Claims of keys that a transaction of a user has locked are left out, but for
+//! extensions of their leases.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -192,7 +193,8 @@ impl Call for Settles {
         let mut settled: Vec<_> = settles
             .iter()
             .map(|settle| {
-                if locked.contains(&settle.token.0) {
+                let is_extension = matches!(settle.settlement, Settlement::Extend(_));
+                if !is_extension && locked.contains(&settle.token.0) {
                     Settled::Locked
                 } else {
                     Settled::Lost

@@ -169,7 +169,7 @@ pub enum Settled {
     /// The token names no row: nothing was changed.
     Lost,
     /// Not done: as [`WriteOutcome::Locked`]. So it is with everything in this call that names the
-    /// token.
+    /// token, but for extensions, which need no lock of a key.
     Locked,
 }
 

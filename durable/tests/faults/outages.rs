@@ -378,3 +378,30 @@ async fn fires_soon_after_a_long_outage() {
     assert!(late <= SECOND * 2, "{late:?}");
     claim.ack().await.expect("it is held");
 }
+
+/// What has ended a claim is told truly, also by a later call for another end.
+#[tokio::test(start_paused = true)]
+async fn claim_that_has_ended_otherwise_is_lost() {
+    let store = Faulty::new(Memory::new());
+    let (timers, mut claims) = start(store.clone()).await;
+    for acked_first in [true, false] {
+        set_many(&timers, 1).await;
+        let claim = next(&mut claims).await;
+        store.set_losing(Some("settle"));
+        let first = if acked_first {
+            claim.ack().await
+        } else {
+            claim.retry_after(HOUR).await
+        };
+        assert!(first.is_err_and(|error| error.may_pass()));
+        store.set_losing(None);
+        let second = if acked_first {
+            claim.retry_after(HOUR).await
+        } else {
+            claim.ack().await
+        };
+        assert!(matches!(second, Err(Error::Lost { .. })), "{second:?}");
+        let waits = timers.deadline("0").await.expect("it reads").is_some();
+        assert_eq!(waits, !acked_first);
+    }
+}

@@ -37,7 +37,7 @@ pub(in crate::postgres) const DIE: &str = concat!(
 /// From arrays of tokens, leases and errors.
 pub(in crate::postgres) const EXTEND: &str = concat!(
     "WITH ",
-    free_tokens!(
+    items!(
         "$2::bigint[], $3::bigint[], $4::text[]",
         "version, lease, error",
         terms!("NULL", "NULL")

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use tickwheel::TimerWheel;
-use tickwheel_durable::{Claim, Error, Moved, Postgres, Removed, SetIfAbsent, builder};
+use tickwheel_durable::{Claim, Error, Moved, Postgres, Removed, Retry, SetIfAbsent, builder};
 use tokio::time::timeout;
 
 use super::super::faults::call_limit;
@@ -244,4 +244,46 @@ async fn transactions_and_batches_never_deadlock() {
         "SELECT deadlocks::text FROM pg_stat_database WHERE datname = current_database()";
     tokio::time::sleep(SECOND).await;
     assert_eq!(text(&admin, deadlocks).await, "0");
+}
+
+/// The renewals of the lease waited for the lock as well, and the handler ran again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn put_back_that_waits_for_a_transaction_keeps_its_lease() {
+    let Some(url) = database("waiting_put_back").await else {
+        return missing();
+    };
+    let unit = call_limit(&url).await;
+    let store = Postgres::connect(&url).await.expect("it connects");
+    let builder = builder::<String, u64>("orders")
+        .lease(4 * unit)
+        .poll(SECOND / 5)
+        .call_timeout(unit);
+    let started = builder.start(&TimerWheel::new(), store).await;
+    let (timers, mut claims) = started.expect("it starts");
+    let set = timers.set_timer("a", &1, Duration::ZERO).await;
+    set.expect("it is set");
+    let (user, handled) = (client(&url).await, AtomicU64::new(0));
+    let handle = async |_| {
+        handled.fetch_add(1, Ordering::Relaxed);
+        let open = "BEGIN; SELECT tickwheel_move('orders', 'a', now() + interval '2 h')";
+        run(&user, open).await;
+        Err(Retry::after(HOUR).because("why"))
+    };
+    let course = async {
+        tokio::time::sleep(16 * unit).await;
+        run(&user, "ROLLBACK").await;
+        until("the timer waits", async || {
+            timers.counts().await.expect("it counts").in_flight == 0
+        })
+        .await;
+    };
+    tokio::select! {
+        () = claims.dispatch(4, |claim| handle(claim)) => panic!("the stream goes on"),
+        () = course => {}
+    }
+    assert_eq!(handled.load(Ordering::Relaxed), 1);
+    let entry = timers.admin().get("a").await.expect("it reads");
+    let entry = entry.expect("it waits");
+    assert_eq!((entry.error.as_deref(), entry.attempt), (Some("why"), 1));
+    assert_eq!(timers.metrics().lost, 0);
 }
