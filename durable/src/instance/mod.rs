@@ -4,8 +4,8 @@
 //! |---|---|---|
 //! | [`loader`] | loads rows onto the wheel: each poll, after a hint, when there is room again; gives others what they lack | when the claims end |
 //! | [`firing`] | fires what the wheel says is due and the program asks for, and delivers what the store confirms | when the claims end |
-//! | writes | [group commit](group_commit) of sets, moves and removes | with the last handle |
-//! | settles | [group commit](group_commit) of what becomes of claims | with the last claim |
+//! | [writes](batches) | [group commit](group_commit) of sets, moves and removes | with the last handle |
+//! | [settles](batches) | [group commit](group_commit) of what becomes of claims | with the last claim |
 //! | [renewals](lease) | keeps the leases of claims while their handlers run | with the last claim |
 //!
 //! The tasks share a [`Core`], which knows no types of keys and values. An instance on a namespace
@@ -14,6 +14,7 @@
 //! claims end when the stream of claims is dropped, the instance or the wheel is shut down. From
 //! then on the instance only writes and settles.
 
+mod batches;
 mod calendar;
 mod calls;
 mod clock;
@@ -42,6 +43,7 @@ use tickwheel::{Expirations, Expired, KeyedTimers, SetTimerError, TimerWheel};
 use tokio::sync::{Mutex, Notify, Semaphore, watch};
 use tokio::time::{Instant, sleep};
 
+use batches::{run_settles, run_writes};
 use calendar::Calendar;
 pub(crate) use calls::{Calls, in_steps};
 use clock::StoreClock;
@@ -52,10 +54,10 @@ use due::Due;
 pub(crate) use ending::{End, Settling};
 use firing::Firing;
 pub(crate) use group_commit::Group;
-use group_commit::{Batches, Outcome, group};
+use group_commit::group;
 pub(crate) use lease::Lease;
+use lease::Leases;
 pub use lease::RenewGuard;
-use lease::{Ending, Leases};
 use loader::Left;
 use lost_fires::LostFires;
 use opening::open;
@@ -68,7 +70,7 @@ use crate::race::race;
 use crate::settings::Settings;
 use crate::store::{
     Armed, Charter, DeadChange, DeadRows, InstanceId, LoadWindow, Namespace, NamespaceError,
-    Scheduled, Settled, Settlement, Store, StoreError, StoreTime, Version, Write, WriteOutcome,
+    Scheduled, Settlement, Store, StoreError, StoreTime, Version, Write, WriteOutcome,
 };
 
 /// The state that the tasks, handles and claims of an instance share.
@@ -463,75 +465,4 @@ async fn sweep(core: &Core) {
         let discard = || core.calls.change_dead(old.clone(), DeadChange::Discard);
         let _ = in_steps(discard).await;
     }
-}
-
-async fn run_writes(core: Arc<Core>, batches: Batches<Write, WriteOutcome>) {
-    let core = &*core;
-    let flush = |writes: Vec<Write>, until| async move {
-        let count = writes.len();
-        let written = match core.write(writes, until).await {
-            Ok(written) => written,
-            Err(error) => {
-                let failed = (0..count).map(|_| Outcome::Done(Err(error.clone())));
-                return failed.collect();
-            }
-        };
-        let outcomes = written.into_iter().map(|written| {
-            match written {
-                WriteOutcome::Armed { row, replaced } => {
-                    if let Some(version) = replaced {
-                        core.disarm(version);
-                    }
-                    core.arm_if_loaded(row);
-                }
-                WriteOutcome::Removed { version, .. } => core.disarm(version),
-                WriteOutcome::Absent | WriteOutcome::Present | WriteOutcome::InFlight(_) => {}
-                WriteOutcome::Locked(write) => return Outcome::Locked(write),
-            }
-            Outcome::Done(Ok(written))
-        });
-        outcomes.collect()
-    };
-    let key = |write: &Write| write.key.clone();
-    batches.run(Write::bytes, key, flush).await;
-}
-
-async fn run_settles(core: Arc<Core>, batches: Batches<Ending, ()>) {
-    let core = &*core;
-    let flush = |endings: Vec<Ending>, _| async move {
-        let settles = endings.iter().map(Ending::settle).collect();
-        let settled = core.calls.settle(settles, core.near()).await;
-        let claims_ended = !core.loads();
-        let mut outcomes = Vec::with_capacity(endings.len());
-        match settled {
-            Ok(settled) => {
-                for (mut ending, settled) in endings.into_iter().zip(settled) {
-                    if let Settled::Armed(row) = settled {
-                        core.arm_if_loaded(row);
-                    }
-                    outcomes.push(match settled {
-                        Settled::Locked if ending.is_given_up(claims_ended) => {
-                            Outcome::Done(Err(Error::Store(StoreError::locked("the key"))))
-                        }
-                        Settled::Locked => {
-                            ending.renew();
-                            Outcome::Locked(ending)
-                        }
-                        settled => Outcome::Done(ending.conclude(&settled)),
-                    });
-                }
-            }
-            Err(error) => {
-                for mut ending in endings {
-                    outcomes.push(if ending.is_tried_again(&error, claims_ended) {
-                        Outcome::Failed(ending)
-                    } else {
-                        Outcome::Done(Err(error.clone()))
-                    });
-                }
-            }
-        }
-        outcomes
-    };
-    batches.run(Ending::bytes, Ending::order, flush).await;
 }

@@ -6,6 +6,7 @@ mod away;
 #[path = "../support/cron.rs"]
 mod cron;
 mod damaged;
+mod encodings;
 mod encrypted;
 mod explored;
 mod failover;
