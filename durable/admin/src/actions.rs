@@ -64,6 +64,11 @@ pub(crate) struct Done {
 }
 
 impl Done {
+    /// Whether it has left none alone.
+    pub(crate) fn is_all(&self) -> bool {
+        self.reasons.is_empty() && self.in_flight == 0
+    }
+
     fn because(&mut self, reason: String) {
         if self.reasons.len() < REASONS {
             self.reasons.push(reason);

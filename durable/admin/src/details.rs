@@ -81,9 +81,18 @@ pub(crate) fn of_instance(instance: &StoredInstance, now: StoreTime) -> [String;
 
 #[cfg(test)]
 mod tests {
-    use tickwheel_durable::store::Version;
+    use tickwheel_durable::store::{InstanceId, Version};
 
     use super::*;
+
+    #[test]
+    fn instance_is_shown_with_what_it_has_and_what_it_lacks() {
+        let now = StoreTime::from_micros(1_000_000);
+        let mut instance = StoredInstance::new(InstanceId(5), now);
+        (instance.loaded, instance.lacks) = (1_003, 7);
+        let [name, id, _, loaded, lacks] = of_instance(&instance, now);
+        assert_eq!([&*name, &id, &loaded, &lacks], ["-", "5", "1,003", "7"]);
+    }
 
     #[test]
     fn token_is_shown_of_what_can_be_chosen_by_it() {

@@ -145,7 +145,7 @@ pub(super) async fn change(visit: Visit, Form(fields): Form<Fields>) -> Result<R
         return Ok(Redirect::to(&page).into_response());
     };
     let done = acted.map_err(|error| Failure::Failed(error.to_string()))??;
-    if done.reasons.is_empty() && done.in_flight == 0 && done.changed > 0 {
+    if done.is_all() && done.changed > 0 {
         let query = format!("did={}&done={}", action.verb(), done.changed);
         let joint = if job.back.contains('?') { '&' } else { '?' };
         return Ok(Redirect::to(&format!("{}{joint}{query}", job.back)).into_response());
@@ -164,10 +164,9 @@ fn told(action: Action, done: &Done) -> Told {
         lines.push("There was no such timer.".to_owned());
     }
     lines.extend(done.reasons.iter().cloned());
-    let is_all = done.reasons.is_empty() && done.in_flight == 0;
     let title = match done.changed {
         0 => "Nothing was changed",
-        _ if is_all => "Done",
+        _ if done.is_all() => "Done",
         _ => "Not all were changed",
     };
     Told { title, lines }
