@@ -45,8 +45,8 @@
 //! The caller that notifies the actor also changes `next_wake` to [`AWAKE`], so that only one of
 //! many callers pays for the notification. A notification is a stored permit: one that arrives
 //! before the actor waits is not lost. The exchange fails only if the value changed since it was
-//! read. Then another caller has notified the actor, or the actor has woken and is about to check
-//! the queues again. Either suffices.
+//! read. Then another caller notifies the actor, or the actor has woken and is about to check the
+//! queues again. Either suffices.
 //!
 //! # No thread in the way
 //!
@@ -54,6 +54,11 @@
 //! leaves a queue that is locked for its next turn, and does not park meanwhile. A caller whose
 //! queue is long yields its processor once in [`FOLLOW`] commands, when it holds no lock. So where
 //! threads outnumber cores, callers that flood the mailbox do not keep the actor from emptying it.
+//!
+//! Two short gaps are left. A caller that is preempted between the exchange
+//! and the notification holds back the notification that others rely on, until it runs again. And
+//! an actor that drops the last reference to a set of timers waits for the lock of a queue, like
+//! any other thread that drops one.
 //!
 //! # The earliest tick
 //!
