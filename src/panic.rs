@@ -33,6 +33,13 @@ pub(crate) fn wake(waker: Option<Waker>) {
     }
 }
 
+/// Drops a waker that may belong to another task. Its panic must not end this poll.
+pub(crate) fn drop_replaced(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        catch_panic(DROPPED_WAKER, || drop(waker));
+    }
+}
+
 /// Drops values of a user, each on its own: a panic in one drop does not keep the others from being
 /// dropped.
 pub(crate) fn drop_caught<T>(values: impl IntoIterator<Item = T>) {

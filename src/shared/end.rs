@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use slab::Slab;
 
-use crate::panic::{DROPPED_WAKER, catch_panic, wake};
+use crate::panic::{DROPPED_WAKER, catch_panic, drop_replaced, wake};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, lock_with_backoff};
 
@@ -65,15 +65,20 @@ impl Future for Ended<'_> {
             return Poll::Ready(());
         }
         // The waker is cloned, and a replaced one dropped, while nothing is locked.
-        let mut waker = cx.waker().clone();
+        let waker = cx.waker().clone();
         let mut waiting = lock_with_backoff(&self.end.waiting);
         if self.end.is_ended() {
             return Poll::Ready(());
         }
-        match self.index {
-            Some(index) => mem::swap(&mut waiting[index], &mut waker),
-            None => self.index = Some(waiting.insert(waker)),
-        }
+        let replaced = match self.index {
+            Some(index) => Some(mem::replace(&mut waiting[index], waker)),
+            None => {
+                self.index = Some(waiting.insert(waker));
+                None
+            }
+        };
+        drop(waiting);
+        drop_replaced(replaced);
         Poll::Pending
     }
 }
@@ -140,6 +145,29 @@ mod tests {
         assert!(poll(pin!(end.wait()), &waker).is_ready());
         end.end();
         assert_eq!(count.0.load(Ordering::Relaxed), 5);
+    }
+
+    struct PanicsOnDrop;
+
+    impl Wake for PanicsOnDrop {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    impl Drop for PanicsOnDrop {
+        fn drop(&mut self) {
+            panic!("a waker's own affair");
+        }
+    }
+
+    #[test]
+    fn p12_replaced_waker_whose_drop_panics_harms_no_other_task() {
+        let end = End::default();
+        let count = Arc::<Count>::default();
+        let mut ended = Box::pin(end.wait());
+        assert!(poll(ended.as_mut(), &Arc::new(PanicsOnDrop).into()).is_pending());
+        assert!(poll(ended.as_mut(), &Arc::clone(&count).into()).is_pending());
+        end.end();
+        assert_eq!(count.0.load(Ordering::Relaxed), 1);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::pool::{self, Reserved};
 use crate::clock::{self, CAN_PAUSE};
 use crate::metrics::Event;
-use crate::panic::{DROPPED_WAKER, catch_panic, wake};
+use crate::panic::{drop_replaced, wake};
 use crate::shared::entry::Phase;
 use crate::shared::{Shared, SleepEntry};
 use crate::tick::NEVER;
@@ -307,12 +307,5 @@ impl Drop for OnWheel {
             Some(disarmed) => pool::give(&mut self.entry, disarmed.scheduled, disarmed.waker),
             None => self.cancel_any(),
         }
-    }
-}
-
-/// Drops a waker that may belong to another task. Its panic must not end this poll.
-pub(super) fn drop_replaced(waker: Option<Waker>) {
-    if let Some(waker) = waker {
-        catch_panic(DROPPED_WAKER, || drop(waker));
     }
 }

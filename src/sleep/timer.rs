@@ -14,9 +14,10 @@ use std::task::{Context, Poll, ready};
 use tokio::time::Instant;
 
 use super::on_tokio::{OnTokio, is_far};
-use super::on_wheel::{Ended, OnWheel, Stage, drop_replaced};
+use super::on_wheel::{Ended, OnWheel, Stage};
 use crate::clock::CAN_PAUSE;
 use crate::metrics::Event;
+use crate::panic::drop_replaced;
 #[cfg(test)]
 use crate::shared::SleepEntry;
 use crate::tick::NEVER;

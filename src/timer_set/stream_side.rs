@@ -7,7 +7,7 @@ use std::num::NonZeroU64;
 use std::task::{Context, Poll, Waker};
 
 use super::{BATCH, Delivered, Expired, Payload, Phase, Set, State, TryRecvError};
-use crate::panic::{DROPPED_WAKER, catch_panic, drop_caught};
+use crate::panic::{DROPPED_WAKER, catch_panic, drop_caught, drop_replaced};
 
 /// The source of a stream of expirations: a set with any payload.
 pub(crate) trait Source<K, V>: Send + Sync + fmt::Debug {
@@ -125,9 +125,7 @@ impl<K, S: Payload> Set<K, S> {
             if let Some(waker) = waker {
                 let replaced = state.receiver.replace(waker);
                 drop(state);
-                if let Some(replaced) = replaced {
-                    catch_panic(DROPPED_WAKER, || drop(replaced));
-                }
+                drop_replaced(replaced);
                 return Poll::Pending;
             }
             // Clones the waker while the set is not locked. The next round takes what is delivered

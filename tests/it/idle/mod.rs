@@ -9,3 +9,4 @@ mod stream_shutdown;
 mod stream_table;
 mod timer;
 mod timer_regressions;
+mod wakers;

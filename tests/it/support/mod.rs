@@ -88,6 +88,28 @@ pub(crate) fn waker_fn(f: impl Fn() + Send + Sync + 'static) -> Waker {
     Waker::from(Arc::new(Call(f)))
 }
 
+/// A waker that calls one function when it is woken, and another when it is dropped.
+pub(crate) fn hooked_waker(
+    wake: impl Fn() + Send + Sync + 'static,
+    drop: impl Fn() + Send + Sync + 'static,
+) -> Waker {
+    struct Hooks<W, D: Fn()>(W, D);
+
+    impl<W: Fn() + Send + Sync + 'static, D: Fn() + Send + Sync + 'static> Wake for Hooks<W, D> {
+        fn wake(self: Arc<Self>) {
+            (self.0)();
+        }
+    }
+
+    impl<W, D: Fn()> Drop for Hooks<W, D> {
+        fn drop(&mut self) {
+            (self.1)();
+        }
+    }
+
+    Waker::from(Arc::new(Hooks(wake, drop)))
+}
+
 /// Polls once, outside any task.
 pub(crate) fn poll_with<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(waker))

@@ -2,37 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Waker};
 
 use tickwheel::{Expirations, TimerWheel};
 
-use crate::support::{advance, assert_balanced, ms};
-
-/// A waker that runs a closure when it is woken, and another when it is dropped.
-struct Hooks {
-    wake: Box<dyn Fn() + Send + Sync>,
-    drop: Box<dyn Fn() + Send + Sync>,
-}
-
-impl Wake for Hooks {
-    fn wake(self: Arc<Self>) {
-        (self.wake)();
-    }
-}
-
-impl Drop for Hooks {
-    fn drop(&mut self) {
-        (self.drop)();
-    }
-}
-
-fn waker(
-    wake: impl Fn() + Send + Sync + 'static,
-    drop: impl Fn() + Send + Sync + 'static,
-) -> Waker {
-    let (wake, drop) = (Box::new(wake), Box::new(drop));
-    Waker::from(Arc::new(Hooks { wake, drop }))
-}
+use crate::support::{advance, assert_balanced, hooked_waker, ms};
 
 /// Polls the stream, which has nothing to receive, so that it keeps the waker.
 fn register<V: Send + 'static>(stream: &mut Expirations<u32, V>, waker: &Waker) {
@@ -46,7 +20,7 @@ async fn p12_survives_a_consumer_whose_waker_panics() {
     let (timers, mut stream) = wheel.keyed::<u32, u32>();
     let (others, mut other_stream) = wheel.keyed::<u32, u32>();
     for round in 0..5 {
-        let waker = waker(|| panic!("a waker panics"), || ());
+        let waker = hooked_waker(|| panic!("a waker panics"), || ());
         register(&mut stream, &waker);
         timers.set_timer(1, round, ms(5)).unwrap();
         others.set_timer(1, round, ms(5)).unwrap();
@@ -57,7 +31,7 @@ async fn p12_survives_a_consumer_whose_waker_panics() {
         assert_eq!(other_stream.try_recv().map(|e| e.value), Ok(round));
         assert!(futures::poll!(&mut sleep).is_ready());
     }
-    register(&mut stream, &waker(|| panic!("at the end"), || ()));
+    register(&mut stream, &hooked_waker(|| panic!("at the end"), || ()));
     wheel.shutdown().await;
     assert!(stream.recv().await.is_none());
 }
@@ -66,7 +40,7 @@ async fn p12_survives_a_consumer_whose_waker_panics() {
 async fn p12_drops_the_last_handle_despite_a_panicking_waker() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed::<u32, u32>();
-    let waker = waker(|| panic!("a waker panics"), || ());
+    let waker = hooked_waker(|| panic!("a waker panics"), || ());
     register(&mut stream, &waker);
     drop(timers);
     assert!(stream.recv().await.is_none());
@@ -79,7 +53,7 @@ async fn p12_lets_a_consumers_waker_use_its_own_set() {
     let woken = Arc::<AtomicUsize>::default();
     let (in_wake, in_drop, counter) = (timers.clone(), timers.clone(), Arc::clone(&woken));
     let other_wheel = wheel.clone();
-    let waker = waker(
+    let waker = hooked_waker(
         move || {
             counter.fetch_add(1, Ordering::SeqCst);
             in_wake.set_timer(2, 20, ms(5)).unwrap();
@@ -117,7 +91,7 @@ async fn p12_lets_a_replaced_waker_use_its_own_set() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed::<u32, u32>();
     let in_drop = timers.clone();
-    let waker = waker(
+    let waker = hooked_waker(
         || (),
         move || assert_eq!(in_drop.set_timer(1, 1, ms(5)), Ok(None)),
     );
@@ -135,7 +109,7 @@ async fn p12_drops_timers_despite_a_waker_whose_drop_panics() {
     for key in 0..10 {
         timers.set_timer(key, Arc::clone(&value), ms(5)).unwrap();
     }
-    let waker = waker(|| (), || panic!("the drop of a waker panics"));
+    let waker = hooked_waker(|| (), || panic!("the drop of a waker panics"));
     register(&mut stream, &waker);
     drop(waker);
     drop(stream);
@@ -147,7 +121,7 @@ async fn p12_drops_timers_despite_a_waker_whose_drop_panics() {
 async fn p12_keeps_the_successor_of_a_waker_whose_drop_panics() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed::<u32, u32>();
-    let waker = waker(|| (), || panic!("the drop of a waker panics"));
+    let waker = hooked_waker(|| (), || panic!("the drop of a waker panics"));
     register(&mut stream, &waker);
     drop(waker);
     timers.set_timer(1, 1, ms(5)).unwrap();
