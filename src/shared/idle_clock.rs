@@ -11,12 +11,14 @@
 //!
 //! 1. [`decide`](IdleClock::decide) marks one activity as gone by its compare-and-exchange. That is
 //!    the decision, for all limits: from then on [`touch`](IdleClock::touch) and
-//!    [`enter`](IdleClock::enter) return `false`.
+//!    [`enter`](IdleClock::enter) return `false`. Then `decide` ends the activity of either kind,
+//!    whichever was gone: what comes later is not recorded as the last activity.
 //! 2. `touch` returns `true` only if it has recorded the activity of every limit; likewise `enter`.
 //!
 //! So a touch or guard that returns `true` took effect on each activity before that one's
 //! compare-and-exchange, which then found it active or busy. The order in which they are written
-//! does not matter.
+//! does not matter for that. `touch` writes the activity of either kind last, so that one that
+//! finds another gone has not changed the last activity, even while `decide` runs.
 //!
 //! All times are in nanoseconds from the wheel's origin.
 
@@ -146,8 +148,8 @@ impl IdleClock {
     /// Records activity of every kind. Returns `false` if it came after the decision.
     #[inline]
     fn touch(&self, nanos: u64) -> bool {
-        let alive = self.either.activity.touch(nanos, self.ticks.tick_nanos());
-        alive && (self.kinds.is_none() || self.touch_kinds(nanos))
+        (self.kinds.is_none() || self.touch_kinds(nanos))
+            && self.either.activity.touch(nanos, self.ticks.tick_nanos())
     }
 
     fn touch_kinds(&self, nanos: u64) -> bool {
@@ -216,11 +218,18 @@ impl IdleClock {
         if let Some(last) = self.either.activity.last() {
             self.last_when_idle.store(last, Ordering::Relaxed);
         }
-        self.each().any(|limited| {
+        let is_idle = self.each().any(|limited| {
             let since = limited.limit().and_then(|limit| now.checked_sub(limit));
             let reaped = since.map(|since| limited.activity.reap(since));
             matches!(reaped, Some(Reap::Reaped(_) | Reap::Gone))
-        })
+        });
+        if is_idle {
+            // No guard is lost: one that has an effect keeps every limit from being reached.
+            if let Some(last) = self.either.activity.end() {
+                self.last_when_idle.store(last, Ordering::Relaxed);
+            }
+        }
+        is_idle
     }
 
     /// Begins a new period at `now`, after the decision. For a single limit only; only the owner

@@ -102,7 +102,8 @@ fn touch_against_decide_and_revive() {
 /// A stream has limits of several kinds: a decision by one kind holds for all.
 ///
 /// Fails if [`IdleClock::touch`] or [`IdleClock::enter`] leaves out a kind or ignores its answer,
-/// and if an `enter` that fails leaves a guard behind.
+/// if an `enter` that fails leaves a guard behind, if `touch` writes the activity of either kind
+/// first, and if [`IdleClock::decide`] does not end it.
 #[test]
 fn touch_and_guard_against_decision_by_each_kind() {
     for deciding in [Kind::Read, Kind::Write, Kind::KeepAlive] {
@@ -121,6 +122,8 @@ fn touch_and_guard_against_decision_by_each_kind() {
             if idle {
                 assert!(clock.decide(11), "it is final");
                 assert!(!clock.touch(12) && !clock.enter());
+                clock.progress(deciding, 12);
+                assert_eq!(clock.last(), 0, "what came too late is not recorded");
             } else {
                 assert_eq!(clock.due_by(11, || 11), Some(16));
                 assert!(clock.decide(16));
@@ -134,8 +137,11 @@ fn touch_and_guard_against_decision_by_each_kind() {
 fn guard_that_fails_leaves_nothing_behind() {
     check(Some(2), || {
         let clock = clock(10, [Some(10), None, Some(10)]);
-        // All kinds of activity take place except reading.
-        clock.progress(Kind::Write, 9);
+        // Reading takes place, and no limit on either direction is reached.
+        let reading = clock.kind(Kind::Read).unwrap();
+        for activity in [&clock.either.activity, reading] {
+            assert!(activity.touch(9, 1));
+        }
         let guard = {
             let clock = Arc::clone(&clock);
             thread::spawn(move || clock.enter())
@@ -144,8 +150,9 @@ fn guard_that_fails_leaves_nothing_behind() {
         let entered = guard.join().unwrap();
         assert_eq!(entered, !idle);
         if idle {
-            // By the limit on both, once its own duration has passed: it is not busy.
-            assert_eq!(clock.either.activity.reap(9), Reap::Reaped(9));
+            // By the limit on reading, once its own duration has passed: it is not busy.
+            let reading = clock.kind(Kind::Read).unwrap();
+            assert_eq!(reading.reap(9), Reap::Reaped(9));
         }
     });
 }

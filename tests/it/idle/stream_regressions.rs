@@ -76,6 +76,41 @@ async fn wakes_other_direction_without_actor() {
     assert!(is_idle(assert_ready!(write.poll())));
 }
 
+/// A touch that came too late was recorded, unless the limit on either direction was reached.
+#[tokio::test(start_paused = true)]
+async fn activity_that_comes_too_late_is_not_recorded() {
+    let limits: [fn(IdleLimits, Duration) -> IdleLimits; 4] = [
+        IdleLimits::either,
+        IdleLimits::read,
+        IdleLimits::write,
+        IdleLimits::keep_alive,
+    ];
+    for limit in limits {
+        let limits = limit(IdleLimits::none(), IDLE);
+        let wheel = TimerWheel::new();
+        let (socket, mut peer) = duplex(8);
+        let mut stream = wheel.idle_stream_with(BufReader::new(socket), limits);
+        let handle = stream.handle().expect("it has limits");
+        peer.write_all(b"abc").await.expect("there is room");
+        time::advance(ms(10)).await;
+        assert_eq!(stream.fill_buf().await.expect("not idle"), b"abc");
+        stream.write_all(&[0; 8]).await.expect("there is room");
+        let last = Instant::now();
+        assert!(is_idle(stream.write_u8(1).await), "{limits:?}");
+        assert_eq!(handle.last_active(), last, "{limits:?}");
+
+        time::advance(IDLE).await;
+        assert!(!handle.touch());
+        assert_eq!(handle.last_active(), last, "touched: {limits:?}");
+        stream.consume(1);
+        assert_eq!(handle.last_active(), last, "consumed: {limits:?}");
+        let busy = handle.busy();
+        assert!(!busy.is_effective(), "{limits:?}");
+        drop(busy);
+        assert_eq!(handle.last_active(), last, "guarded: {limits:?}");
+    }
+}
+
 // --- buffered bytes ---
 
 /// Filling the buffer without new bytes counted as progress.
