@@ -6,6 +6,9 @@
 //! thread is visited again in the next turn, and delays nothing but itself. The same goes for the
 //! [list](SetList) in which it looks a set up at the first visit.
 
+#[cfg(all(test, not(tickwheel_shuttle)))]
+mod tests;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::mem;
@@ -106,16 +109,17 @@ impl KeyedWheel {
     }
 
     /// Forgets a set that was dropped, when every command about it is applied. Returns whether it
-    /// has: one with due timers has to be visited first.
+    /// has: one with due timers has to be visited first, and one with a watched chunk has to wait
+    /// until that is freed.
     pub(super) fn try_forget(&mut self, set: SetKey) -> bool {
-        if self.known(set).is_some_and(|known| !known.due.is_empty()) {
+        let is_needed = |known: &mut Known| !known.due.is_empty() || known.places.is_watched();
+        if self.known(set).is_some_and(is_needed) {
             return false;
         }
         let known = self.sets.get_mut(set.position());
         if let Some(mut known) = known.and_then(Option::take) {
             known.places.clear(&mut self.wheel);
         }
-        self.emptied.retain(|&(other, _)| other != set);
         while self.sets.last().is_some_and(Option::is_none) {
             self.sets.pop();
         }

@@ -9,6 +9,9 @@
 //! left with nothing scheduled is *watched*: the actor [frees](Places::free) it when every note has
 //! been applied that is on its way now. If the chunk has changed meanwhile, it is watched once
 //! more.
+//!
+//! A set is forgotten only when no chunk of it is [watched](Places::is_watched). So the actor frees
+//! no chunk of the next set with the same key, which may have older notes on their way.
 
 #[cfg(all(test, tickwheel_loom))]
 mod model;
@@ -184,6 +187,11 @@ impl Places {
             self.chunks.shrink_to_fit();
         }
         false
+    }
+
+    /// Whether a chunk is watched: it is going to be [freed](Self::free), or looked at again.
+    pub(super) fn is_watched(&self) -> bool {
+        self.chunks.iter().any(|chunk| chunk.is_watched)
     }
 
     /// Takes all indices off the wheel.
