@@ -275,24 +275,38 @@ ON CONFLICT (namespace, key) WHERE NOT in_flight DO NOTHING RETURNING t.key, t.v
         FOR its_row IN WITH i AS MATERIALIZED (SELECT its_space::int AS namespace, u.* FROM unnest(its_keys::bytea[]) WITH ORDINALITY AS u(key, number)), removed AS (
     DELETE FROM @.tickwheel_timers t USING i
     WHERE t.namespace = i.namespace AND t.key = i.key AND NOT t.in_flight
-    RETURNING t.key, t.version, t.value
-), dead AS (
-    DELETE FROM @.tickwheel_dead d USING i
-    WHERE (SELECT true FROM @.tickwheel_dead WHERE namespace = its_space::int LIMIT 1) AND d.namespace = i.namespace AND d.key = i.key AND (
-        (SELECT max(f.version) FROM @.tickwheel_timers f WHERE f.namespace = i.namespace AND f.key = i.key AND f.in_flight)
-            IS NULL
-        OR (SELECT r.version FROM removed r WHERE r.key = i.key) IS NOT NULL
-    )
-    RETURNING d.key, d.version, d.value, d.died
+    RETURNING t.namespace, t.key, t.version, t.value
+), outdated AS (
+    DELETE FROM @.tickwheel_dead d USING removed
+    WHERE (SELECT true FROM @.tickwheel_dead WHERE namespace = its_space::int LIMIT 1) AND d.namespace = removed.namespace AND d.key = removed.key
 )
-SELECT key, version, value FROM removed
-UNION ALL
-(SELECT DISTINCT ON (key) key, version, value FROM dead
-WHERE (SELECT r.version FROM removed r WHERE r.key = dead.key) IS NULL
-ORDER BY key, died DESC, version DESC) LOOP
+SELECT key, version, value FROM removed LOOP
             its_result := 'removed';
             its_removed := its_row.value;
         END LOOP;
+        IF its_result IS NULL THEN
+            FOR its_row IN WITH i AS MATERIALIZED (SELECT its_space::int AS namespace, u.* FROM unnest(its_keys::bytea[]) WITH ORDINALITY AS u(key, number)), standing AS MATERIALIZED (
+    SELECT i.namespace, i.key, (
+        SELECT max(f.version) FROM @.tickwheel_timers f WHERE f.namespace = i.namespace AND f.key = i.key AND f.in_flight
+    ) AS token FROM i
+), dead AS (
+    DELETE FROM @.tickwheel_dead d USING standing s
+    WHERE (SELECT true FROM @.tickwheel_dead WHERE namespace = its_space::int LIMIT 1) AND d.namespace = s.namespace AND d.key = s.key AND s.token IS NULL
+    RETURNING d.key, d.version, d.value, d.died
+)
+SELECT DISTINCT ON (key) key, version, value, token FROM (
+    SELECT key, version, value, NULL::bigint AS token, died FROM dead
+    UNION ALL
+    SELECT key, NULL, NULL, token, NULL FROM standing
+) u ORDER BY key, died DESC NULLS LAST, version DESC LOOP
+                its_result := CASE
+                    WHEN its_row.version IS NOT NULL THEN 'removed'
+                    WHEN its_row.token IS NULL THEN 'absent'
+                    ELSE 'in_flight'
+                END;
+                its_removed := its_row.value;
+            END LOOP;
+        END IF;
     END CASE;
     IF its_result IS NULL THEN
         FOR its_row IN

@@ -91,7 +91,7 @@ struct Part<'a> {
     set_if_absent: Columns<'a>,
     moved: Columns<'a>,
     removed: Vec<&'a [u8]>,
-    /// The keys of what may leave everything as it is.
+    /// The keys of what may leave everything as it is, but for removals.
     conditional: Vec<&'a [u8]>,
 }
 
@@ -128,10 +128,7 @@ impl<'a> Part<'a> {
                     part.moved.keys.push(key);
                     part.moved.at(*due);
                 }
-                Action::Remove => {
-                    part.conditional.push(key);
-                    part.removed.push(key);
-                }
+                Action::Remove => part.removed.push(key),
             }
         }
         part.writes = sorted;
@@ -158,6 +155,7 @@ impl<'a> Part<'a> {
 enum Answers {
     Armed,
     Removed,
+    RemovedDead,
     Standing,
 }
 
@@ -281,7 +279,8 @@ fn part_queries<'a>(part: &'a Part<'a>, head: &[&'a (dyn ToSql + Sync); 4]) -> V
     }
     if !part.removed.is_empty() {
         let parameters: Vec<&(dyn ToSql + Sync)> = vec![space, &part.removed];
-        queries.push((sql::REMOVE, parameters, Some(Answers::Removed)));
+        queries.push((sql::REMOVE, parameters.clone(), Some(Answers::Removed)));
+        queries.push((sql::REMOVE_DEAD, parameters, Some(Answers::RemovedDead)));
     }
     if !part.conditional.is_empty() {
         let parameters: Vec<&(dyn ToSql + Sync)> = vec![space, &part.conditional];
@@ -312,7 +311,18 @@ fn answer(part: &Part<'_>, means: Answers, row: &Row, written: &mut [Option<Writ
                 value: row.get(2),
             });
         }
-        Answers::Standing if written.is_some() => {}
+        Answers::RemovedDead | Answers::Standing if written.is_some() => {}
+        Answers::RemovedDead => {
+            let (version, token): (Option<i64>, Option<i64>) = (row.get(1), row.get(3));
+            *written = Some(match (version, token) {
+                (Some(version), _) => WriteOutcome::Removed {
+                    version: Version(version),
+                    value: row.get(2),
+                },
+                (None, Some(token)) => WriteOutcome::InFlight(Version(token)),
+                (None, None) => WriteOutcome::Absent,
+            });
+        }
         Answers::Standing => {
             let (waits, token): (bool, Option<i64>) = (row.get(1), row.get(2));
             let sets = matches!(write.action, Action::Set { .. });

@@ -59,9 +59,9 @@
 //!
 //! | result | why it is right |
 //! |---|---|
-//! | absent, in flight | [`MOVE`] and [`REMOVE`] have found no waiting row, and none appears after that. So what [`STANDING`] sees later is all there is: a claim, or nothing. A put-back waits for the lock. |
+//! | absent, in flight | [`MOVE`] and [`REMOVE`] have found no waiting row, and none appears after that. So what [`STANDING`] and [`REMOVE_DEAD`] see later is all there is: claims, dead rows, or nothing. A put-back waits for the lock. The first two cannot say it themselves, since they may have waited for a fire that they do not see. |
 //! | set if absent | [`LOCK`] has locked the waiting row, which cannot fire then, or has found none, and none appears. So if [`SET_IF_ABSENT`] sees nothing in flight, there is nothing. Without [`LOCK`] a row that it sees waiting could fire before the index is asked. |
-//! | removed although dead | A claim dies, and a dead row is retried, with the lock of its key held. So [`REMOVE`] and [`STANDING`] see a timer that goes from one state to another in one of them. |
+//! | removed although dead | A claim dies, and a dead row is retried, with the lock of its key held. So [`REMOVE_DEAD`], by one snapshot, sees either the claim, which keeps the dead rows, or all that is dead. |
 //! | put back | If [`PUT_BACK`] sees no waiting row, none appears before it makes one. |
 //!
 //! Manual statements take no locks of keys. Two waiting rows violate the unique index, and the
@@ -370,4 +370,4 @@ pub(super) use looks::{COUNT, GET, LIST, LIST_DEAD, SAMPLE, SAMPLE_DEAD};
 pub(super) use namespaces::{AMEND, CHARTER, FIND, NAME, NAMESPACES, OPEN};
 pub(super) use purge::{PURGE, PURGE_LOCKED};
 pub(super) use settles::{ACK, DIE, EXTEND, LEAVERS, PUT_BACK, unfire};
-pub(super) use writes::{MOVE, REMOVE, SET, SET_ALONE, SET_IF_ABSENT, STANDING};
+pub(super) use writes::{MOVE, REMOVE, REMOVE_DEAD, SET, SET_ALONE, SET_IF_ABSENT, STANDING};

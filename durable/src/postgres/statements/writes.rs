@@ -129,31 +129,48 @@ pub(in crate::postgres) const MOVE: &str = concat!(
     armed!()
 );
 
-/// From an array of keys. Discards the dead rows of those that have a waiting row, or none in
-/// flight. For keys without a waiting row it returns the one that died last.
+/// From an array of keys. Discards the dead rows of those that have a waiting row.
 pub(in crate::postgres) const REMOVE: &str = concat!(
     "WITH ",
     free_keys!("$2::bytea[]", "key"),
     ", removed AS (
         DELETE FROM @.tickwheel_timers t USING i
         WHERE t.namespace = i.namespace AND t.key = i.key AND NOT t.in_flight
-        RETURNING t.key, t.version, t.value
-    ), dead AS (
-        DELETE FROM @.tickwheel_dead d USING i
+        RETURNING t.namespace, t.key, t.version, t.value
+    ), outdated AS (
+        DELETE FROM @.tickwheel_dead d USING removed
         WHERE ",
     any_dead!(),
-    " AND d.namespace = i.namespace AND d.key = i.key AND (
-            (SELECT max(f.version) FROM @.tickwheel_timers f WHERE f.namespace = i.namespace AND f.key = i.key AND f.in_flight)
-                IS NULL
-            OR (SELECT r.version FROM removed r WHERE r.key = i.key) IS NOT NULL
-        )
+    " AND d.namespace = removed.namespace AND d.key = removed.key
+    )
+    SELECT key, version, value FROM removed"
+);
+
+/// From an array of keys, after [`REMOVE`]. For each it returns the latest token, or the dead row
+/// that died last if none is in flight, which discards the dead rows.
+///
+/// All this is seen in one snapshot, which is later than whatever [`REMOVE`] has waited for. To
+/// [`REMOVE`] itself, a timer that it has waited for, and that has fired, is neither waiting nor in
+/// flight.
+pub(in crate::postgres) const REMOVE_DEAD: &str = concat!(
+    "WITH ",
+    free_keys!("$2::bytea[]", "key"),
+    ", standing AS MATERIALIZED (
+        SELECT i.namespace, i.key, (
+            SELECT max(f.version) FROM @.tickwheel_timers f WHERE f.namespace = i.namespace AND f.key = i.key AND f.in_flight
+        ) AS token FROM i
+    ), dead AS (
+        DELETE FROM @.tickwheel_dead d USING standing s
+        WHERE ",
+    any_dead!(),
+    " AND d.namespace = s.namespace AND d.key = s.key AND s.token IS NULL
         RETURNING d.key, d.version, d.value, d.died
     )
-    SELECT key, version, value FROM removed
-    UNION ALL
-    (SELECT DISTINCT ON (key) key, version, value FROM dead
-    WHERE (SELECT r.version FROM removed r WHERE r.key = dead.key) IS NULL
-    ORDER BY key, died DESC, version DESC)"
+    SELECT DISTINCT ON (key) key, version, value, token FROM (
+        SELECT key, version, value, NULL::bigint AS token, died FROM dead
+        UNION ALL
+        SELECT key, NULL, NULL, token, NULL FROM standing
+    ) u ORDER BY key, died DESC NULLS LAST, version DESC"
 );
 
 /// For each of an array of keys: whether a row waits, and the latest token.

@@ -1,4 +1,4 @@
-//! Functions on keys that have dead timers.
+//! Functions on keys that have dead timers, and removals while such a key fires.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tickwheel_durable::store::StoreError;
 use tickwheel_durable::{Claim, Claims, DurableTimers, Error, Moved, Removed, Retry};
 use tokio_postgres::error::SqlState;
 
-use super::super::server::{client, database, missing};
+use super::super::server::{client, database, missing, until};
 use super::{HOUR, SECOND, one, run, start, text};
 
 type Timers = DurableTimers<String, u64>;
@@ -197,4 +197,72 @@ async fn caller_without_rights_removes_a_dead_timer() {
     .await;
     assert_eq!(removed.get::<_, &str>(0), "removed 1");
     assert_eq!(counts(&timers).await, (0, 0, 0));
+}
+
+/// Removes `a` by a call, or by a function, while another transaction that has made a change to the
+/// key is about to commit. Returns the result and the value.
+async fn remove_while(url: &str, timers: &Timers, change: &str, calls: bool) -> String {
+    let (other, user, watcher) = (client(url).await, client(url).await, client(url).await);
+    run(&other, &format!("BEGIN; {change}")).await;
+    let timers = timers.clone();
+    let removes = tokio::spawn(async move {
+        if !calls {
+            return text(&user, REMOVE).await;
+        }
+        match timers.remove_timer("a").await.expect("it is answered") {
+            Removed::Done(value) => format!("removed {value}"),
+            Removed::Absent => "absent".to_owned(),
+            _ => "in_flight".to_owned(),
+        }
+    });
+    until("a removal that waits", async || {
+        let waiting = "SELECT count(*)::text FROM pg_stat_activity
+            WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        text(&watcher, waiting).await == "1"
+    })
+    .await;
+    run(&other, "COMMIT").await;
+    removes.await.expect("it ends")
+}
+
+/// Its statement had begun before the timer fired, and took the dead timer for all that was left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn removal_while_the_timer_fires_keeps_the_dead_one() {
+    let Some(url) = database("fires_beside_dead").await else {
+        return missing();
+    };
+    let (timers, mut claims) = start(&url).await;
+    for calls in [true, false] {
+        let claim = fire(&timers, &mut claims, "a", 1).await;
+        timers.set_timer("a", &7, HOUR).await.expect("it is set");
+        die(&claim).await;
+        let fires = "UPDATE tickwheel_timers
+            SET version = nextval('tickwheel_versions'), in_flight = true, attempt = 1, loaded_by = NULL
+            WHERE NOT in_flight";
+        let says = remove_while(&url, &timers, fires, calls).await;
+        assert_eq!(says, "in_flight", "by a call: {calls}");
+        assert_eq!(counts(&timers).await, (0, 1, 1), "by a call: {calls}");
+        timers.admin().purge().await.expect("it purges");
+    }
+}
+
+/// It saw a claim, so that the dead timer stayed; and then it saw none, so that it said `absent`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn removal_while_all_but_the_dead_timer_goes_returns_it() {
+    let Some(url) = database("goes_beside_dead").await else {
+        return missing();
+    };
+    let (timers, mut claims) = start(&url).await;
+    for calls in [true, false] {
+        let claim = fire(&timers, &mut claims, "a", 1).await;
+        let _held = fire(&timers, &mut claims, "a", 2).await;
+        timers.set_timer("a", &7, HOUR).await.expect("it is set");
+        die(&claim).await;
+        assert_eq!(counts(&timers).await, (1, 1, 1), "by a call: {calls}");
+        // A fire of a namespace that delivers at most once, and an acknowledgement.
+        let go = "DELETE FROM tickwheel_timers";
+        let says = remove_while(&url, &timers, go, calls).await;
+        assert_eq!(says, "removed 1", "by a call: {calls}");
+        assert_eq!(counts(&timers).await, (0, 0, 0), "by a call: {calls}");
+    }
 }
