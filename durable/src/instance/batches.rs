@@ -1,5 +1,6 @@
 //! What becomes of a batch of writes, and of a batch of settles.
 
+use std::iter;
 use std::sync::Arc;
 
 use super::Core;
@@ -75,7 +76,8 @@ const REFUSALS: usize = 16;
 /// error text that its encoding cannot hold, fails no others.
 async fn settle_each(core: &Core, endings: &mut [Ending]) -> Vec<Result<Settled, Error>> {
     let mut settled = Vec::with_capacity(endings.len());
-    let (mut parts, mut refusals) = (vec![0..endings.len()], 0);
+    let mut parts: Vec<_> = iter::once(0..endings.len()).collect();
+    let mut refusals = 0;
     while let Some(part) = parts.pop() {
         let asked = endings[part.clone()].iter().map(Ending::settle).collect();
         let error = match core.calls.settle(asked, core.near()).await {
