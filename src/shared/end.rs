@@ -70,12 +70,11 @@ impl Future for Ended<'_> {
         if self.end.is_ended() {
             return Poll::Ready(());
         }
-        let replaced = match self.index {
-            Some(index) => Some(mem::replace(&mut waiting[index], waker)),
-            None => {
-                self.index = Some(waiting.insert(waker));
-                None
-            }
+        let replaced = if let Some(index) = self.index {
+            Some(mem::replace(&mut waiting[index], waker))
+        } else {
+            self.index = Some(waiting.insert(waker));
+            None
         };
         drop(waiting);
         drop_replaced(replaced);
