@@ -133,9 +133,23 @@ struct Writer<'a, S> {
 }
 
 impl<S: Store> Writer<'_, S> {
-    async fn write(&self, writes: Vec<Write>) -> Vec<WriteOutcome> {
-        let written = self.store.write(self.space, writes, LoadWindow::NONE).await;
-        written.expect("it writes")
+    /// Writes, and once more what is locked, as instances do. Another call may lock a key for a
+    /// moment.
+    async fn write(&self, mut writes: Vec<Write>) -> Vec<WriteOutcome> {
+        let mut outcomes = vec![None; writes.len()];
+        while !writes.is_empty() {
+            let asked = writes.drain(..).collect();
+            let written = self.store.write(self.space, asked, LoadWindow::NONE).await;
+            let mut written = written.expect("it writes").into_iter();
+            for outcome in outcomes.iter_mut().filter(|outcome| outcome.is_none()) {
+                match written.next() {
+                    Some(WriteOutcome::Locked(write)) => writes.push(write),
+                    answered => *outcome = answered,
+                }
+            }
+            yield_now().await;
+        }
+        outcomes.into_iter().flatten().collect()
     }
 
     async fn fill(&self) {
