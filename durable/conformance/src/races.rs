@@ -10,6 +10,7 @@
 //! | remove | the same | it is removed, or in flight | absent |
 //! | set if absent | the same | present, or in flight | set |
 
+use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -138,7 +139,7 @@ impl<S: Store> Writer<'_, S> {
     async fn write(&self, mut writes: Vec<Write>) -> Vec<WriteOutcome> {
         let mut outcomes = vec![None; writes.len()];
         while !writes.is_empty() {
-            let asked = writes.drain(..).collect();
+            let asked = mem::take(&mut writes);
             let written = self.store.write(self.space, asked, LoadWindow::NONE).await;
             let mut written = written.expect("it writes").into_iter();
             for outcome in outcomes.iter_mut().filter(|outcome| outcome.is_none()) {
