@@ -278,7 +278,7 @@ async fn put_back_that_waits_for_a_transaction_keeps_its_lease() {
         .await;
     };
     tokio::select! {
-        () = claims.dispatch(4, |claim| handle(claim)) => panic!("the stream goes on"),
+        () = claims.dispatch(4, handle) => panic!("the stream goes on"),
         () = course => {}
     }
     assert_eq!(handled.load(Ordering::Relaxed), 1);
