@@ -193,6 +193,12 @@ pub async fn operator_changes_waiting_timers<T: Stores>(world: &World<T>) {
     let theirs = other.timers.admin().change_prefix("", Change::Remove).await;
     assert_eq!(theirs.map(|changed| changed.rows), Ok(ORDERS + 1));
     assert_eq!(instance.counted().await[0], 1);
+
+    // Timers that are gone hide no others: a page reached over what had been removed before it.
+    let many: Vec<_> = (0..3_000).map(|number| format!("many {number}")).collect();
+    let set = many.iter().map(|name| (name.as_str(), &1, far));
+    instance.timers.set_many(set).await.expect("they are set");
+    assert_eq!(changed("many", Change::Remove).await, 3_000);
 }
 
 /// Timers with one deadline are listed in pages, each once.

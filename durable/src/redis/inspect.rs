@@ -87,8 +87,7 @@ impl Inspect for Redis {
             if limit == 0 {
                 return Ok(RowPage::default());
             }
-            // The cursor of the server, then the last name of the page, if the page was divided.
-            let after = after.map_or(b"0 ".to_vec(), |PrefixCursor(after)| after);
+            let after = after.map_or(b"0  ".to_vec(), |PrefixCursor(after)| after);
             let asking = self.run(&scripts::PREFIX, namespace, |command| {
                 command
                     .arg(state_argument(state))
