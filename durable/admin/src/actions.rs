@@ -4,8 +4,8 @@
 use std::time::{Duration, SystemTime};
 
 use tickwheel_durable::store::{
-    Change, DeadChange, DeadRows, PrefixChange, PrefixRows, Settlement, State, StoreTime, Stored,
-    Version, WriteOutcome,
+    ANSWER_BYTES, Change, DeadChange, DeadRows, MAX_KEY_ROWS, PrefixChange, PrefixRows, Settlement,
+    State, StoreTime, Stored, Version, WriteOutcome,
 };
 use tokio::time::{Instant, sleep};
 
@@ -52,7 +52,7 @@ pub(crate) enum Selection {
 }
 
 /// The outcome of a change.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Done {
     pub(crate) changed: u64,
     /// How many were not changed because they are in flight.
@@ -164,11 +164,19 @@ pub(crate) async fn count(
     let counts = operator.counts().await?;
     let state = action.state();
     let (number, about) = match selection {
-        Selection::Keys(keys) => (keys.len() as u64, ""),
+        Selection::Keys(keys) => {
+            let (state, mut number, mut more) = (state.unwrap_or(State::Waiting), 0, false);
+            for key in keys {
+                let (rows, over) = of_key(operator, state, key, COUNTED).await?;
+                number += rows.len() as u64;
+                more |= over;
+            }
+            (number, if more { "over " } else { "" })
+        }
         Selection::Tokens(tokens) => (tokens.len() as u64, ""),
         Selection::Prefix(prefix) => {
             let state = state.unwrap_or(State::Waiting);
-            let (rows, more) = with_prefix(operator, state, prefix, COUNTED).await?;
+            let (rows, more) = find(operator, state, prefix, |_| true, COUNTED).await?;
             (rows.len() as u64, if more { "over " } else { "" })
         }
         Selection::All => {
@@ -187,19 +195,40 @@ pub(crate) async fn count(
     Ok((number, format!("{about}{digits} {state}timer{s}")))
 }
 
-/// The versions of the timers in a state whose keys begin with that, and whether there are more
-/// than so many.
-async fn with_prefix(
+/// The versions of the timers of a key in a state, and whether there are more than so many. A key
+/// has any number of claims and of dead timers.
+async fn of_key(
+    operator: &Operator,
+    state: State,
+    key: &[u8],
+    most: usize,
+) -> Result<(Vec<Version>, bool), Failure> {
+    let rows = operator.rows_of(key.to_vec()).await?;
+    let bytes: usize = rows.iter().map(|row| row.key.len() + row.value.len()).sum();
+    let found = rows.iter().filter(|row| row.state == state);
+    let found: Vec<_> = found.map(|row| row.version).collect();
+    if found.len() < MAX_KEY_ROWS && bytes < ANSWER_BYTES {
+        return Ok((found, false));
+    }
+    // There may be more of them.
+    find(operator, state, key, |row| row.key == key, most).await
+}
+
+/// The versions of the timers in a state whose keys begin with that and that fit, and whether there
+/// are more than so many.
+async fn find(
     operator: &Operator,
     state: State,
     prefix: &[u8],
+    fits: impl Fn(&Stored) -> bool,
     most: usize,
 ) -> Result<(Vec<Version>, bool), Failure> {
     let mut request = PrefixRows::new(state, prefix.to_vec(), FOUND_AT_ONCE);
     let mut found = Vec::new();
     loop {
         let page = operator.with_prefix(request.clone()).await?;
-        found.extend(page.rows.iter().map(|row| row.version));
+        let rows = page.rows.iter().filter(|row| fits(row));
+        found.extend(rows.map(|row| row.version));
         request.after = page.next;
         if request.after.is_none() || found.len() >= most {
             return Ok((found, request.after.is_some()));
@@ -215,17 +244,19 @@ pub(crate) async fn act(
     selection: Selection,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Done, Failure> {
-    let shown = selection.shown();
     let mut work = Work {
         operator,
+        who,
         action,
+        which: selection.shown(),
         progress,
         done: Done::default(),
+        error: Some("it was cut off".to_owned()),
     };
     let ended = work.change(selection).await;
-    let done = work.done;
-    let failed = ended.as_ref().err().map(ToString::to_string);
-    log(operator, who, action, &shown, &done, failed.as_deref());
+    work.error = ended.as_ref().err().map(ToString::to_string);
+    let done = work.done.clone();
+    drop(work);
     ended?;
     if done.locked > 0 {
         return Err(Failure::Failed(format!(
@@ -238,39 +269,39 @@ pub(crate) async fn act(
     Ok(done)
 }
 
-/// One line for each change.
-fn log(
-    operator: &Operator,
-    who: &str,
-    action: Action,
-    which: &str,
-    done: &Done,
-    failed: Option<&str>,
-) {
-    let to = match action {
-        Action::MoveIn(delay) => format!(" in={}", humantime::format_duration(delay)),
-        _ => String::new(),
-    };
-    let error = failed.map_or(String::new(), |error| {
-        format!(" error={:?}", text_line(error, LOGGED))
-    });
-    (operator.desk.log)(&format!(
-        "change: time={} who={:?} namespace={} action={}{to} which={:?} changed={}{error}",
-        StoreTime::from(SystemTime::now()),
-        text_line(who, LOGGED),
-        operator.namespace,
-        action.verb(),
-        text_line(which, LOGGED),
-        done.changed,
-    ));
-}
-
-/// A change that is under way.
+/// A change that is under way. Its drop logs it: also one that is cut off, as by the end of the
+/// process, has changed some timers.
 struct Work<'a> {
     operator: &'a Operator,
+    who: &'a str,
     action: Action,
+    /// Which timers, for the log.
+    which: String,
     progress: &'a (dyn Fn(u64) + Sync),
     done: Done,
+    /// Why it has not done everything.
+    error: Option<String>,
+}
+
+impl Drop for Work<'_> {
+    fn drop(&mut self) {
+        let to = match self.action {
+            Action::MoveIn(delay) => format!(" in={}", humantime::format_duration(delay)),
+            _ => String::new(),
+        };
+        let error = self.error.as_ref().map_or(String::new(), |error| {
+            format!(" error={:?}", text_line(error, LOGGED))
+        });
+        (self.operator.desk.log)(&format!(
+            "change: time={} who={:?} namespace={} action={}{to} which={:?} changed={}{error}",
+            StoreTime::from(SystemTime::now()),
+            text_line(self.who, LOGGED),
+            self.operator.namespace,
+            self.action.verb(),
+            text_line(&self.which, LOGGED),
+            self.done.changed,
+        ));
+    }
 }
 
 impl Work<'_> {
@@ -303,7 +334,7 @@ impl Work<'_> {
             }
             // All are found before the first is changed: it may come back.
             (Some(state), Selection::Prefix(prefix)) => {
-                let (found, _) = with_prefix(self.operator, state, &prefix, usize::MAX).await?;
+                let (found, _) = find(self.operator, state, &prefix, |_| true, usize::MAX).await?;
                 self.tokens(found, false).await
             }
             (Some(_), Selection::Tokens(tokens)) => self.tokens(tokens, true).await,
@@ -345,8 +376,9 @@ impl Work<'_> {
 
     /// Changes the timers of a key in a state.
     async fn key(&mut self, key: Vec<u8>, state: State, change: Change) -> Result<(), Failure> {
-        let rows = self.operator.rows_of(key.clone()).await?;
-        if !rows.iter().any(|row| row.state == state) {
+        let (found, _) = of_key(self.operator, state, &key, usize::MAX).await?;
+        if found.is_empty() {
+            let rows = self.operator.rows_of(key.clone()).await?;
             let is_in_flight = rows.iter().any(|row| row.state == State::InFlight);
             self.done.in_flight += u64::from(is_in_flight);
             self.done.because(why_not(&key, &rows));
@@ -364,11 +396,7 @@ impl Work<'_> {
                     self.done.because(in_flight(&line(&key, LOGGED), token));
                 }
             },
-            State::InFlight => {
-                let claims = rows.iter().filter(|row| row.state == state);
-                self.tokens(claims.map(|row| row.version).collect(), true)
-                    .await?;
-            }
+            State::InFlight => self.tokens(found, true).await?,
             _ => {
                 let which = DeadRows::Key(key);
                 self.bulk(Bulk::Dead(which, self.dead())).await?;

@@ -128,3 +128,41 @@ async fn change_of_a_key_takes_no_effect_after_its_time_limit() {
     tokio::time::sleep(2 * late).await;
     assert_eq!(case.operator.counts().await.expect("it counts").waiting, 1);
 }
+
+/// A key may have many claims and dead timers: each failed occurrence of a repeating one is such.
+#[tokio::test]
+async fn all_timers_of_a_key_are_counted_and_changed() {
+    let case = Case::new().await;
+    let key = || Selection::Keys(vec![b"\"order 0\"".to_vec()]);
+    let mut claims = Vec::new();
+    for _ in 0..130 {
+        claims.extend(case.in_flight(0..1).await);
+    }
+    case.die(claims.split_off(120), "why").await;
+    let counted = count_of(&case, Action::Discard, key()).await;
+    assert_eq!(counted, "10 dead timers");
+    let counted = count_of(&case, Action::Release, key()).await;
+    assert_eq!(counted, "120 in flight timers");
+    for (action, changed) in [(Action::Discard, 10), (Action::Acknowledge, 120)] {
+        let done = act(&case.operator, "me", action, key(), &|_| ()).await;
+        let expected = Done {
+            changed,
+            ..Done::default()
+        };
+        assert_eq!(done.expect("it is done"), expected, "{action:?}");
+    }
+}
+
+/// The page says that the log tells what became of a change, and the process had ended.
+#[tokio::test(start_paused = true)]
+async fn change_that_is_cut_off_is_logged() {
+    let case = Case::new().await;
+    case.set(0..300, HOUR).await;
+    let acting = act(&case.operator, "me", Action::Remove, orders(), &|_| ());
+    let cut_off = tokio::time::timeout(Duration::from_millis(1), acting).await;
+    assert!(cut_off.is_err());
+    let logged = case.logged.lock().expect("it is sound");
+    assert_eq!(logged.len(), 1);
+    let text = "changed=128 error=\"it was cut off\"";
+    assert!(logged[0].contains(text), "{logged:?}");
+}

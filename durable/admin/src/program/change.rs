@@ -7,6 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::args::{Change, Which};
 use super::output::{print, print_json};
 use super::records;
+use super::serve::stop;
 use crate::actions::{Action, Done, Selection, act, count};
 use crate::failure::Failure;
 use crate::operator::Operator;
@@ -39,7 +40,12 @@ pub(super) async fn change(operator: &Operator, json: bool, change: Change) -> R
         ask(operator, &format!("{} {what}{which}", action.verb()))?;
     }
     let bar = progress(total);
-    let done = act(operator, &who(), action, selection, &|rows| bar.inc(rows)).await;
+    let (who, progress, stop) = (who(), |rows| bar.inc(rows), stop()?);
+    let changing = act(operator, &who, action, selection, &progress);
+    let done = tokio::select! {
+        done = changing => done,
+        () = stop => Err(Failure::Failed("it was interrupted".to_owned())),
+    };
     bar.finish_and_clear();
     finish(operator, json, action, is_one, &done?)
 }

@@ -99,7 +99,7 @@ pub(super) async fn serve(desk: Desk, common: &Common, options: Serve) -> Result
 }
 
 /// Ends when the program is asked to stop.
-fn stop() -> Result<impl Future<Output = ()>, Failure> {
+pub(super) fn stop() -> Result<impl Future<Output = ()>, Failure> {
     #[cfg(unix)]
     let mut terminate = {
         use tokio::signal::unix::{SignalKind, signal};
