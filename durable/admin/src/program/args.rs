@@ -75,7 +75,7 @@ pub(super) enum Command {
         #[arg(long)]
         after: Option<String>,
     },
-    /// Shows all timers with a key: waiting, in flight and dead
+    /// Shows the timers with a key: the one that waits, the latest 100 in flight and dead
     Show {
         /// The key as `list` shows it. With JSON, a string may be without its quotes
         key: String,

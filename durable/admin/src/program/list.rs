@@ -57,7 +57,7 @@ fn rows_table(rows: &[Stored], now: StoreTime) -> String {
     shown.to_string()
 }
 
-/// Shows all timers with a key.
+/// Shows the timers with a key, the latest ones in each state.
 pub(super) async fn show(
     operator: &Operator,
     json: bool,
