@@ -55,10 +55,10 @@
 //! queue is long yields its processor once in [`FOLLOW`] commands, when it holds no lock. So where
 //! threads outnumber cores, callers that flood the mailbox do not keep the actor from emptying it.
 //!
-//! Two short gaps are left. A caller that is preempted between the exchange
-//! and the notification holds back the notification that others rely on, until it runs again. And
-//! an actor that drops the last reference to a set of timers waits for the lock of a queue, like
-//! any other thread that drops one.
+//! Two short gaps are left. A caller that is preempted between the exchange and the notification
+//! holds back the notification that others rely on, until it runs again. And an actor that drops
+//! the last reference to a set of timers waits for the lock of a queue, like any other thread that
+//! drops one.
 //!
 //! # The earliest tick
 //!

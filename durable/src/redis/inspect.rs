@@ -87,6 +87,7 @@ impl Inspect for Redis {
             if limit == 0 {
                 return Ok(RowPage::default());
             }
+            // The script says what a cursor is.
             let after = after.map_or(b"0  ".to_vec(), |PrefixCursor(after)| after);
             let asking = self.run(&scripts::PREFIX, namespace, |command| {
                 command

@@ -379,7 +379,7 @@ async fn fires_soon_after_a_long_outage() {
     claim.ack().await.expect("it is held");
 }
 
-/// What has ended a claim is told truly, also by a later call for another end.
+/// A call for another end than the claim has had says that the claim is lost.
 #[tokio::test(start_paused = true)]
 async fn claim_that_has_ended_otherwise_is_lost() {
     let store = Faulty::new(Memory::new());

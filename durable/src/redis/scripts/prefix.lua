@@ -1,9 +1,9 @@
 -- prefix: 'w' waiting | 'f' in flight | 'd' dead, limit, prefix, cursor -> the next cursor or '', then rows.
 --
 -- The names of rows lie in no order by prefix, so each step looks at about STEP of them, wherever the cursor of the server
--- stands, in portions of PORTION or somewhat more: O(STEP + limit * log n). An answer ends between two portions. Only the
--- first one may have more rows than an answer; then it is divided, and read again for the next answer. A portion that has
--- lost rows meanwhile may reach further than before, with new names among those that were answered: hence its end.
+-- stands, in portions of PORTION or somewhat more: O(STEP + limit * log n). An answer ends between two portions, unless one
+-- has more rows than a whole answer, or large ones. Such a portion is divided, and read again for the next answer. If it has
+-- lost rows meanwhile it may reach further than before, with new names among those that were answered: hence its end.
 --
 -- A cursor is that of the server, a space, where a divided portion ended, a space, and the last name of it that was answered.
 
