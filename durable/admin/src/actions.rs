@@ -167,8 +167,9 @@ pub(crate) async fn count(
         Selection::Keys(keys) => {
             let (state, mut number, mut more) = (state.unwrap_or(State::Waiting), 0, false);
             for key in keys {
-                let (rows, over) = of_key(operator, state, key, COUNTED).await?;
-                number += rows.len() as u64;
+                let rows = operator.rows_of(key.clone()).await?;
+                let (found, over) = of_key(operator, state, key, &rows, COUNTED).await?;
+                number += found.len() as u64;
                 more |= over;
             }
             (number, if more { "over " } else { "" })
@@ -195,22 +196,22 @@ pub(crate) async fn count(
     Ok((number, format!("{about}{digits} {state}timer{s}")))
 }
 
-/// The versions of the timers of a key in a state, and whether there are more than so many. A key
-/// has any number of claims and of dead timers.
+/// The versions of the timers of a key in a state, and whether there may be more than so many. A
+/// key has any number of claims and of dead timers, of which `rows` are the latest.
 async fn of_key(
     operator: &Operator,
     state: State,
     key: &[u8],
+    rows: &[Stored],
     most: usize,
 ) -> Result<(Vec<Version>, bool), Failure> {
-    let rows = operator.rows_of(key.to_vec()).await?;
     let bytes: usize = rows.iter().map(|row| row.key.len() + row.value.len()).sum();
     let found = rows.iter().filter(|row| row.state == state);
     let found: Vec<_> = found.map(|row| row.version).collect();
-    if found.len() < MAX_KEY_ROWS && bytes < ANSWER_BYTES {
-        return Ok((found, false));
+    let may_be_more = found.len() >= MAX_KEY_ROWS || bytes >= ANSWER_BYTES;
+    if !may_be_more || found.len() >= most {
+        return Ok((found, may_be_more));
     }
-    // There may be more of them.
     find(operator, state, key, |row| row.key == key, most).await
 }
 
@@ -376,9 +377,15 @@ impl Work<'_> {
 
     /// Changes the timers of a key in a state.
     async fn key(&mut self, key: Vec<u8>, state: State, change: Change) -> Result<(), Failure> {
-        let (found, _) = of_key(self.operator, state, &key, usize::MAX).await?;
+        let rows = self.operator.rows_of(key.clone()).await?;
+        // Each claim is settled by itself.
+        let most = if state == State::InFlight {
+            usize::MAX
+        } else {
+            1
+        };
+        let (found, _) = of_key(self.operator, state, &key, &rows, most).await?;
         if found.is_empty() {
-            let rows = self.operator.rows_of(key.clone()).await?;
             let is_in_flight = rows.iter().any(|row| row.state == State::InFlight);
             self.done.in_flight += u64::from(is_in_flight);
             self.done.because(why_not(&key, &rows));
