@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::io;
-use std::sync::{Arc, Mutex as StdMutex, MutexGuard};
+use std::sync::{Arc, Mutex as StdMutex};
 use std::time::{Duration, Instant};
 
 use ::redis::aio::MultiplexedConnection;
@@ -99,16 +99,6 @@ struct Link {
 }
 
 impl Link {
-    fn replicated(&self) -> MutexGuard<'_, Option<Instant>> {
-        lock(&self.replicated)
-    }
-
-    /// Whether replicas have just had what a call has changed.
-    fn have_followed(&self) -> bool {
-        self.replicated()
-            .is_some_and(|at| at.elapsed() < REPLICATED)
-    }
-
     /// Sends a command, and waits until what it has changed is on so many replicas. Dropping the
     /// future gives up waiting for the response.
     async fn send(&self, command: &Cmd, replicas: Option<Replicas>) -> Result<Value, RedisError> {
@@ -117,10 +107,8 @@ impl Link {
         let answer = match replicas {
             None => command.query_async(&mut connection).await,
             Some(replicas) => {
-                let sent = replicas.send(command, &mut connection, self.have_followed());
-                let answer = sent.await;
-                let followed = answer.is_ok().then(Instant::now);
-                *self.replicated() = followed;
+                let answer = replicas.send(command, &mut connection).await;
+                *lock(&self.replicated) = answer.is_ok().then(Instant::now);
                 answer
             }
         };
@@ -136,47 +124,31 @@ impl Link {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Replicas {
     pub(super) count: usize,
-    /// Whether the call is to change nothing without them.
-    ///
-    /// A call that fails after it has fired timers delivers them to no instance. While replicas are
-    /// away, each timer that comes due would lose an attempt to each instance, or be lost itself if
-    /// it is delivered at most once.
-    pub(super) needed: bool,
+    /// What an error says that was done if they have not.
+    pub(super) done: &'static str,
 }
 
 impl Replicas {
-    /// Sends a command and `WAIT` in one go: nothing comes between them. If the replicas are
-    /// needed, and it is not known that they `have_followed`, waits for them before, too.
+    /// Sends a command and `WAIT` in one go: nothing comes between them.
     async fn send(
         self,
         command: &Cmd,
         connection: &mut MultiplexedConnection,
-        have_followed: bool,
     ) -> Result<Value, RedisError> {
         let mut wait = ::redis::cmd("WAIT");
         wait.arg(self.count).arg(REPLICATED.as_millis() as usize);
-        if self.needed && !have_followed {
-            let reached: usize = wait.query_async(connection).await?;
-            self.check(reached, "nothing was changed:", "follow")?;
-        }
         let mut both = ::redis::pipe();
         both.add_command(command.clone()).add_command(wait);
         let answers = connection.send_packed_commands(&both, 0, 2).await?;
         let mut answers = answers.into_iter().map(Value::extract_error);
         let answer = answers.next().unwrap_or(Ok(Value::Nil))?;
         let reached: usize = from_redis_value(answers.next().unwrap_or(Ok(Value::Nil))?)?;
-        self.check(reached, "it is done, but", "have it")?;
-        Ok(answer)
-    }
-
-    fn check(self, reached: usize, what: &str, verb: &str) -> Result<(), RedisError> {
         if reached >= self.count {
-            return Ok(());
+            return Ok(answer);
         }
-        let text = format!(
-            "{what} only {reached} of {} replicas {verb} after {REPLICATED:?}",
-            self.count
-        );
+        let Replicas { count, done } = self;
+        let text =
+            format!("{done} only {reached} of {count} replicas have it after {REPLICATED:?}");
         Err(io::Error::new(io::ErrorKind::NotConnected, text).into())
     }
 }
@@ -248,6 +220,14 @@ impl Connection {
         });
         *live = Some(Arc::clone(&link));
         Ok(link)
+    }
+
+    /// Whether replicas have just had what a call on the namespace has changed.
+    pub(super) async fn have_followed(&self, namespace: &Namespace) -> bool {
+        let line = self.line(Some(namespace));
+        let live = line.live.lock().await;
+        let at = live.as_ref().and_then(|link| *lock(&link.replicated));
+        at.is_some_and(|at| at.elapsed() < REPLICATED)
     }
 
     /// Sends a command.

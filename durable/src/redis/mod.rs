@@ -14,7 +14,7 @@
 //!
 //! | key | type | |
 //! |---|---|---|
-//! | `tickwheel:{orders}` | hash | `schema`; the charter in `codec`, `no_overlap`, `at_most_once` and `parts`, and its `edition`; `sequence`, the last version given |
+//! | `tickwheel:{orders}` | hash | `schema`; the charter in `codec`, `no_overlap`, `at_most_once` and `parts`, and its `edition`; `sequence`, the last version given; `followed`, when replicas were last asked whether they follow |
 //! | `..:rows` | hash | version to state, deadline, attempt, period, key, error and value, packed |
 //! | `..:keys` | hash | key to the version of its waiting row |
 //! | `..:flights` | sorted set by name | length of the key, key and version of each row in flight |
@@ -60,6 +60,7 @@ mod settle;
 mod url;
 mod write;
 
+use std::collections::HashMap;
 use std::fmt;
 
 use ::redis::Cmd;
@@ -70,7 +71,7 @@ use connection::{CONNECT, Connection, Replicas};
 use error::store_error;
 use hints::Hints;
 use reply::Reply;
-use scripts::Script;
+use scripts::{FOLLOW, Script};
 
 use crate::store::{
     Answer, BoxFuture, ChangedRows, Charter, Counts, DeadChange, DeadRows, Edition, Fire,
@@ -253,10 +254,8 @@ impl Redis {
             command.arg("GET").arg(setting);
             for server in &mut servers {
                 let answer = command.query_async(server).await;
-                let mut reply = Reply::new(self.checked(answer)?)?;
-                // Its name, then its value.
-                reply.bytes()?;
-                let value = String::from_utf8_lossy(&reply.bytes()?).into_owned();
+                let value: HashMap<String, String> = self.checked(answer)?;
+                let value = value.get(setting).map_or("unknown", String::as_str);
                 if !allowed.split(' ').any(|allowed| allowed == value) {
                     return Err(StoreError::refused(format_args!(
                         "{place}: {setting} is {value}, and durable timers need one of: {allowed}"
@@ -349,20 +348,27 @@ impl Redis {
         LoadWindow { charter, until, .. }: LoadWindow,
         arguments: impl Fn(&mut Cmd),
     ) -> Result<Reply, StoreError> {
-        let arguments = |command: &mut Cmd| {
-            arguments(command);
+        let terms = |command: &mut Cmd| {
             let edition = charter.map(|Edition(edition)| edition.to_string());
             command.arg(edition.unwrap_or_default());
             command.arg(until.as_micros());
         };
-        let replicas = self.replicas.filter(|_| script.changes());
-        let replicas = replicas.map(|count| Replicas {
-            count,
-            needed: script.fires(),
+        let replicas = |done| self.replicas.map(|count| Replicas { count, done });
+        // A call that fails after it has fired timers delivers them to no instance. While replicas
+        // are away, each timer that comes due would lose an attempt to each instance, or be lost
+        // itself if it is delivered at most once.
+        let fires = script.fires() && self.replicas.is_some();
+        if fires && !self.connection.have_followed(namespace).await {
+            let replicas = replicas("nothing was fired:");
+            let following = self.connection.run(&FOLLOW, namespace, replicas, terms);
+            following.await?;
+        }
+        let replicas = replicas("it is done, but").filter(|_| script.changes());
+        let running = self.connection.run(script, namespace, replicas, |command| {
+            arguments(command);
+            terms(command);
         });
-        let running = self.connection.run(script, namespace, replicas, arguments);
-        let answer = running.await?;
-        Reply::new(answer)
+        Reply::new(running.await?)
     }
 }
 

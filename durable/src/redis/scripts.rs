@@ -17,7 +17,8 @@ pub(super) struct Script {
 impl Script {
     fn new(code: &'static str) -> Self {
         let hash = ::redis::Script::new(code).get_hash().to_owned();
-        let changes = [CHANGES, PURGES].iter().any(|part| code.contains(part));
+        let changes = [CHANGES, PURGES, FOLLOWS];
+        let changes = changes.iter().any(|part| code.contains(part));
         Script {
             code,
             hash,
@@ -53,6 +54,7 @@ const CHANGES: &str = include_str!("scripts/changes.lua");
 const FIRES: &str = include_str!("scripts/fire.lua");
 /// It shares nothing with those that change timers.
 const PURGES: &str = include_str!("scripts/purge.lua");
+const FOLLOWS: &str = include_str!("scripts/follow.lua");
 
 macro_rules! scripts {
     ($($name:ident = $($part:literal)+;)*) => {$(
@@ -68,6 +70,7 @@ scripts! {
     WRITE = "prelude.lua" "changes.lua" "dead.lua" "write.lua";
     LOAD = "prelude.lua" "load.lua";
     FIRE = "prelude.lua" "changes.lua" "dead.lua" "fire.lua";
+    FOLLOW = "prelude.lua" "follow.lua";
     SETTLE = "prelude.lua" "changes.lua" "dead.lua" "settle.lua";
     UNLOAD = "prelude.lua" "unload.lua";
     UNMARK = "prelude.lua" "unmark.lua";

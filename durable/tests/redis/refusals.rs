@@ -210,8 +210,11 @@ async fn checks_what_the_server_does_with_its_data() {
     let Some(server) = Server::start(&[]) else {
         return;
     };
-    let store = server.connect().await;
-    store.check_durability().await.expect("it is durable");
+    for protocol in ["resp2", "resp3"] {
+        let url = format!("redis://127.0.0.1:{}?protocol={protocol}", server.port());
+        let store = Redis::connect(&url).await.expect("it connects");
+        store.check_durability().await.expect("it is durable");
+    }
     for (setting, value) in [
         ("appendonly", "no"),
         ("appendfsync", "everysec"),
