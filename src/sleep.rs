@@ -142,7 +142,7 @@ impl Sleep {
     /// A sleep in a runtime that has a virtual clock and no wheel: one of Tokio's.
     #[cold]
     #[track_caller]
-    pub(crate) fn on_tokio(resource: Resource, deadline: Instant) -> Self {
+    pub(crate) fn on_tokio(resource: Resource, deadline: Option<Instant>) -> Self {
         let timer = Timer::on_tokio(deadline);
         Sleep { timer, resource }
     }

@@ -195,8 +195,8 @@ pub fn sleep(duration: Duration) -> Sleep {
 fn sleep_as(resource: Resource, duration: Duration) -> Sleep {
     let deadline = clock::now().checked_add(duration);
     match ambient::reserve(deadline) {
-        Ok(reserved) => Sleep::after(resource, deadline, duration, reserved),
-        Err(deadline) => Sleep::on_tokio(resource, deadline),
+        Some(reserved) => Sleep::after(resource, deadline, duration, reserved),
+        None => Sleep::on_tokio(resource, deadline),
     }
 }
 
@@ -236,8 +236,8 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
 #[track_caller]
 fn sleep_until_as(resource: Resource, deadline: Instant) -> Sleep {
     match ambient::reserve(Some(deadline)) {
-        Ok(reserved) => Sleep::at(resource, deadline, reserved),
-        Err(deadline) => Sleep::on_tokio(resource, deadline),
+        Some(reserved) => Sleep::at(resource, deadline, reserved),
+        None => Sleep::on_tokio(resource, Some(deadline)),
     }
 }
 

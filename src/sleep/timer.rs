@@ -20,7 +20,7 @@ use crate::metrics::Event;
 use crate::panic::drop_replaced;
 #[cfg(test)]
 use crate::shared::SleepEntry;
-use crate::tick::NEVER;
+use crate::tick::{NEVER, far_future};
 
 /// See the module.
 pub(super) enum Timer {
@@ -37,8 +37,10 @@ fn get(timer: &mut Arc<OnTokio>) -> &mut OnTokio {
 impl Timer {
     /// A timer in a runtime that has a virtual clock and no wheel.
     #[track_caller]
-    pub(super) fn on_tokio(deadline: Instant) -> Self {
-        Timer::Tokio(Arc::new(OnTokio::new(deadline, is_far(deadline))))
+    pub(super) fn on_tokio(deadline: Option<Instant>) -> Self {
+        let is_never = deadline.is_none_or(is_far);
+        let deadline = deadline.unwrap_or_else(far_future);
+        Timer::Tokio(Arc::new(OnTokio::new(deadline, is_never)))
     }
 
     #[inline]

@@ -68,8 +68,8 @@ pub(super) fn wheel() -> TimerWheel {
 }
 
 /// Reserves on the current runtime's wheel what a sleep until `deadline` needs. Starts a wheel if
-/// there is none. While the runtime's clock is virtual it starts none and returns the deadline, for
-/// a sleep of [Tokio's own](crate::sleep), so that a test that counts its runtime's tasks sees only
+/// there is none. While the runtime's clock is virtual it starts none and returns `None`, for a
+/// sleep of [Tokio's own](crate::sleep), so that a test that counts its runtime's tasks sees only
 /// its own.
 ///
 /// # Panics
@@ -77,11 +77,11 @@ pub(super) fn wheel() -> TimerWheel {
 /// Panics as [`wheel`] does.
 #[inline]
 #[track_caller]
-pub(super) fn reserve(deadline: Option<Instant>) -> Result<Reserved, Instant> {
-    match (with_slot(|wheel| wheel.reserve(deadline)), deadline) {
-        (Some(reserved), _) => Ok(reserved),
-        (None, Some(deadline)) if CAN_PAUSE && needs_no_wheel() => Err(deadline),
-        (None, _) => Ok(find().reserve(deadline)),
+pub(super) fn reserve(deadline: Option<Instant>) -> Option<Reserved> {
+    match with_slot(|wheel| wheel.reserve(deadline)) {
+        None if CAN_PAUSE && needs_no_wheel() => None,
+        None => Some(find().reserve(deadline)),
+        reserved => reserved,
     }
 }
 

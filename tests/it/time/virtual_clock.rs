@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::{current_thread, paused};
 use crate::support::{HOUR, ms, received};
 use tickwheel::{KeyedTimers, TimerWheel};
+use tokio::runtime::Handle;
 use tokio::time::{Instant, pause};
 
 /// The programs, with the `time` of one side.
@@ -381,6 +382,8 @@ fn timers_of_a_runtime_without_a_wheel_never_fire_if_too_far() {
             () = far => unreachable!(),
             () = time::sleep(HOUR * 100_000) => {}
         }
+        let tasks = Handle::current().metrics().num_alive_tasks();
+        assert_eq!(tasks, 0, "they are Tokio's, which need none");
     });
 }
 
