@@ -50,9 +50,18 @@ impl Case {
 
     /// Sets timers with keys that begin with `order `.
     pub(crate) async fn set(&self, numbers: Range<usize>, due: Duration) -> Vec<Version> {
-        let writes = numbers.map(|number| {
+        let keys = numbers.map(|number| format!("\"order {number}\"").into_bytes());
+        self.set_keys(keys, due).await
+    }
+
+    pub(crate) async fn set_keys(
+        &self,
+        keys: impl IntoIterator<Item = Vec<u8>>,
+        due: Duration,
+    ) -> Vec<Version> {
+        let writes = keys.into_iter().map(|key| {
             let set = Action::set(b"1".to_vec(), Due::In(due), None, false);
-            Write::new(format!("\"order {number}\"").into_bytes(), set)
+            Write::new(key, set)
         });
         let written = self
             .store

@@ -13,7 +13,7 @@ use tickwheel_durable::store::{
 use tokio::time::{Instant, timeout};
 
 use crate::failure::Failure;
-use crate::shown::from_hex;
+use crate::shown::{from_hex, from_line};
 
 /// Released timers that are due are hinted to the instances; how far ahead does not matter.
 const NEAR: LoadWindow = LoadWindow::new(Duration::from_secs(1), None);
@@ -148,15 +148,29 @@ impl Operator {
         self.desk.call(call).await
     }
 
-    /// The stored form of a key as a person writes it: its bytes if it has timers, else the text of
-    /// a string of the codec.
+    /// The stored form of a key as a person writes it: the first of its readings that has timers,
+    /// else the last: its bytes, what is [shown](crate::shown) so, the text of a string of the
+    /// codec.
     pub(crate) async fn key(&self, key: &str, form: KeyForm) -> Result<Vec<u8>, Failure> {
-        let is_stored = form == KeyForm::Shown && !self.rows_of(key.into()).await?.is_empty();
-        let mut bytes = self.prefix(key, if is_stored { KeyForm::Raw } else { form })?;
-        if form == KeyForm::Shown && !is_stored && self.is_json() {
-            bytes.push(b'"');
+        if form != KeyForm::Shown {
+            return self.prefix(key, form);
         }
-        Ok(bytes)
+        let meant = from_line(key);
+        let mut readings = vec![key.into(), meant.clone()];
+        if self.is_json() {
+            let meant = String::from_utf8(meant).ok();
+            for text in meant.as_deref().into_iter().chain([key]) {
+                readings.push(serde_json::Value::from(text).to_string().into());
+            }
+        }
+        readings.dedup();
+        let last = readings.pop().unwrap_or_default();
+        for reading in readings {
+            if !self.rows_of(reading.clone()).await?.is_empty() {
+                return Ok(reading);
+            }
+        }
+        Ok(last)
     }
 
     /// The first bytes of keys with a text that begins with this.
@@ -260,6 +274,22 @@ mod tests {
         let stored = "\"order 0\"";
         let found = json.key(stored, KeyForm::Shown).await;
         assert_eq!(found.expect("it is right"), stored.as_bytes());
+    }
+
+    #[tokio::test]
+    async fn key_is_found_as_it_is_shown() {
+        let case = Case::new().await;
+        let odd = ["\"a\u{200b}b\"".as_bytes(), b"\xff\x01", b"0xff", b"a\nb"];
+        let keys = odd.map(<[u8]>::to_vec);
+        case.set_keys(keys, Duration::from_secs(60)).await;
+        for key in odd {
+            let shown = crate::shown::line(key, 100);
+            let found = case.operator.key(&shown, KeyForm::Shown).await;
+            assert_eq!(found.expect("it is right"), key, "{shown}");
+        }
+        // Without its quotes too.
+        let found = case.operator.key("a\\u{200b}b", KeyForm::Shown).await;
+        assert_eq!(found.expect("it is right"), odd[0]);
     }
 
     #[test]

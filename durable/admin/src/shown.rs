@@ -21,6 +21,32 @@ pub(crate) fn text_line(text: &str, most: usize) -> String {
     line(text.as_bytes(), most)
 }
 
+/// The bytes of a whole [`line`]. Others may be shown as the same line.
+pub(crate) fn from_line(line: &str) -> Vec<u8> {
+    if let Some(bytes) = line.strip_prefix("0x").and_then(from_hex) {
+        return bytes;
+    }
+    let (mut text, mut rest) = (String::new(), line);
+    while let Some((before, after)) = rest.split_once("\\u{") {
+        let code = after.split_once('}').and_then(|(digits, after)| {
+            let code = u32::from_str_radix(digits, 16).ok()?;
+            Some((char::from_u32(code)?, after))
+        });
+        text += before;
+        match code {
+            Some((c, after)) => {
+                text.push(c);
+                rest = after;
+            }
+            None => {
+                text += "\\u{";
+                rest = after;
+            }
+        }
+    }
+    (text + rest).into()
+}
+
 /// All of the bytes, on as many lines as they have.
 pub(crate) fn whole(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
@@ -106,6 +132,18 @@ mod tests {
         assert_eq!(line(&vec![b'x'; 1 << 20], 3), "xxx… (1048576 bytes)");
         assert_eq!(line(&[0xff; 1000], 6), "0xffff… (1000 bytes)");
         assert_eq!(line("üüü".as_bytes(), 3), "üüü");
+    }
+
+    #[test]
+    fn line_is_read_back() {
+        for bytes in [
+            "a\u{1b}[2J\u{202e}b\n".as_bytes(),
+            b"\xff\x01",
+            b"\\u{",
+            b"\\u{x}ab",
+        ] {
+            assert_eq!(from_line(&line(bytes, 100)), bytes);
+        }
     }
 
     #[test]

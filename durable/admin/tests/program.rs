@@ -12,6 +12,8 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
@@ -484,6 +486,14 @@ fn completions_and_manual_name_the_commands() {
         for command in ["remove", "move", "run", "serve"] {
             assert!(ran.output.contains(command), "{arguments:?}: {command}");
         }
+        let (output, reader) = UnixStream::pair().expect("there is a pair");
+        drop(reader);
+        let unread = program()
+            .args(arguments)
+            .stdout(OwnedFd::from(output))
+            .status()
+            .expect("it starts");
+        assert!(unread.success(), "{arguments:?} into a closed pipe");
     }
 }
 

@@ -45,8 +45,9 @@ async fn run(Args { common, command }: Args) -> Result<(), Failure> {
         Command::Completions { shell } => {
             let mut program = Args::command();
             let name = program.get_name().to_owned();
-            clap_complete::generate(*shell, &mut program, name, &mut std::io::stdout());
-            return Ok(());
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut program, name, &mut script);
+            return output::print(String::from_utf8_lossy(&script).trim_end());
         }
         Command::Man => {
             let page = clap_mangen::Man::new(Args::command());
