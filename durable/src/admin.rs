@@ -88,7 +88,8 @@ impl<K, V> Admin<K, V> {
     pub async fn charter(&self) -> Result<Charter, Error> {
         // There is one part at least, and all have the same.
         let part = self.cores.of_part(0);
-        let charter = part.calls.charter().await?;
+        let asking = (part.calls).ask("charter", |store, space| store.inspect().charter(space));
+        let charter = asking.await?;
         charter.ok_or_else(|| Error::Store(StoreError::refused("the namespace is not there")))
     }
 
@@ -118,7 +119,8 @@ impl<K, V> Admin<K, V> {
     /// ```
     pub async fn amend(&self, charter: &Charter) -> Result<(), Error> {
         for core in self.cores.iter() {
-            core.calls.amend(charter).await?;
+            let amending = (core.calls).ask("amend", |store, space| store.amend(space, charter));
+            amending.await?;
         }
         Ok(())
     }
@@ -175,7 +177,10 @@ impl<K, V> Admin<K, V> {
     {
         let key = self.coder.encode_key(&key)?;
         let part = self.cores.part_of(&key);
-        let stored = self.cores.of_part(part).calls.get(key).await?;
+        let calls = &self.cores.of_part(part).calls;
+        let stored = calls
+            .ask("get", |store, space| store.get(space, key))
+            .await?;
         Ok(stored.map(|stored| self.entry(part, &stored)))
     }
 
@@ -193,7 +198,9 @@ impl<K, V> Admin<K, V> {
         let key = self.coder.encode_key(&key)?;
         let part = self.cores.part_of(&key);
         let calls = &self.cores.of_part(part).calls;
-        let asking = calls.inspect("rows_of", |store, space| store.rows_of(space, key));
+        let asking = calls.ask("rows_of", |store, space| {
+            store.inspect().rows_of(space, key)
+        });
         let rows = asking.await?;
         Ok(rows.iter().map(|stored| self.entry(part, stored)).collect())
     }
@@ -217,8 +224,8 @@ impl<K, V> Admin<K, V> {
         };
         let mut request = PrefixRows::new(state, prefix.into(), limit);
         request.after = after;
-        let asking = core.calls.inspect("rows_with_prefix", |store, space| {
-            store.rows_with_prefix(space, request)
+        let asking = core.calls.ask("rows_with_prefix", |store, space| {
+            store.inspect().rows_with_prefix(space, request)
         });
         let page = asking.await?;
         let next = match page.next {
@@ -239,7 +246,7 @@ impl<K, V> Admin<K, V> {
             let own = core.id();
             let asking = core
                 .calls
-                .inspect("instances", |store, space| store.instances(space));
+                .ask("instances", |store, space| store.inspect().instances(space));
             let instances = asking.await?.into_iter();
             Ok::<_, Error>(instances.map(move |instance| Member {
                 is_own: instance.id == own,
@@ -260,8 +267,9 @@ impl<K, V> Admin<K, V> {
         let times: Vec<_> = times.iter().copied().map(StoreTime::from).collect();
         let counting = self.cores.iter().map(|core| {
             let times = times.clone();
-            core.calls
-                .inspect("count_due", |store, space| store.count_due(space, times))
+            core.calls.ask("count_due", |store, space| {
+                store.inspect().count_due(space, times)
+            })
         });
         let mut sums = vec![0; times.len().saturating_sub(1)];
         for counts in try_join_all(counting).await? {
@@ -328,7 +336,10 @@ impl<K, V> Admin<K, V> {
     pub async fn purge_batch(&self) -> Result<ChangedRows, Error> {
         let mut purged = ChangedRows::default();
         for core in self.cores.iter() {
-            let step = core.calls.purge().await?;
+            let step = core
+                .calls
+                .ask("purge", |store, space| store.purge(space))
+                .await?;
             purged = ChangedRows::new(purged.rows + step.rows, purged.more || step.more);
         }
         Ok(purged)
@@ -415,7 +426,8 @@ async fn list(
             after,
             limit: limit - rows.len(),
         };
-        let stored = core.calls.list(request).await?;
+        let listing = (core.calls).ask("list", |store, space| store.list(space, request));
+        let stored = listing.await?;
         let Some(last) = stored.last() else { break };
         after = Some((last.due, last.version));
         rows.extend(stored);

@@ -140,7 +140,8 @@ impl<K, V> Claims<K, V> {
                 return Poll::Ready(None);
             };
             if delivery.lease.is_stale() {
-                self.core_of(&delivery.lease).metrics.lapsed.add(1);
+                let metrics = &self.core_of(&delivery.lease).metrics;
+                metrics.update(|m| m.lapsed += 1);
                 let end = End::new(Settlement::Unfire);
                 delivery.lease.end_in_background(end, None);
                 continue;
@@ -295,9 +296,10 @@ impl<K, V> Claims<K, V> {
         let value = self.coder.decode_value(&fired.value);
         match (key, value) {
             (Ok(key), Ok(value)) => {
-                let again = usize::from(fired.attempt > 1);
-                core.metrics.delivered.add(1);
-                core.metrics.redelivered.add(again);
+                core.metrics.update(|m| {
+                    m.delivered += 1;
+                    m.redelivered += u64::from(fired.attempt > 1);
+                });
                 lease.set_key(fired.key);
                 Some(Claim {
                     key,
@@ -322,7 +324,7 @@ fn end_undecoded(core: &Core, fired: Fired, lease: &Lease, error: &Error) {
     lease.set_key(fired.key);
     let (namespace, key, token) = (core.calls.namespace(), lease.key(), lease.token());
     let error = format!("{error:#}");
-    core.metrics.undecoded.add(1);
+    core.metrics.update(|m| m.undecoded += 1);
     // One that is delivered at most once is gone already.
     match verdict {
         Verdict::Leave(pause) if lease.is_held() => {
@@ -394,7 +396,8 @@ impl<F: Future<Output = Result<(), Retry>>> Handling<F> {
             Err(panic) => Ok(Err(panic)),
         };
         drop(renewing);
-        core.metrics.handler_time.add([began.elapsed()]);
+        let took = began.elapsed();
+        core.metrics.update(|m| m.handler_time.record(took));
         let failed = match outcome {
             Ok(Ok(Ok(()))) => None,
             Ok(Ok(Err(retry))) => Some(retry),
@@ -404,7 +407,7 @@ impl<F: Future<Output = Result<(), Retry>>> Handling<F> {
                 Some(Retry::backoff(error))
             }
             Err(_elapsed) => {
-                core.metrics.timed_out.add(1);
+                core.metrics.update(|m| m.timed_out += 1);
                 let error = format!(
                     "the handler took longer than {:?}",
                     limit.unwrap_or_default()

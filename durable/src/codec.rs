@@ -96,25 +96,11 @@ where
     V: Serialize + DeserializeOwned,
 {
     fn encode_key(&self, key: &dyn erased_serde::Serialize) -> Result<Vec<u8>, Error> {
-        let bytes = encode(self, "key", key)?;
-        if bytes.len() > MAX_KEY_BYTES {
-            return Err(Error::KeyTooLong {
-                len: bytes.len(),
-                max: MAX_KEY_BYTES,
-            });
-        }
-        Ok(bytes)
+        encode(self, "key", key, MAX_KEY_BYTES)
     }
 
     fn encode_value(&self, value: &V) -> Result<Vec<u8>, Error> {
-        let bytes = encode(self, "value", value)?;
-        if bytes.len() > MAX_VALUE_BYTES {
-            return Err(Error::ValueTooLong {
-                len: bytes.len(),
-                max: MAX_VALUE_BYTES,
-            });
-        }
-        Ok(bytes)
+        encode(self, "value", value, MAX_VALUE_BYTES)
     }
 
     fn decode_key(&self, bytes: &[u8]) -> Result<K, Error> {
@@ -130,11 +116,17 @@ fn encode<T: Serialize + ?Sized>(
     codec: &impl Codec,
     what: &'static str,
     data: &T,
+    max: usize,
 ) -> Result<Vec<u8>, Error> {
-    codec.encode(data).map_err(|error| Error::Encode {
+    let bytes = codec.encode(data).map_err(|error| Error::Encode {
         what,
         cause: error.into(),
-    })
+    })?;
+    let len = bytes.len();
+    if len > max {
+        return Err(Error::TooLong { what, len, max });
+    }
+    Ok(bytes)
 }
 
 fn decode<T: DeserializeOwned>(

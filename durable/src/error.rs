@@ -1,7 +1,6 @@
 //! The errors of instances and handles.
 
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::store::{Cause, NamespaceError, StoreError, write_causes};
@@ -14,15 +13,10 @@ use crate::token::Token;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// The encoded key is too long. Nothing was sent to the store.
-    KeyTooLong {
-        /// Its length in bytes.
-        len: usize,
-        /// The greatest length.
-        max: usize,
-    },
-    /// The encoded value is too long. Nothing was sent to the store.
-    ValueTooLong {
+    /// The encoded key or value is too long. Nothing was sent to the store.
+    TooLong {
+        /// `"key"` or `"value"`.
+        what: &'static str,
         /// Its length in bytes.
         len: usize,
         /// The greatest length.
@@ -132,18 +126,10 @@ impl std::error::Error for CronError {}
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::KeyTooLong { len, max } => {
-                write!(
-                    f,
-                    "the encoded key has {len} bytes; at most {max} are allowed"
-                )
-            }
-            Error::ValueTooLong { len, max } => {
-                write!(
-                    f,
-                    "the encoded value has {len} bytes; at most {max} are allowed"
-                )
-            }
+            Error::TooLong { what, len, max } => write!(
+                f,
+                "the encoded {what} has {len} bytes; at most {max} are allowed"
+            ),
             Error::Period { value, min } => {
                 write!(f, "the period is {value:?}; it must be at least {min:?}")
             }
@@ -204,27 +190,13 @@ pub enum BuildError {
     /// The namespace is not 1 to 64 ASCII letters, digits, `_`, `-` and `.`.
     Namespace(NamespaceError),
     /// A setting is out of its bounds.
-    Duration {
+    Setting {
         /// The name of the setting.
         setting: &'static str,
         /// Its value.
-        value: Duration,
+        value: String,
         /// Its bounds, which may follow from other settings.
-        bounds: RangeInclusive<Duration>,
-    },
-    /// The capacity is out of its bounds.
-    Capacity {
-        /// Its value.
-        value: usize,
-        /// Its bounds.
-        bounds: RangeInclusive<usize>,
-    },
-    /// The number of attempts is out of its bounds.
-    Attempts {
-        /// The number.
-        value: u32,
-        /// Its bounds.
-        bounds: RangeInclusive<u32>,
+        bounds: String,
     },
     /// The lease is shorter than two round trips to the store, by the fastest of three: claims
     /// would expire before the program could use them.
@@ -244,28 +216,11 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BuildError::Namespace(error) => error.fmt(f),
-            BuildError::Duration {
+            BuildError::Setting {
                 setting,
                 value,
                 bounds,
-            } => write!(
-                f,
-                "the {setting} is {value:?}; it must be from {:?} to {:?}",
-                bounds.start(),
-                bounds.end()
-            ),
-            BuildError::Capacity { value, bounds } => write!(
-                f,
-                "the capacity is {value}; it must be from {} to {}",
-                bounds.start(),
-                bounds.end()
-            ),
-            BuildError::Attempts { value, bounds } => write!(
-                f,
-                "the number of attempts is {value}; it must be from {} to {}",
-                bounds.start(),
-                bounds.end()
-            ),
+            } => write!(f, "the {setting} is {value}; it must be from {bounds}"),
             BuildError::Lease { value, min } => write!(
                 f,
                 "the lease is {value:?}; with the store's present round trip it must be at least {min:?}"

@@ -1,13 +1,12 @@
 //! The counters of an instance.
 
-use crate::lock::lock;
 use std::fmt;
 use std::ops::BitOrAssign;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
-use std::time::Duration;
+use std::sync::Mutex;
 
 use tickwheel::DurationHistogram;
+
+use crate::lock::lock;
 
 /// A snapshot of an instance's counters since it started. Made by
 /// [`DurableTimers::metrics`](crate::DurableTimers::metrics).
@@ -118,6 +117,12 @@ impl BatchSizes {
     pub fn mean(&self) -> u64 {
         self.sum.checked_div(self.count).unwrap_or(0)
     }
+
+    pub(crate) fn add(&mut self, items: usize) {
+        self.count += 1;
+        self.sum += items as u64;
+        self.max = self.max.max(items as u64);
+    }
 }
 
 impl fmt::Display for BatchSizes {
@@ -126,124 +131,16 @@ impl fmt::Display for BatchSizes {
     }
 }
 
-/// A count that any task raises.
+/// The counters of an instance, which its tasks raise.
 #[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    pub(crate) fn add(&self, more: usize) {
-        self.0.fetch_add(more as u64, Ordering::Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// Sizes of batches that any task adds to.
-#[derive(Debug, Default)]
-pub(crate) struct Batches {
-    count: AtomicU64,
-    sum: AtomicU64,
-    max: AtomicU64,
-}
-
-impl Batches {
-    pub(crate) fn add(&self, items: u64) {
-        self.count.fetch_add(1, Ordering::Relaxed);
-        self.sum.fetch_add(items, Ordering::Relaxed);
-        self.max.fetch_max(items, Ordering::Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> BatchSizes {
-        BatchSizes {
-            count: self.count.load(Ordering::Relaxed),
-            sum: self.sum.load(Ordering::Relaxed),
-            max: self.max.load(Ordering::Relaxed),
-        }
-    }
-}
-
-/// A histogram that any task adds to.
-#[derive(Debug, Default)]
-pub(crate) struct Durations(Mutex<DurationHistogram>);
-
-impl Durations {
-    /// Adds all of them under one hold of the lock.
-    pub(crate) fn add(&self, durations: impl IntoIterator<Item = Duration>) {
-        let mut histogram = self.lock();
-        for duration in durations {
-            histogram.record(duration);
-        }
-    }
-
-    pub(crate) fn get(&self) -> DurationHistogram {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, DurationHistogram> {
-        lock(&self.0)
-    }
-}
-
-/// The counters that the instance's tasks raise.
-#[derive(Debug, Default)]
-pub(crate) struct Metrics {
-    pub(crate) loaded: Counter,
-    pub(crate) claimed: Counter,
-    pub(crate) delivered: Counter,
-    pub(crate) redelivered: Counter,
-    pub(crate) lost: Counter,
-    pub(crate) lapsed: Counter,
-    pub(crate) renewed: Counter,
-    pub(crate) slow_handlers: Counter,
-    pub(crate) timed_out: Counter,
-    pub(crate) dead: Counter,
-    pub(crate) undecoded: Counter,
-    pub(crate) left_to_others: Counter,
-    pub(crate) store_errors: Counter,
-    pub(crate) write_batches: Batches,
-    pub(crate) fire_batches: Batches,
-    pub(crate) settle_batches: Batches,
-    pub(crate) store_latency: Durations,
-    pub(crate) lateness: Durations,
-    pub(crate) handler_time: Durations,
-}
+pub(crate) struct Metrics(Mutex<DurableMetrics>);
 
 impl Metrics {
-    pub(crate) fn read(
-        &self,
-        on_wheel: usize,
-        due: usize,
-        unsettled: usize,
-        failing: Failing,
-        differs: bool,
-    ) -> DurableMetrics {
-        DurableMetrics {
-            loaded: self.loaded.get(),
-            on_wheel,
-            due,
-            claimed: self.claimed.get(),
-            delivered: self.delivered.get(),
-            redelivered: self.redelivered.get(),
-            lost: self.lost.get(),
-            lapsed: self.lapsed.get(),
-            renewed: self.renewed.get(),
-            slow_handlers: self.slow_handlers.get(),
-            timed_out: self.timed_out.get(),
-            unsettled,
-            dead: self.dead.get(),
-            undecoded: self.undecoded.get(),
-            left_to_others: self.left_to_others.get(),
-            store_errors: self.store_errors.get(),
-            failing,
-            differs,
-            write_batches: self.write_batches.get(),
-            fire_batches: self.fire_batches.get(),
-            settle_batches: self.settle_batches.get(),
-            store_latency: self.store_latency.get(),
-            lateness: self.lateness.get(),
-            handler_time: self.handler_time.get(),
-        }
+    pub(crate) fn update(&self, change: impl FnOnce(&mut DurableMetrics)) {
+        change(&mut lock(&self.0));
+    }
+
+    pub(crate) fn read(&self) -> DurableMetrics {
+        lock(&self.0).clone()
     }
 }

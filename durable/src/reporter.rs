@@ -22,144 +22,47 @@ type Histogram = (
 );
 type Lane = (&'static str, fn(&DurableMetrics) -> bool);
 
-const GAUGES: [Gauge; 4] = [
-    (
-        "tickwheel_durable_on_wheel",
-        "Timers that the instance has on its wheel.",
-        |m| m.on_wheel,
-    ),
-    (
-        "tickwheel_durable_due",
-        "Due timers that wait until the program asks for more.",
-        |m| m.due,
-    ),
-    (
-        "tickwheel_durable_unsettled",
-        "Claims that take up capacity.",
-        |m| m.unsettled,
-    ),
-    (
-        "tickwheel_durable_differs",
-        "1 while the instance differs from the charter of its namespace and does nothing.",
-        |m| usize::from(m.differs),
-    ),
-];
+/// Rows of a name, a text and what is read.
+macro_rules! table {
+    ($($name:literal, $text:literal, $read:expr;)*) => {
+        [$((concat!("tickwheel_durable_", $name), $text, $read)),*]
+    };
+}
 
-const COUNTERS: [Counter; 19] = [
-    (
-        "tickwheel_durable_loaded_total",
-        "Timers that were loaded.",
-        |m| m.loaded,
-    ),
-    (
-        "tickwheel_durable_claimed_total",
-        "Timers that the instance has fired and claimed.",
-        |m| m.claimed,
-    ),
-    (
-        "tickwheel_durable_delivered_total",
-        "Claims that the program has received.",
-        |m| m.delivered,
-    ),
-    (
-        "tickwheel_durable_redelivered_total",
-        "Claims of timers that had been claimed before and not acknowledged.",
-        |m| m.redelivered,
-    ),
-    (
-        "tickwheel_durable_lost_total",
-        "Claims that were found to be lost.",
-        |m| m.lost,
-    ),
-    (
-        "tickwheel_durable_lapsed_total",
-        "Claims that waited to be received for too long.",
-        |m| m.lapsed,
-    ),
-    (
-        "tickwheel_durable_renewed_total",
-        "Renewals of leases.",
-        |m| m.renewed,
-    ),
-    (
-        "tickwheel_durable_slow_handlers_total",
-        "Handlers that ran for longer than a lease.",
-        |m| m.slow_handlers,
-    ),
-    (
-        "tickwheel_durable_timed_out_total",
-        "Handlers that were cancelled after their time limit.",
-        |m| m.timed_out,
-    ),
-    (
-        "tickwheel_durable_dead_total",
-        "Timers that failed for good.",
-        |m| m.dead,
-    ),
-    (
-        "tickwheel_durable_undecoded_total",
-        "Claims that did not decode.",
-        |m| m.undecoded,
-    ),
-    (
-        "tickwheel_durable_left_to_others_total",
-        "Due timers that were left to other instances.",
-        |m| m.left_to_others,
-    ),
-    (
-        "tickwheel_durable_store_errors_total",
-        "Calls of the store that failed.",
-        |m| m.store_errors,
-    ),
-    (
-        "tickwheel_durable_write_batches_total",
-        "Calls that wrote.",
-        |m| m.write_batches.count,
-    ),
-    (
-        "tickwheel_durable_writes_total",
-        "Writes of all these calls.",
-        |m| m.write_batches.sum,
-    ),
-    (
-        "tickwheel_durable_fire_batches_total",
-        "Calls that fired.",
-        |m| m.fire_batches.count,
-    ),
-    (
-        "tickwheel_durable_fires_total",
-        "Timers of all these calls.",
-        |m| m.fire_batches.sum,
-    ),
-    (
-        "tickwheel_durable_settle_batches_total",
-        "Calls that settled claims.",
-        |m| m.settle_batches.count,
-    ),
-    (
-        "tickwheel_durable_settles_total",
-        "Claims of all these calls.",
-        |m| m.settle_batches.sum,
-    ),
-];
+const GAUGES: [Gauge; 4] = table! {
+    "on_wheel", "Timers that the instance has on its wheel.", |m| m.on_wheel;
+    "due", "Due timers that wait until the program asks for more.", |m| m.due;
+    "unsettled", "Claims that take up capacity.", |m| m.unsettled;
+    "differs", "1 while the instance differs from the charter of its namespace and does nothing.", |m| usize::from(m.differs);
+};
 
-const HISTOGRAMS: [Histogram; 3] = [
-    (
-        "tickwheel_durable_lateness_seconds",
-        "How late timers were claimed, by the store's clock.",
-        |m| &m.lateness,
-    ),
-    (
-        "tickwheel_durable_handler_seconds",
-        "How long handlers ran.",
-        |m| &m.handler_time,
-    ),
-    (
-        "tickwheel_durable_store_seconds",
-        "How long calls of the store took.",
-        |m| &m.store_latency,
-    ),
-];
+const COUNTERS: [Counter; 19] = table! {
+    "loaded_total", "Timers that were loaded.", |m| m.loaded;
+    "claimed_total", "Timers that the instance has fired and claimed.", |m| m.claimed;
+    "delivered_total", "Claims that the program has received.", |m| m.delivered;
+    "redelivered_total", "Claims of timers that had been claimed before and not acknowledged.", |m| m.redelivered;
+    "lost_total", "Claims that were found to be lost.", |m| m.lost;
+    "lapsed_total", "Claims that waited to be received for too long.", |m| m.lapsed;
+    "renewed_total", "Renewals of leases.", |m| m.renewed;
+    "slow_handlers_total", "Handlers that ran for longer than a lease.", |m| m.slow_handlers;
+    "timed_out_total", "Handlers that were cancelled after their time limit.", |m| m.timed_out;
+    "dead_total", "Timers that failed for good.", |m| m.dead;
+    "undecoded_total", "Claims that did not decode.", |m| m.undecoded;
+    "left_to_others_total", "Due timers that were left to other instances.", |m| m.left_to_others;
+    "store_errors_total", "Calls of the store that failed.", |m| m.store_errors;
+    "write_batches_total", "Calls that wrote.", |m| m.write_batches.count;
+    "writes_total", "Writes of all these calls.", |m| m.write_batches.sum;
+    "fire_batches_total", "Calls that fired.", |m| m.fire_batches.count;
+    "fires_total", "Timers of all these calls.", |m| m.fire_batches.sum;
+    "settle_batches_total", "Calls that settled claims.", |m| m.settle_batches.count;
+    "settles_total", "Claims of all these calls.", |m| m.settle_batches.sum;
+};
+
+const HISTOGRAMS: [Histogram; 3] = table! {
+    "lateness_seconds", "How late timers were claimed, by the store's clock.", |m| &m.lateness;
+    "handler_seconds", "How long handlers ran.", |m| &m.handler_time;
+    "store_seconds", "How long calls of the store took.", |m| &m.store_latency;
+};
 
 const FAILING: &str = "tickwheel_durable_failing";
 

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use crate::store::{BoxError, MAX_ERROR_BYTES};
+use crate::store::{BoxError, MAX_ERROR_BYTES, causes};
 
 /// Returned by a handler that has failed: when its timer is delivered again, and why it failed.
 ///
@@ -78,18 +78,10 @@ impl Retry {
 impl<E: Into<BoxError>> From<E> for Retry {
     fn from(error: E) -> Self {
         let error = error.into();
-        let mut text = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            let cause_text = cause.to_string();
-            // Some errors print their causes themselves.
-            if !text.contains(&cause_text) {
-                text.push_str(": ");
-                text.push_str(&cause_text);
-            }
-            source = cause.source();
-        }
-        Retry::backoff(text)
+        let text = error.to_string();
+        // Some errors print their causes themselves.
+        let causes = causes(&*error, &text);
+        Retry::backoff(text + &causes)
     }
 }
 

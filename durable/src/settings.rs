@@ -1,5 +1,6 @@
 //! The settings of an instance, and their bounds.
 
+use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -76,19 +77,10 @@ impl Settings {
             self.keep_dead,
             1_000 * MILLI..=3_650 * DAY,
         )?;
-        if let Some(value) = self.max_attempts.filter(|max| !ATTEMPTS.contains(max)) {
-            return Err(BuildError::Attempts {
-                value,
-                bounds: ATTEMPTS,
-            });
+        if let Some(attempts) = self.max_attempts {
+            within("number of attempts", attempts, ATTEMPTS)?;
         }
-        if !CAPACITY.contains(&self.capacity) {
-            return Err(BuildError::Capacity {
-                value: self.capacity,
-                bounds: CAPACITY,
-            });
-        }
-        Ok(())
+        within("capacity", self.capacity, CAPACITY)
     }
 
     /// How long after its last load an instance counts as alive.
@@ -118,18 +110,18 @@ impl Settings {
     }
 }
 
-fn within(
+fn within<T: PartialOrd + fmt::Debug>(
     setting: &'static str,
-    value: Duration,
-    bounds: RangeInclusive<Duration>,
+    value: T,
+    bounds: RangeInclusive<T>,
 ) -> Result<(), BuildError> {
     if bounds.contains(&value) {
         return Ok(());
     }
-    Err(BuildError::Duration {
+    Err(BuildError::Setting {
         setting,
-        value,
-        bounds,
+        value: format!("{value:?}"),
+        bounds: format!("{:?} to {:?}", bounds.start(), bounds.end()),
     })
 }
 

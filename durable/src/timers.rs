@@ -381,7 +381,10 @@ impl<K, V> DurableTimers<K, V> {
         Q: Serialize + ?Sized,
     {
         let key = self.coder.encode_key(&key)?;
-        let stored = self.cores.of_key(&key).calls.get(key).await?;
+        let calls = &self.cores.of_key(&key).calls;
+        let stored = calls
+            .ask("get", |store, space| store.get(space, key))
+            .await?;
         let waiting = stored.filter(|row| row.state == State::Waiting);
         Ok(waiting.map(|row| row.due.into()))
     }
@@ -394,7 +397,10 @@ impl<K, V> DurableTimers<K, V> {
     ///
     /// See [above](Self#errors).
     pub async fn counts(&self) -> Result<Counts, Error> {
-        let counting = self.cores.iter().map(|core| core.calls.count());
+        let counting = self
+            .cores
+            .iter()
+            .map(|core| core.calls.ask("count", |store, space| store.count(space)));
         let counts = try_join_all(counting).await?;
         // There is one part at least.
         Ok(counts.into_iter().reduce(Counts::with).unwrap_or_default())

@@ -32,8 +32,9 @@ pub enum FaultPoint {
 }
 
 /// A fault, and the call that it happens in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Plan {
+    #[default]
     Nothing,
     /// Every call fails.
     Away,
@@ -45,7 +46,7 @@ enum Plan {
     Dead,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     calls: u64,
     /// How long each call takes besides: half of it before it reaches the store, and half after.
@@ -84,24 +85,9 @@ impl State {
 impl<S> Faulty<S> {
     /// Nothing fails yet.
     pub fn new(store: S) -> Self {
-        let state = State {
-            calls: 0,
-            delay: Duration::ZERO,
-            plan: Plan::Nothing,
-            struck: false,
-            unloaded: HashSet::new(),
-            failing: None,
-            losing: None,
-            locked: false,
-            late: None,
-            slow: None,
-            writes: 0,
-            renewals: 0,
-            marked: HashSet::new(),
-        };
         Faulty {
             store: Arc::new(store),
-            state: Arc::new(Mutex::new(state)),
+            state: Arc::default(),
         }
     }
 

@@ -114,6 +114,11 @@ async fn change_dead(
     change: DeadChange,
     which: impl Fn() -> DeadRows,
 ) -> Result<u64, Error> {
-    let changed = in_steps(|| core.calls.change_dead(which(), change)).await?;
+    let step = || {
+        (core.calls).ask("change_dead", |store, space| {
+            store.change_dead(space, which(), change)
+        })
+    };
+    let changed = in_steps(step).await?;
     Ok(changed.rows)
 }

@@ -13,7 +13,7 @@ pub(super) async fn run_writes(core: Arc<Core>, batches: Batches<Write, WriteOut
     let core = &*core;
     let flush = |writes: Vec<Write>, until| async move {
         let count = writes.len();
-        let written = match core.write(writes, until).await {
+        let written = match core.write_near(core.near(), writes, until).await {
             Ok(written) => written,
             Err(error) => {
                 let failed = (0..count).map(|_| Outcome::Done(Err(error.clone())));

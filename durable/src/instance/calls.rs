@@ -11,9 +11,9 @@ use tracing::Instrument;
 use crate::error::Error;
 use crate::metrics::{Failing, Metrics};
 use crate::store::{
-    Answer, ChangedRows, Charter, Counts, DeadChange, DeadRows, Edition, Fire, FireReport, Inspect,
-    InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened, PrefixChange, Settle, Settled,
-    Store, StoreError, Stored, Version, Write, WriteOutcome,
+    Answer, ChangedRows, Charter, Edition, Fire, FireReport, InstanceId, Load, LoadWindow, Loaded,
+    Namespace, Opened, PrefixChange, Settle, Settled, Store, StoreError, Version, Write,
+    WriteOutcome,
 };
 
 /// The calls of one instance on one namespace.
@@ -158,35 +158,14 @@ impl Calls {
         &self.namespace
     }
 
-    /// Opens the namespace: compares its charter, and reads the store's time.
-    pub(crate) async fn open(&self) -> Result<Timed<Opened>, Error> {
-        self.open_for("open").await
-    }
-
-    /// Opens the namespace before a write, to read the time.
-    pub(crate) async fn open_for_write(&self) -> Result<Timed<Opened>, Error> {
-        self.open_for("write").await
-    }
-
-    /// Opens the namespace in the lane of another call.
-    async fn open_for(&self, call: &'static str) -> Result<Timed<Opened>, Error> {
+    /// Opens the namespace in the lane of a call: compares its charter, and reads the store's time.
+    pub(crate) async fn open_for(&self, call: &'static str) -> Result<Timed<Opened>, Error> {
         let opening = self.store.open(&self.namespace, &self.charter);
         let opened = self.call(call, 1, opening).await?;
         let Edition(edition) = opened.answer.edition;
         self.edition.store(edition, Ordering::Release);
         self.differs.store(false, Ordering::Release);
         Ok(opened)
-    }
-
-    /// The charter of the namespace, as it is now.
-    pub(crate) async fn charter(&self) -> Result<Option<Charter>, Error> {
-        let call = self.store.inspect().charter(&self.namespace);
-        Ok(self.call("charter", 1, call).await?.answer)
-    }
-
-    pub(crate) async fn amend(&self, charter: &Charter) -> Result<(), Error> {
-        let call = self.store.amend(&self.namespace, charter);
-        self.call("amend", 1, call).await.map(drop)
     }
 
     /// The edition of the charter that this instance agrees with. Reads the charter if it may have
@@ -205,7 +184,7 @@ impl Calls {
         near: LoadWindow,
     ) -> Result<Vec<WriteOutcome>, Error> {
         let items = writes.len();
-        self.metrics.write_batches.add(items as u64);
+        self.metrics.update(|m| m.write_batches.add(items));
         let near = near.under(self.agreed("write").await?);
         let call = self.store.write(&self.namespace, writes, near);
         Ok(self.call("write", items, call).await?.answer)
@@ -224,7 +203,7 @@ impl Calls {
     pub(crate) async fn fire(&self, mut request: Fire) -> Result<Timed<FireReport>, Error> {
         request.near.charter = self.agreed("fire").await?;
         let items = request.versions.len() + request.unloaded;
-        self.metrics.fire_batches.add(items as u64);
+        self.metrics.update(|m| m.fire_batches.add(items));
         self.call("fire", items, self.store.fire(&self.namespace, request))
             .await
     }
@@ -235,14 +214,9 @@ impl Calls {
         near: LoadWindow,
     ) -> Result<Vec<Settled>, Error> {
         let items = settles.len();
-        self.metrics.settle_batches.add(items as u64);
+        self.metrics.update(|m| m.settle_batches.add(items));
         let call = self.store.settle(&self.namespace, settles, near);
         Ok(self.call("settle", items, call).await?.answer)
-    }
-
-    pub(crate) async fn unload(&self, instance: InstanceId) -> Result<InstanceId, Error> {
-        let call = self.store.unload(&self.namespace, instance);
-        Ok(self.call("unload", 1, call).await?.answer)
     }
 
     pub(crate) async fn unmark(
@@ -255,45 +229,14 @@ impl Calls {
         Ok(self.call("unmark", items, call).await?.answer)
     }
 
-    pub(crate) async fn get(&self, key: Vec<u8>) -> Result<Option<Stored>, Error> {
-        let call = self.store.get(&self.namespace, key);
-        Ok(self.call("get", 1, call).await?.answer)
-    }
-
-    pub(crate) async fn list(&self, request: List) -> Result<Vec<Stored>, Error> {
-        let call = self.store.list(&self.namespace, request);
-        Ok(self.call("list", request.limit, call).await?.answer)
-    }
-
-    pub(crate) async fn count(&self) -> Result<Counts, Error> {
-        let call = self.store.count(&self.namespace);
-        Ok(self.call("count", 1, call).await?.answer)
-    }
-
-    pub(crate) async fn purge(&self) -> Result<ChangedRows, Error> {
-        let call = self.store.purge(&self.namespace);
-        Ok(self.call("purge", 1, call).await?.answer)
-    }
-
-    pub(crate) async fn change_dead(
-        &self,
-        which: DeadRows,
-        change: DeadChange,
-    ) -> Result<ChangedRows, Error> {
-        let call = self.store.change_dead(&self.namespace, which, change);
-        Ok(self.call("change_dead", 1, call).await?.answer)
-    }
-
-    /// The reads of an operator.
-    pub(crate) async fn inspect<'a, T>(
+    /// A call that needs nothing else.
+    pub(crate) async fn ask<'a, T>(
         &'a self,
         call: &'static str,
-        ask: impl FnOnce(&'a dyn Inspect, &'a Namespace) -> Answer<'a, T>,
+        ask: impl FnOnce(&'a dyn Store, &'a Namespace) -> Answer<'a, T>,
     ) -> Result<T, Error> {
-        Ok(self
-            .call(call, 1, ask(self.store.inspect(), &self.namespace))
-            .await?
-            .answer)
+        let answer = ask(&*self.store, &self.namespace);
+        Ok(self.call(call, 1, answer).await?.answer)
     }
 
     /// Makes a step of a change of many rows.
@@ -329,7 +272,10 @@ impl Calls {
         let span = tracing::debug_span!("store", namespace = %self.namespace, call, items);
         let outcome = timeout(self.limit, answer.instrument(span)).await;
         let received = Instant::now();
-        self.metrics.store_latency.add([received - sent]);
+        self.metrics.update(|m| {
+            m.store_latency.record(received - sent);
+            m.store_errors += u64::from(!matches!(outcome, Ok(Ok(_))));
+        });
         let lane = self.lanes.iter().find(|lane| lane.calls.contains(&call));
         let error = match outcome {
             Ok(Ok(answer)) => {
@@ -351,7 +297,6 @@ impl Calls {
                 after: self.limit,
             },
         };
-        self.metrics.store_errors.add(1);
         if let Some(lane) = lane {
             // Where the charter differs, nothing was marked.
             if !self.differs() {

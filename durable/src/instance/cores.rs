@@ -8,7 +8,7 @@ use std::slice::Iter;
 use std::sync::Arc;
 
 use super::Core;
-use crate::metrics::{DurableMetrics, Failing};
+use crate::metrics::DurableMetrics;
 use crate::store::Namespace;
 use crate::token::Token;
 
@@ -54,18 +54,16 @@ impl Cores {
     }
 
     pub(crate) fn read_metrics(&self) -> DurableMetrics {
-        let (mut on_wheel, mut due, mut unsettled) = (0, 0, 0);
-        let (mut failing, mut differs) = (Failing::default(), false);
-        for core in &self.cores {
-            on_wheel += core.on_wheel.len();
-            due += core.due.len();
-            unsettled += core.settings.capacity - core.capacity.available_permits();
-            failing |= core.calls.failing();
-            differs |= core.calls.differs();
-        }
         // All count in the same.
-        let metrics = &self.cores[0].metrics;
-        metrics.read(on_wheel, due, unsettled, failing, differs)
+        let mut metrics = self.cores[0].metrics.read();
+        for core in &self.cores {
+            metrics.on_wheel += core.on_wheel.len();
+            metrics.due += core.due.len();
+            metrics.unsettled += core.settings.capacity - core.capacity.available_permits();
+            metrics.failing |= core.calls.failing();
+            metrics.differs |= core.calls.differs();
+        }
+        metrics
     }
 }
 

@@ -163,7 +163,7 @@ impl Firing {
     /// Gives up claims that have waited for the program until half of their lease was over.
     fn give_up_stale(&self) {
         let stale = self.core.deliveries.take_stale();
-        self.core.metrics.lapsed.add(stale.len());
+        (self.core.metrics).update(|m| m.lapsed += stale.len() as u64);
         for delivery in stale {
             delivery
                 .lease
@@ -246,8 +246,6 @@ impl Firing {
             .into_iter()
             .filter(|row| !unknown.contains(&row.version))
             .for_each(|row| core.arm_if_loaded(row));
-        core.metrics.claimed.add(report.fired.len());
-        core.metrics.dead.add(report.damaged.len());
         for row in &report.damaged {
             let (namespace, key) = (core.calls.namespace(), String::from_utf8_lossy(&row.key));
             let (version, reason) = (row.version.0, &*row.reason);
@@ -259,7 +257,11 @@ impl Firing {
         let began = sent.max(received.checked_sub(lease / 4).unwrap_or(sent));
         let first = report.fired.iter().filter(|fired| fired.attempt == 1);
         let late = first.map(|fired| report.now.since(fired.deadline));
-        core.metrics.lateness.add(late);
+        core.metrics.update(|m| {
+            m.claimed += report.fired.len() as u64;
+            m.dead += report.damaged.len() as u64;
+            late.for_each(|late| m.lateness.record(late));
+        });
         let deliveries = report.fired.into_iter().map(|fired| {
             let permit = permits.split(1).expect("there is one for each row");
             let leases = Arc::clone(&self.leases);

@@ -100,7 +100,7 @@ impl Leases {
             };
             if handling.is_slow == Some(false) && handling.since.elapsed() >= self.length() {
                 handling.is_slow = Some(true);
-                self.metrics.slow_handlers.add(1);
+                self.metrics.update(|m| m.slow_handlers += 1);
                 tracing::warn!(
                     namespace = %self.namespace, key = %hold.key(), token = %hold.token(), lease = ?self.length(),
                     "a handler takes longer than a lease, which is renewed"
@@ -376,10 +376,10 @@ impl Hold {
         let is_lost = was_held && held.is_lost();
         drop(held);
         if is_lost && (sent.is_result() || sent.is_extension()) {
-            self.leases.metrics.lost.add(1);
+            self.leases.metrics.update(|m| m.lost += 1);
         }
         if concluded.is_ok() && sent.settlement == Settlement::Dead {
-            self.leases.metrics.dead.add(1);
+            self.leases.metrics.update(|m| m.dead += 1);
             let error = sent.error.as_deref().unwrap_or("it was put back");
             tracing::warn!(namespace = %self.leases.namespace, key = %self.key(), %token, attempt = self.attempt, error, "a timer is dead: see `Admin::dead`");
         }
@@ -390,7 +390,7 @@ impl Hold {
     async fn renew(self: &Arc<Self>) {
         let extension = End::new(Settlement::Extend(self.leases.length()));
         match self.send(extension).await {
-            Ok(()) => self.leases.metrics.renewed.add(1),
+            Ok(()) => self.leases.metrics.update(|m| m.renewed += 1),
             Err(error @ Error::Lost { .. }) if self.held().is_lost() => {
                 self.warn(
                     &error,

@@ -171,7 +171,7 @@ async fn load(core: &Core, limit: usize) -> Result<Found, Error> {
     let unknown = core.learn(std::mem::take(&mut loaded.answer.scheduled));
     let Loaded { now, rows, .. } = &loaded.answer;
     core.observe(sent, received, *now);
-    core.metrics.loaded.add(rows.len());
+    core.metrics.update(|m| m.loaded += rows.len() as u64);
     for &(version, due) in rows {
         if !unknown.contains(&version) {
             core.arm(version, due);
@@ -214,7 +214,7 @@ impl Core {
         if rows.is_empty() {
             return false;
         }
-        self.metrics.left_to_others.add(rows.len());
+        (self.metrics).update(|m| m.left_to_others += rows.len() as u64);
         self.calendar.remove(&rows);
         self.change_left(|left| left.max(Left::Later));
         // After an error the next load first unloads everything.

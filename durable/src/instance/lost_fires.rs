@@ -74,7 +74,8 @@ impl LostFires {
         let mut after = None;
         loop {
             let request = List::new(State::InFlight, after, PAGE);
-            let rows = core.calls.list(request).await?;
+            let listing = (core.calls).ask("list", |store, space| store.list(space, request));
+            let rows = listing.await?;
             let Some(last) = rows.last() else { break };
             after = Some((last.due, last.version));
             let is_lost = |by| self.fires.iter().any(|fire| Some(fire.by) == by);

@@ -118,15 +118,6 @@ impl Core {
         LoadWindow::new(self.settings.window, loader)
     }
 
-    /// Writes, unless the store gets to it later than that.
-    async fn write(
-        &self,
-        writes: Vec<Write>,
-        until: Option<Instant>,
-    ) -> Result<Vec<WriteOutcome>, Error> {
-        self.write_near(self.near(), writes, until).await
-    }
-
     /// A write of an operator. Any instance may load what it makes due, since this one does not put
     /// it on its wheel.
     pub(crate) async fn write_for_operator(
@@ -138,6 +129,7 @@ impl Core {
         self.write_near(near, vec![write], Some(until)).await
     }
 
+    /// Writes, unless the store gets to it later than that.
     async fn write_near(
         &self,
         near: LoadWindow,
@@ -146,7 +138,7 @@ impl Core {
     ) -> Result<Vec<WriteOutcome>, Error> {
         // An instance that only writes hears the store's time from no load.
         if self.clock.is_old() {
-            let opened = self.calls.open_for_write().await?;
+            let opened = self.calls.open_for("write").await?;
             self.observe(opened.sent, opened.received, opened.answer.now);
         }
         let until = until.map_or(StoreTime::NEVER, |until| self.clock.latest_at(until));
@@ -260,12 +252,6 @@ impl Core {
         }
     }
 
-    /// Unloads everything, for other instances to load.
-    async fn unload_all(&self) -> Result<(), Error> {
-        self.end_incarnation(&mut *self.unloading.lock().await)
-            .await
-    }
-
     /// Unloads everything, and goes on under another id.
     async fn end_incarnation(&self, unloading: &mut bool) -> Result<(), Error> {
         *unloading = true;
@@ -274,7 +260,8 @@ impl Core {
         drop(self.drain());
         self.due.clear();
         self.calendar.clear();
-        let InstanceId(fresh) = self.calls.unload(self.id()).await?;
+        let call = (self.calls).ask("unload", |store, space| store.unload(space, self.id()));
+        let InstanceId(fresh) = call.await?;
         self.id.store(fresh, Ordering::Release);
         *unloading = false;
         Ok(())
@@ -377,7 +364,7 @@ pub(crate) async fn start(
     let (stop, stopped) = watch::channel(false);
     let (end, ended) = watch::channel(());
     let (mut cores, mut writes) = (Vec::new(), Vec::new());
-    for (part, (calls, opened)) in calls.into_iter().zip(opened).enumerate() {
+    for (part, (calls, (id, loaded))) in calls.into_iter().zip(opened).enumerate() {
         let (on_wheel, expirations) = wheel.keyed();
         let limit = settings.call_timeout;
         let (write, write_batches) = group("write", limit);
@@ -390,12 +377,12 @@ pub(crate) async fn start(
             part,
         ));
         let core = Arc::new(Core {
-            clock: StoreClock::new(opened.sent, opened.received, opened.now),
+            clock: StoreClock::new(loaded.sent, loaded.received, loaded.answer.now),
             calendar: Calendar::default(),
             calls,
             metrics: Arc::clone(&metrics),
             part,
-            id: AtomicI64::new(opened.instance.0),
+            id: AtomicI64::new(id.0),
             unloading: Mutex::new(false),
             on_wheel,
             due: Due::default(),
@@ -447,10 +434,11 @@ async fn run_claims(firing: Firing, expirations: Expirations<Version, ()>, end: 
     // A claim is released again when it is dropped, if its release fails here.
     join_all(release).await;
     drop(unreceived);
-    if let Err(error) = core.unload_all().await {
+    let mut unloading = core.unloading.lock().await;
+    if let Err(error) = core.end_incarnation(&mut unloading).await {
         tracing::warn!(namespace = %core.calls.namespace(), error = %format_args!("{error:#}"), "what was loaded could not be given back");
     }
-    drop(end);
+    drop((unloading, end));
 }
 
 /// Discards timers that have been dead for long, until it is dropped.
@@ -461,8 +449,12 @@ async fn sweep(core: &Core) {
         sleep(jittered(pause)).await;
         pause = settings.sweep();
         // After an error the next sweep does what this one has left.
-        let old = DeadRows::OlderThan(settings.keep_dead);
-        let discard = || core.calls.change_dead(old.clone(), DeadChange::Discard);
+        let discard = || {
+            core.calls.ask("change_dead", |store, space| {
+                let old = DeadRows::OlderThan(settings.keep_dead);
+                store.change_dead(space, old, DeadChange::Discard)
+            })
+        };
         let _ = in_steps(discard).await;
     }
 }

@@ -2,28 +2,20 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
-use super::Calls;
+use super::calls::{Calls, Timed};
 use crate::error::BuildError;
 use crate::settings::Settings;
-use crate::store::{InstanceId, Load, StoreTime};
+use crate::store::{InstanceId, Load, Loaded};
 
 /// How many round trips may show that the lease is long enough.
 const ROUND_TRIPS: u32 = 3;
 
-/// A namespace that is open.
-pub(super) struct Opened {
-    pub(super) instance: InstanceId,
-    /// The store's time in the last call, and when that was.
-    pub(super) now: StoreTime,
-    pub(super) sent: Instant,
-    pub(super) received: Instant,
-}
-
-/// Opens a namespace.
-pub(super) async fn open(calls: &Calls, settings: &Settings) -> Result<Opened, BuildError> {
-    let opened = calls.open().await.map_err(BuildError::Open)?;
+/// Opens a namespace. Returns what its first load has found.
+pub(super) async fn open(
+    calls: &Calls,
+    settings: &Settings,
+) -> Result<(InstanceId, Timed<Loaded>), BuildError> {
+    let opened = calls.open_for("open").await.map_err(BuildError::Open)?;
     let instance = opened.answer.instance;
     // The next round trip does not include connecting. Its load also makes this instance count as
     // alive.
@@ -37,12 +29,7 @@ pub(super) async fn open(calls: &Calls, settings: &Settings) -> Result<Opened, B
             .map_err(BuildError::Open)?;
         min = min.min((loaded.received - loaded.sent) * 2);
         if settings.lease >= min {
-            return Ok(Opened {
-                instance,
-                now: loaded.answer.now,
-                sent: loaded.sent,
-                received: loaded.received,
-            });
+            return Ok((instance, loaded));
         }
         // One slow response does not make the store too slow.
         round_trips += 1;

@@ -145,15 +145,14 @@ impl Memory {
         namespace: &Namespace,
         run: impl FnOnce(&mut Call<'_>) -> T,
     ) -> Answer<'static, T> {
-        self.call_under(namespace, None, StoreTime::NEVER, run)
+        self.call_under(namespace, LoadWindow::NONE, run)
     }
 
     /// Runs a call: one hold of the lock, one reading of the clock.
     fn call_under<T: Send + 'static>(
         &self,
         namespace: &Namespace,
-        charter: Option<Edition>,
-        until: StoreTime,
+        near: LoadWindow,
         run: impl FnOnce(&mut Call<'_>) -> T,
     ) -> Answer<'static, T> {
         let mut database = self.lock();
@@ -164,11 +163,8 @@ impl Memory {
         let Some(space) = spaces.get_mut(namespace) else {
             return Box::pin(ready(Err(StoreError::not_opened(namespace))));
         };
-        if charter.is_some_and(|charter| charter != space.edition) {
-            return Box::pin(ready(Err(StoreError::amended(namespace))));
-        }
-        if now > until {
-            return Box::pin(ready(Err(StoreError::late(now))));
+        if let Err(error) = near.check(namespace, space.edition, now) {
+            return Box::pin(ready(Err(error)));
         }
         Box::pin(ready(Ok(run(&mut Call {
             sequence,
@@ -235,20 +231,20 @@ impl Store for Memory {
         writes: Vec<Write>,
         near: LoadWindow,
     ) -> Answer<'a, Vec<WriteOutcome>> {
-        self.call_under(namespace, near.charter, near.until, move |call| {
+        self.call_under(namespace, near, move |call| {
             done(rules::write(call, writes, near))
         })
     }
 
     fn load<'a>(&'a self, namespace: &'a Namespace, request: Load) -> Answer<'a, Loaded> {
-        self.call_under(namespace, request.charter, StoreTime::NEVER, move |call| {
+        let near = LoadWindow::NONE.under(request.charter);
+        self.call_under(namespace, near, move |call| {
             done(rules::load(call, &request))
         })
     }
 
     fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport> {
-        let LoadWindow { charter, until, .. } = request.near;
-        self.call_under(namespace, charter, until, move |call| {
+        self.call_under(namespace, request.near, move |call| {
             done(rules::fire(call, &request))
         })
     }

@@ -5,9 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use super::reading::now;
 use super::schema::SCHEMA;
 use super::thread::Batch;
-use crate::store::{
-    Charter, Edition, InstanceId, Namespace, Opened, StoreError, StoreTime, Version,
-};
+use crate::store::{Charter, Edition, InstanceId, Namespace, Opened, StoreError, Version};
 
 type Result<T> = rusqlite::Result<std::result::Result<T, StoreError>>;
 
@@ -120,26 +118,7 @@ pub(super) struct Found {
     pub(super) id: i64,
     /// How many dead rows it has.
     pub(super) dead: i64,
-    edition: i64,
-}
-
-impl Found {
-    /// Whether a call may change anything under this charter and at this time.
-    pub(super) fn check(
-        &self,
-        namespace: &Namespace,
-        charter: Option<Edition>,
-        until: StoreTime,
-    ) -> std::result::Result<(), StoreError> {
-        if charter.is_some_and(|Edition(edition)| edition != self.edition) {
-            return Err(StoreError::amended(namespace));
-        }
-        let now = now();
-        if now > until {
-            return Err(StoreError::late(now));
-        }
-        Ok(())
-    }
+    pub(super) edition: Edition,
 }
 
 /// A namespace that was opened before, in tables of the schema that is known.
@@ -148,7 +127,7 @@ pub(super) fn namespace(connection: &Connection, name: &Namespace) -> Result<Fou
         FROM tickwheel_namespaces WHERE name = ?1";
     let mut select = connection.prepare_cached(sql)?;
     let found = select.query_row([name.as_str()], |row| {
-        let (id, dead, edition) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let (id, dead, edition) = (row.get(0)?, row.get(1)?, Edition(row.get(2)?));
         Ok((Found { id, dead, edition }, row.get::<_, u32>(3)?))
     });
     Ok(match found.optional()? {

@@ -31,10 +31,9 @@ use looks::Looks;
 use rusqlite::{Connection, ErrorCode};
 
 use crate::store::{
-    Answer, BoxFuture, ChangedRows, Charter, Counts, DeadChange, DeadRows, Edition, Fire,
-    FireReport, Inspect, InstanceId, List, Load, LoadWindow, Loaded, Namespace, NamespaceError,
-    Opened, Settle, Settled, State, Store, StoreError, StoreTime, Stored, Version, Write,
-    WriteOutcome, rules,
+    Answer, BoxFuture, ChangedRows, Charter, Counts, DeadChange, DeadRows, Fire, FireReport,
+    Inspect, InstanceId, List, Load, LoadWindow, Loaded, Namespace, NamespaceError, Opened, Settle,
+    Settled, State, Store, StoreError, Stored, Version, Write, WriteOutcome, rules,
 };
 use rows::Call;
 use thread::Thread;
@@ -152,22 +151,18 @@ impl Store for Sqlite {
         writes: Vec<Write>,
         near: LoadWindow,
     ) -> Answer<'a, Vec<WriteOutcome>> {
-        let LoadWindow { charter, until, .. } = near;
-        self.under(namespace, charter, until, move |call| {
+        self.under(namespace, near, move |call| {
             rules::write(call, writes, near)
         })
     }
 
     fn load<'a>(&'a self, namespace: &'a Namespace, request: Load) -> Answer<'a, Loaded> {
-        let charter = request.charter;
-        self.under(namespace, charter, StoreTime::NEVER, move |call| {
-            rules::load(call, &request)
-        })
+        let near = LoadWindow::NONE.under(request.charter);
+        self.under(namespace, near, move |call| rules::load(call, &request))
     }
 
     fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport> {
-        let LoadWindow { charter, until, .. } = request.near;
-        self.under(namespace, charter, until, move |call| {
+        self.under(namespace, request.near, move |call| {
             rules::fire(call, &request)
         })
     }
@@ -260,23 +255,17 @@ impl Sqlite {
         T: Send + 'static,
         F: FnOnce(&mut Call<'_>) -> rusqlite::Result<T> + Send + 'static,
     {
-        self.under(namespace, None, StoreTime::NEVER, run)
+        self.under(namespace, LoadWindow::NONE, run)
     }
 
-    fn under<T, F>(
-        &self,
-        namespace: &Namespace,
-        charter: Option<Edition>,
-        until: StoreTime,
-        run: F,
-    ) -> Answer<'static, T>
+    fn under<T, F>(&self, namespace: &Namespace, near: LoadWindow, run: F) -> Answer<'static, T>
     where
         T: Send + 'static,
         F: FnOnce(&mut Call<'_>) -> rusqlite::Result<T> + Send + 'static,
     {
         let name = namespace.clone();
         self.thread.call(move |batch| {
-            let mut call = match Call::new(batch, &name, charter, until)? {
+            let mut call = match Call::new(batch, &name, near)? {
                 Ok(call) => call,
                 Err(error) => return Ok(Err(error)),
             };

@@ -11,7 +11,7 @@ use super::reading::{
 use super::thread::Batch;
 use crate::store::rules::Rows;
 use crate::store::{
-    Edition, InstanceId, Namespace, Scheduled, Schedules, State, StoreError, StoreTime, Stored,
+    InstanceId, LoadWindow, Namespace, Scheduled, Schedules, State, StoreError, StoreTime, Stored,
     Version, micros,
 };
 
@@ -38,21 +38,21 @@ pub(super) struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// A call on a namespace that was opened before, which may change it only under that charter
-    /// and until then.
+    /// A call on a namespace that was opened before, which may change it only under the charter and
+    /// until the time of `near`.
     pub(super) fn new(
         batch: &'a Batch<'a>,
         namespace: &Namespace,
-        charter: Option<Edition>,
-        until: StoreTime,
+        near: LoadWindow,
     ) -> Result<std::result::Result<Self, StoreError>> {
-        let found = charter::namespace(batch.connection, namespace)?;
-        let found = found.and_then(|found| found.check(namespace, charter, until).map(|()| found));
-        Ok(found.map(|found| Call {
+        let (found, now) = (charter::namespace(batch.connection, namespace)?, now());
+        let checked =
+            found.and_then(|found| near.check(namespace, found.edition, now).map(|()| found));
+        Ok(checked.map(|found| Call {
             batch,
             namespace: found.id,
             dead: found.dead,
-            now: now(),
+            now,
             reserved: 0..0,
             more_rows: [0; 3],
             hints: false,

@@ -19,9 +19,7 @@ use super::{charter, describe};
 use crate::codec::{Codec, Coder, Json};
 use crate::error::{BuildError, Error};
 use crate::outcomes::{Moved, Removed, SetIfAbsent};
-use crate::store::{
-    Action, Due, LoadWindow, Namespace, StoreError, StoreTime, Write, WriteOutcome, rules,
-};
+use crate::store::{Action, Due, LoadWindow, Namespace, StoreError, Write, WriteOutcome, rules};
 use crate::token::Token;
 
 /// Sets, moves and removes timers in a transaction of your own, on the file that
@@ -315,7 +313,7 @@ impl<K, V> SqliteTransaction<'_, K, V> {
         // Instances cannot be notified before the commit.
         let hints = Hints::default();
         let batch = Batch::new(connection, &hints);
-        let mut call = match Call::new(&batch, &self.namespace, None, StoreTime::NEVER)? {
+        let mut call = match Call::new(&batch, &self.namespace, LoadWindow::NONE)? {
             Ok(call) => call,
             Err(error) => return Ok(Err(error)),
         };

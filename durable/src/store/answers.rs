@@ -76,7 +76,7 @@ pub struct Loaded {
 }
 
 /// The outcome of a [`Fire`](super::Fire).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FireReport {
     /// The store's time.
     pub now: StoreTime,
@@ -105,13 +105,7 @@ impl FireReport {
     pub fn at(now: StoreTime) -> Self {
         FireReport {
             now,
-            fired: Vec::new(),
-            later: Vec::new(),
-            next: Vec::new(),
-            left: 0,
-            more: false,
-            scheduled: Vec::new(),
-            damaged: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -320,9 +314,7 @@ impl Counts {
             now,
             waiting,
             in_flight,
-            dead: 0,
-            earliest: None,
-            is_estimate: false,
+            ..Self::default()
         }
     }
 

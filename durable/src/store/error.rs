@@ -189,17 +189,23 @@ impl Error for StoreError {
 
 /// Writes all causes of an error for `{:#}`, each text once.
 pub(crate) fn write_causes(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let mut source = error.source().filter(|_| f.alternate());
-    let mut written = String::new();
+    if f.alternate() {
+        f.write_str(&causes(error, ""))?;
+    }
+    Ok(())
+}
+
+/// All causes of an error, each text once, after colons. Leaves out what is known already.
+pub(crate) fn causes(error: &dyn Error, known: &str) -> String {
+    let (mut source, mut written) = (error.source(), String::new());
     while let Some(cause) = source {
         let text = cause.to_string();
-        if !written.contains(&text) {
-            write!(f, ": {text}")?;
-            written.push_str(&text);
+        if !known.contains(&text) && !written.contains(&text) {
+            written = format!("{written}: {text}");
         }
         source = cause.source();
     }
-    Ok(())
+    written
 }
 
 /// Any error.

@@ -107,8 +107,8 @@ pub use answers::{
     Stored, WriteOutcome,
 };
 pub use charter::{Charter, Edition};
-pub(crate) use error::write_causes;
 pub use error::{BoxError, Cause, StoreError};
+pub(crate) use error::{causes, write_causes};
 pub use ids::{InstanceId, Namespace, NamespaceError, Version};
 pub use inspect::{
     Inspect, MAX_DUE_COUNT, MAX_KEY_ROWS, PrefixCursor, PrefixRows, RowPage, StoredInstance,

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::charter::Edition;
-use super::ids::{InstanceId, Version};
+use super::error::StoreError;
+use super::ids::{InstanceId, Namespace, Version};
 use super::missed::Missed;
 use super::schedule::{Plan, Schedules};
 use super::time::StoreTime;
@@ -52,6 +53,22 @@ impl LoadWindow {
     pub const fn until(mut self, until: StoreTime) -> Self {
         self.until = until;
         self
+    }
+
+    /// Whether a call may change anything in a namespace with this edition, at this time.
+    pub(crate) fn check(
+        &self,
+        namespace: &Namespace,
+        edition: Edition,
+        now: StoreTime,
+    ) -> Result<(), StoreError> {
+        if self.charter.is_some_and(|agreed| agreed != edition) {
+            return Err(StoreError::amended(namespace));
+        }
+        if now > self.until {
+            return Err(StoreError::late(now));
+        }
+        Ok(())
     }
 }
 

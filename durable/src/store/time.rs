@@ -81,14 +81,7 @@ impl fmt::Display for StoreTime {
         if self.is_never() {
             return f.write_str("never");
         }
-        let (secs, micros) = (self.0 / 1_000_000, self.0 % 1_000_000);
-        let (days, secs) = (secs / 86_400, secs % 86_400);
-        let (year, month, day) = date(days);
-        let (hour, minute, second) = (secs / 3_600, secs / 60 % 60, secs % 60);
-        write!(
-            f,
-            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z"
-        )
+        humantime::format_rfc3339_micros((*self).into()).fmt(f)
     }
 }
 
@@ -96,28 +89,6 @@ impl fmt::Debug for StoreTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
-}
-
-/// Year, month and day, so many days after 1970-01-01.
-///
-/// Years begin in March here, so that a leap day is the last of its year; four hundred years have
-/// 146,097 days.
-fn date(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468; // since 0000-03-01
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let leap_days = day_of_era / 1_460 - day_of_era / 36_524 + day_of_era / 146_096;
-    let year_of_era = (day_of_era - leap_days) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    // From March on, each five months have 153 days.
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
-    let year = 400 * era + year_of_era + i64::from(month <= 2);
-    (year, month, day)
 }
 
 #[cfg(test)]

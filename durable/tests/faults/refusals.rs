@@ -117,11 +117,13 @@ async fn refuses_keys_and_values_that_are_too_long() {
     assert_eq!(set(&timers, &longest, HOUR).await, Ok(()));
     let error = set(&timers, &format!("{longest}x"), HOUR).await;
     let (len, max) = (MAX_KEY_BYTES + 1, MAX_KEY_BYTES);
-    assert_eq!(error, Err(Error::KeyTooLong { len, max }));
+    let what = "key";
+    assert_eq!(error, Err(Error::TooLong { what, len, max }));
     let value = "x".repeat(MAX_VALUE_BYTES);
     let error = timers.set_timer(&longest, &value, HOUR).await;
     let (len, max) = (MAX_VALUE_BYTES + 2, MAX_VALUE_BYTES);
-    assert_eq!(error, Err(Error::ValueTooLong { len, max }));
+    let what = "value";
+    assert_eq!(error, Err(Error::TooLong { what, len, max }));
     let error = timers
         .set_interval(&longest, &String::new(), Duration::ZERO)
         .await;
@@ -142,7 +144,8 @@ async fn none_of_many_timers_is_set_if_one_is_refused() {
     let (long, value) = ("x".repeat(2_000), String::new());
     let set = timers.set_many([("a", &value, HOUR), (&long, &value, HOUR)]);
     let (len, max) = (2_002, MAX_KEY_BYTES);
-    assert_eq!(set.await, Err(Error::KeyTooLong { len, max }));
+    let what = "key";
+    assert_eq!(set.await, Err(Error::TooLong { what, len, max }));
     assert_eq!(timers.counts().await.expect("it counts").waiting, 0);
 }
 

@@ -281,7 +281,8 @@ async fn stale_transaction_fails_and_changes_nothing() {
         .expect_err("it is too long");
     assert_eq!(
         error,
-        Error::KeyTooLong {
+        Error::TooLong {
+            what: "key",
             len: 2_002,
             max: 1_024
         }
