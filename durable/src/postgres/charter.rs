@@ -90,9 +90,13 @@ impl Call for Amend<'_> {
             &parts,
         ];
         let answers = session
-            .transaction(&[(sql::TERMS, &[id, &ANY, &ANY]), (sql::AMEND, amended)])
+            .transaction(&[
+                (sql::TERMS, &[id, &ANY, &ANY]),
+                (sql::HOLD_ALL, &[id, &charter.codec]),
+                (sql::AMEND, amended),
+            ])
             .await?;
-        let Some(row) = answers[1].first() else {
+        let Some(row) = answers[2].first() else {
             let gone = format!("namespace {} is not there any more", self.namespace);
             return Ok(Err(StoreError::refused(gone)));
         };

@@ -145,35 +145,44 @@ pub(super) async fn listen(target: Target, hints: Arc<Hints>) {
     let mut retry = FIRST_RETRY;
     hints.added.notified().await;
     loop {
-        let Ok((client, mut closed)) = connect(&target, Some(Arc::clone(&hints))).await else {
-            sleep(jittered(retry)).await;
-            retry = (retry * 2).min(LAST_RETRY);
-            continue;
-        };
-        let mut listening = Vec::new();
-        loop {
-            let known: Vec<_> = hints.channels().keys().cloned().collect();
-            let new = known.into_iter().filter(|name| !listening.contains(name));
-            let new: Vec<_> = new.collect();
-            let listen: Vec<_> = new.iter().map(|name| format!("LISTEN {name}")).collect();
-            if client.batch_execute(&listen.join(";")).await.is_err() {
-                break;
-            }
+        let given_up = hints.given_up.notified();
+        let mut has_listened = false;
+        race(listen_once(&target, &hints, &mut has_listened), given_up).await;
+        if has_listened {
             retry = FIRST_RETRY;
-            for name in &new {
-                hints.notify(name);
-            }
-            listening.extend(new);
-            // Nothing is ever sent: it returns an error when the connection has ended.
-            let ended = async { closed.changed().await.is_err() };
-            let added = async {
-                hints.added.notified().await;
-                false
-            };
-            if race(ended, added).await {
-                break;
-            }
         }
         sleep(jittered(retry)).await;
+        retry = (retry * 2).min(LAST_RETRY);
+    }
+}
+
+/// Listens on one connection until it ends.
+async fn listen_once(target: &Target, hints: &Arc<Hints>, has_listened: &mut bool) {
+    let Ok((client, mut closed)) = connect(target, Some(Arc::clone(hints))).await else {
+        return;
+    };
+    let mut listening = Vec::new();
+    loop {
+        let known: Vec<_> = hints.channels().keys().cloned().collect();
+        let new = known.into_iter().filter(|name| !listening.contains(name));
+        let new: Vec<_> = new.collect();
+        let listen: Vec<_> = new.iter().map(|name| format!("LISTEN {name}")).collect();
+        if client.batch_execute(&listen.join(";")).await.is_err() {
+            return;
+        }
+        *has_listened = true;
+        for name in &new {
+            hints.notify(name);
+        }
+        listening.extend(new);
+        // Nothing is ever sent: it returns an error when the connection has ended.
+        let ended = async { closed.changed().await.is_err() };
+        let added = async {
+            hints.added.notified().await;
+            false
+        };
+        if race(ended, added).await {
+            return;
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Hints: `NOTIFY` on a channel for each namespace, and one connection that listens.
 //!
-//! A hint that comes while no instance waits is kept, and ten of them are one. Hints are lost while
-//! the connection is down. So every namespace gets one once the connection listens again.
+//! A hint is for all instances that wait for it. Hints are lost while the connection is down. So
+//! every namespace gets one once the connection listens again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -16,6 +16,9 @@ pub(super) struct Hints {
     channels: Mutex<HashMap<String, Arc<Notify>>>,
     /// Notified of each channel that is new.
     pub(super) added: Notify,
+    /// Notified when a connection of the calls is given up: the same server may be silent to the
+    /// one that listens, and says nothing of it.
+    pub(super) given_up: Notify,
 }
 
 impl Hints {
@@ -35,10 +38,10 @@ impl Hints {
         hint
     }
 
-    /// Wakes an instance that waits for this channel, or the next one to wait.
+    /// Wakes the instances that wait for this channel.
     pub(super) fn notify(&self, channel: &str) {
         if let Some(hint) = self.channels().get(channel) {
-            hint.notify_one();
+            hint.notify_waiters();
         }
     }
 }

@@ -33,6 +33,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio_postgres::Error;
 
 use super::dial::dial;
+use super::hints::Hints;
 use super::options::MAX_CONNECTIONS;
 use super::pooler;
 use super::schema::Tables;
@@ -83,11 +84,16 @@ pub(super) struct Lanes {
     exclusive: Vec<Mutex<Option<Session>>>,
     shared: Mutex<Option<Arc<Session>>>,
     orphans: StdMutex<Vec<Backend>>,
+    hints: Arc<Hints>,
 }
 
 impl Lanes {
     /// Connects for reads and writes. Makes the tables if they are not there.
-    pub(super) async fn connect(target: Target, connections: usize) -> Result<Self, StoreError> {
+    pub(super) async fn connect(
+        target: Target,
+        connections: usize,
+        hints: Arc<Hints>,
+    ) -> Result<Self, StoreError> {
         let reads = dial(&target).await?;
         let writes = dial(&target).await?;
         pooler::refuse_shared([&reads, &writes], &target).await?;
@@ -101,6 +107,7 @@ impl Lanes {
             exclusive: exclusive.collect(),
             shared: Mutex::new(Some(Arc::new(reads))),
             orphans: StdMutex::default(),
+            hints,
         };
         *lanes.place(Lane::Write).lock().await = Some(writes);
         Ok(lanes)
@@ -226,6 +233,7 @@ impl Drop for InUse<'_> {
     fn drop(&mut self) {
         if let Some(session) = &self.session {
             self.lanes.orphans().push(session.backend());
+            self.lanes.hints.given_up.notify_waiters();
         }
     }
 }

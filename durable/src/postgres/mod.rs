@@ -330,8 +330,8 @@ impl Postgres {
         options.check_connections()?;
         let connections = options.connections;
         let target = Target::new(options)?;
-        let lanes = Lanes::connect(target.clone(), connections).await?;
         let hints = Arc::<Hints>::default();
+        let lanes = Lanes::connect(target.clone(), connections, Arc::clone(&hints)).await?;
         let listener = tokio::spawn(dial::listen(target.clone(), Arc::clone(&hints)));
         Ok(Postgres {
             inner: Arc::new(Inner {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use percent_encoding::percent_decode_str;
 use tokio_postgres::Config;
 
 use crate::store::StoreError;
@@ -29,7 +30,11 @@ fn take_roots(url: &str) -> (String, Option<PathBuf>) {
         return (url.to_owned(), None);
     };
     let rest = &url[begin + OPTION.len()..];
-    let end = rest.find(['&', ' ']).unwrap_or(rest.len());
+    let is_quoted = rest.starts_with('\'');
+    let end = match rest[1.min(rest.len())..].find('\'') {
+        Some(quote) if is_quoted => quote + 2,
+        _ => rest.find(['&', ' ']).unwrap_or(rest.len()),
+    };
     let before = url[..begin].trim_end_matches(['&', ' ']);
     let (path, after) = rest.split_at(end);
     let after = if before.ends_with('?') {
@@ -37,7 +42,15 @@ fn take_roots(url: &str) -> (String, Option<PathBuf>) {
     } else {
         after
     };
-    (format!("{before}{after}"), Some(PathBuf::from(path)))
+    let path = if url.contains("://") {
+        percent_decode_str(path).decode_utf8_lossy()
+    } else {
+        path.trim_matches('\'').into()
+    };
+    (
+        format!("{before}{after}"),
+        Some(PathBuf::from(path.as_ref())),
+    )
 }
 
 #[cfg(test)]
@@ -72,7 +85,9 @@ mod tests {
         for url in [
             "postgres://a@b/c?sslmode=verify-full&sslrootcert=/ca.pem",
             "postgres://a@b/c?sslrootcert=/ca.pem&sslmode=require",
+            "postgres://a@b/c?sslrootcert=%2Fca.pem&sslmode=require",
             "host=b user=a sslrootcert=/ca.pem sslmode=require",
+            "host=b sslrootcert='/ca.pem' user=a sslmode=require",
         ] {
             assert_eq!(tls(url), (true, file.clone()), "{url}");
         }

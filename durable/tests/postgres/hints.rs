@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tickwheel::TimerWheel;
 use tickwheel_durable::store::{
     Action, Due, Fire, FireReport, InstanceId, Load, LoadWindow, Namespace, Settle, Settlement,
@@ -11,6 +12,7 @@ use tickwheel_durable::store::{
 use tickwheel_durable::{Postgres, builder};
 use tokio::time::timeout;
 
+use super::proxy::Proxy;
 use super::server::{client, database, missing};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -226,4 +228,47 @@ async fn rows_that_a_load_leaves_out_need_no_poll() {
         let claim = next.expect("long before a poll").expect("it goes on");
         tokio::spawn(async move { claim.ack().await });
     }
+}
+
+/// One of several instances in a process took the hint, though it could take no timers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hint_is_for_all_instances_of_a_process() {
+    let Some(case) = Case::open("hints_all").await else {
+        return missing();
+    };
+    case.quiet().await;
+    let clones = [case.listener.clone(), case.listener.clone()];
+    let hinted = clones.each_ref().map(|store| store.hinted(&case.space));
+    let hinted = timeout(10 * SECOND, join_all(hinted));
+    let writing = async {
+        tokio::time::sleep(SECOND).await;
+        let write = Write::new(b"a".to_vec(), set(SOON, false));
+        case.writer.write(&case.space, vec![write], NEAR).await
+    };
+    let (heard, written) = tokio::join!(hinted, writing);
+    written.expect("it writes");
+    heard.expect("both hear");
+}
+
+/// The kernel of a server that hangs acknowledges what is sent, and another server may have its
+/// address.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hints_are_heard_again_after_a_server_that_hangs() {
+    let Some(case) = Case::open("hints_hung").await else {
+        return missing();
+    };
+    let proxy = Proxy::start(&case.url).await;
+    let listener = Postgres::connect(&proxy.url).await.expect("it connects");
+    let opened = listener.open(&case.space, &"json".into()).await;
+    opened.expect("it opens");
+    let first = timeout(10 * SECOND, listener.hinted(&case.space)).await;
+    first.expect("it listens");
+    proxy.freeze();
+    let late = timeout(SECOND, listener.count(&case.space)).await;
+    late.expect_err("it hangs");
+    let counted = timeout(10 * SECOND, listener.count(&case.space)).await;
+    counted.expect("it connects again").expect("it counts");
+    // Listening again counts as one.
+    let again = timeout(10 * SECOND, listener.hinted(&case.space)).await;
+    again.expect("it listens again");
 }

@@ -21,6 +21,7 @@ mod options;
 mod outage;
 mod plans;
 mod pooler;
+mod proxy;
 #[path = "../support/raised.rs"]
 mod raised;
 mod restore;

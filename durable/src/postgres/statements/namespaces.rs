@@ -1,9 +1,13 @@
 //! Namespaces, their charters, and how they are opened.
 
-/// Makes a namespace with a charter, if it is new.
+use super::locks::space_seed;
+
+/// Makes a namespace with a charter, if it is new. Looks first: a conflict uses a number up too, and
+/// there are two billion.
 pub(in crate::postgres) const NAME: &str = "
     INSERT INTO @.tickwheel_namespaces (name, codec, no_overlap, at_most_once, parts, edition)
-    VALUES ($1::text, $2::text, $3::bool, $4::bool, $5::int, nextval('@.tickwheel_versions'))
+    SELECT $1::text, $2::text, $3::bool, $4::bool, $5::int, nextval('@.tickwheel_versions')
+    WHERE NOT EXISTS (SELECT FROM @.tickwheel_namespaces n WHERE n.name = $1)
     ON CONFLICT (name) DO NOTHING";
 
 /// The charter of a namespace.
@@ -20,6 +24,16 @@ pub(in crate::postgres) const CHARTER: &str = concat!(
     ", n.edition FROM @.tickwheel_namespaces n WHERE n.name = $1::text"
 );
 
+/// Tries to lock all keys of the namespace, if its codec is to change: a transaction that holds one
+/// may have set a timer that nobody else sees yet.
+pub(in crate::postgres) const HOLD_ALL: &str = concat!(
+    "SELECT set_config('tickwheel.locked', (NOT bool_and(pg_try_advisory_xact_lock(
+        hashtextextended('tickwheel transactions', ",
+    space_seed!(),
+    ") # b.bucket)))::text, true)
+    FROM @.tickwheel_namespaces n, generate_series(0, 63) AS b (bucket) WHERE n.id = $1 AND n.codec <> $2::text"
+);
+
 /// Gives the namespace another charter and another edition, if it has the same parts, and the same
 /// codec or no rows. Returns the charter as it was, and whether there are rows.
 pub(in crate::postgres) const AMEND: &str = concat!(
@@ -28,7 +42,8 @@ pub(in crate::postgres) const AMEND: &str = concat!(
     ), rows AS MATERIALIZED (
         SELECT (SELECT true FROM @.tickwheel_timers WHERE namespace = $1 AND NOT in_flight LIMIT 1) IS NOT NULL
             OR (SELECT true FROM @.tickwheel_timers WHERE namespace = $1 AND in_flight LIMIT 1) IS NOT NULL
-            OR (SELECT true FROM @.tickwheel_dead WHERE namespace = $1 LIMIT 1) IS NOT NULL AS has_rows
+            OR (SELECT true FROM @.tickwheel_dead WHERE namespace = $1 LIMIT 1) IS NOT NULL
+            OR current_setting('tickwheel.locked', true) = 'true' AS has_rows
     ), amended AS (
         UPDATE @.tickwheel_namespaces n SET codec = $2::text, no_overlap = $3::bool, at_most_once = $4::bool, parts = $5::int,
             edition = nextval('@.tickwheel_versions')
