@@ -14,6 +14,7 @@ use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
 use futures_util::future::{join, join_all};
 use tickwheel_durable::store::{
     Action, Due, Fire, InstanceId, Load, LoadWindow, Namespace, Settle, Settlement, State, Store,
@@ -22,7 +23,7 @@ use tickwheel_durable::store::{
 use tokio::task::yield_now;
 
 use super::contract::write;
-use super::random::{Random, seed};
+use super::random::{seed, stream};
 use super::steps::pages;
 use super::world::{Stores, World};
 
@@ -57,7 +58,7 @@ pub async fn put_backs_never_hide_a_timer<T: Stores>(world: &World<T>) {
             space: &space,
             kind,
             keys: (0..KEYS).map(|key| format!("{kind:?}-{key}")).collect(),
-            random: Random::new(seed, number as u64),
+            random: stream(seed, number as u64),
         };
         writer.fill().await;
         writers.push(writer);
@@ -67,8 +68,8 @@ pub async fn put_backs_never_hide_a_timer<T: Stores>(world: &World<T>) {
         handlers
             .iter()
             .zip(10..)
-            .map(|((store, instance), stream)| {
-                put_back_until(&ended, store, &space, *instance, Random::new(seed, stream))
+            .map(|((store, instance), number)| {
+                put_back_until(&ended, store, &space, *instance, stream(seed, number))
             }),
     );
     let write = async {
@@ -87,27 +88,26 @@ async fn put_back_until<S: Store>(
     store: &S,
     space: &Namespace,
     instance: InstanceId,
-    mut random: Random,
+    mut random: Rng,
 ) {
     while !ended.load(Ordering::Acquire) {
-        let load = Load::new(instance, Duration::ZERO, random.below(4 * KEYS), HOUR);
+        let load = Load::new(instance, Duration::ZERO, random.usize(..4 * KEYS), HOUR);
         let loaded = store.load(space, load).await.expect("it loads");
         // The lease ends at once: what is not put back fires again.
         let versions = loaded.rows.iter().map(|&(version, _)| version).collect();
         let mut fire = Fire::new(versions, Some(Duration::ZERO), LoadWindow::NONE);
-        fire.unloaded = random.below(4 * KEYS);
+        fire.unloaded = random.usize(..4 * KEYS);
         let fired = store.fire(space, fire).await.expect("it fires").fired;
+        let choices = [
+            Settlement::RetryAfter(Duration::ZERO),
+            Settlement::RetryAfter(Duration::from_millis(1)),
+            Settlement::Release,
+            Settlement::Unfire,
+            Settlement::Extend(Duration::ZERO),
+        ];
         let settles = fired.iter().map(|fired| {
-            Settle::new(
-                fired.token,
-                random.of(&[
-                    Settlement::RetryAfter(Duration::ZERO),
-                    Settlement::RetryAfter(Duration::from_millis(1)),
-                    Settlement::Release,
-                    Settlement::Unfire,
-                    Settlement::Extend(Duration::ZERO),
-                ]),
-            )
+            let how = choices[random.usize(..choices.len())];
+            Settle::new(fired.token, how)
         });
         let settles: Vec<_> = settles.collect();
         let settled = store.settle(space, settles, LoadWindow::NONE).await;
@@ -130,7 +130,7 @@ struct Writer<'a, S> {
     space: &'a Namespace,
     kind: Kind,
     keys: Vec<String>,
-    random: Random,
+    random: Rng,
 }
 
 impl<S: Store> Writer<'_, S> {
@@ -192,8 +192,8 @@ impl<S: Store> Writer<'_, S> {
         let mut keys = self.keys.clone();
         let mut writes = Vec::new();
         while !keys.is_empty() {
-            let key = keys.swap_remove(self.random.below(keys.len()));
-            let action = match (self.kind, self.random.below(3)) {
+            let key = keys.swap_remove(self.random.usize(..keys.len()));
+            let action = match (self.kind, self.random.usize(..3)) {
                 (Kind::Moves, _) | (Kind::All, 0) => Action::move_to(NOW),
                 (Kind::Removes, _) | (Kind::All, 1) => Action::Remove,
                 (Kind::SetsIfAbsent | Kind::All, _) => set(true),

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
+use fastrand::Rng;
 use tickwheel_durable::{Claim, Error, Moved, Removed};
 use tokio::time::{Instant, timeout_at};
 
-use super::random::{Random, seed};
+use super::random::{seed, stream};
 use super::world::{Running, Stores, World, next_of};
 
 /// Three instances, of which some die and others take their place, set, move, remove and claim
@@ -16,7 +17,7 @@ pub async fn answers_add_up_among_instances<T: Stores>(world: &World<T>) {
     let seed = seed("answers_add_up_among_instances");
     let mut program = Program {
         world,
-        random: Random::new(seed, 0),
+        random: stream(seed, 0),
         instances: Vec::new(),
         totals: Totals::default(),
         held: Vec::new(),
@@ -33,7 +34,7 @@ pub async fn answers_add_up_among_instances<T: Stores>(world: &World<T>) {
 
 struct Program<'a, T: Stores> {
     world: &'a World<T>,
-    random: Random,
+    random: Rng,
     instances: Vec<Running<T::Store>>,
     totals: Totals,
     /// Claims that are kept for a while.
@@ -66,12 +67,12 @@ impl<T: Stores> Program<'_, T> {
     }
 
     async fn step(&mut self, value: u64) {
-        let on = self.random.below(self.instances.len());
+        let on = self.random.usize(..self.instances.len());
         let unit = self.world.units(1);
-        let delay = unit * u32::try_from(self.random.below(12)).expect("it is small") / 4;
-        let key = format!("key {}", self.random.below(40));
+        let delay = unit * u32::try_from(self.random.usize(..12)).expect("it is small") / 4;
+        let key = format!("key {}", self.random.usize(..40));
         let timers = self.instances[on].timers.clone();
-        match self.random.below(8) {
+        match self.random.usize(..8) {
             0..4 => {
                 timers
                     .set_timer(&key, &value, delay)
@@ -98,9 +99,9 @@ impl<T: Stores> Program<'_, T> {
                     assert!(done, "{key} is lost");
                 }
             },
-            6 if self.random.one_in(4) => {
+            6 if self.random.usize(..4) == 0 => {
                 let instance = self.instances.swap_remove(on);
-                if self.random.one_in(2) {
+                if self.random.usize(..2) == 0 {
                     instance.kill();
                 } else {
                     instance.timers.shutdown().await;
@@ -124,7 +125,7 @@ impl<T: Stores> Program<'_, T> {
             let done = self.totals.done.get(&claim.value);
             let ended = done.filter(|&&done| done != "replaced");
             assert_eq!(ended, None, "{claim:?} was delivered after its end");
-            match self.random.below(6) {
+            match self.random.usize(..6) {
                 0 => drop(claim),
                 1 => self.held.push(claim),
                 2 => unless_lost(&claim.retry_after(time).await),
@@ -137,7 +138,7 @@ impl<T: Stores> Program<'_, T> {
                 }
             }
         }
-        if self.random.one_in(3) {
+        if self.random.usize(..3) == 0 {
             self.held.clear();
         }
     }

@@ -54,9 +54,9 @@ use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 
+use fastrand::Rng;
 use tickwheel_durable::store::State;
 
-use crate::random::Random;
 pub use bounds::Bounds;
 use check::History;
 use instance::Outcome;
@@ -213,7 +213,7 @@ impl Node {
 }
 
 /// Takes steps at random, and holds each to the promises. Returns the trace.
-async fn walk(bounds: &Bounds, random: &mut Random, steps: usize) -> Trace {
+async fn walk(bounds: &Bounds, random: &mut Rng, steps: usize) -> Trace {
     let mut all = bounds.all_steps();
     // On a store with the real clock a unit is too long to pass.
     all.retain(|step| *step != Step::Tick);
@@ -225,20 +225,19 @@ async fn walk(bounds: &Bounds, random: &mut Random, steps: usize) -> Trace {
     let mut run = Run::in_memory(bounds).await;
     let mut node = Node::default();
     while node.trace.0.len() < steps {
-        let any = random.one_in(12);
-        let mut step = random.of(if any { &all } else { &calm });
+        let any = random.usize(..12) == 0;
+        let choices = if any { &all } else { &calm };
+        let Some(&(mut step)) = random.choice(choices) else {
+            break;
+        };
         let last = node.trace.0.last();
-        if random.one_in(2) {
+        if random.usize(..2) == 0 {
             // One that a call can join with the last one, if there is any.
             let joins = |step: &Step| last.is_some_and(|last| last.joins(*step));
             let joined: Vec<_> = calm.iter().filter(|step| joins(step)).copied().collect();
-            step = if joined.is_empty() {
-                step
-            } else {
-                random.of(&joined)
-            };
+            step = random.choice(joined).unwrap_or(step);
         }
-        if step == Step::Amend && !run.is_amended && !random.one_in(8) {
+        if step == Step::Amend && !run.is_amended && random.usize(..8) != 0 {
             continue;
         }
         let before = View::of(&run).await;

@@ -14,7 +14,7 @@ use super::run::{MOMENT, Meeting, Run, SetClock, UNIT};
 use super::state::{View, state};
 use super::step::{Call, Fault, How, Step, Trace};
 use super::{Bounds, explore, walk};
-use crate::random::{Random, seed};
+use crate::random::{seed, stream};
 use crate::world::{Stores, World};
 
 /// A unit has room for a trace that is played beside others.
@@ -174,7 +174,7 @@ pub async fn long_traces_agree_with_memory<T: Stores>(world: &World<T>) {
     }
     // Where each occurrence waits for the one before, a fair end is too short for a backlog.
     for (bounds, number) in bounds[..5].iter().cycle().zip(0..WALKS) {
-        let mut random = Random::new(seed, number);
+        let mut random = stream(seed, number);
         traces.push((bounds, walk(bounds, &mut random, STEPS).await));
     }
     let played = traces
