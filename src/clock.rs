@@ -19,7 +19,7 @@ use tokio::{
 pub(crate) use model::*;
 pub(crate) use pausable::CAN_PAUSE;
 #[cfg(not(tickwheel_loom))]
-pub(crate) use policy::{ClockPolicy, Found};
+pub(crate) use policy::ClockPolicy;
 
 /// The current time.
 ///

@@ -29,16 +29,6 @@ pub(crate) struct ClockPolicy {
     sleeps_stay: bool,
 }
 
-/// The clock of the actor's runtime, as a thread finds it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// The real one, or this is another runtime.
-    Real,
-    Virtual,
-    /// A virtual one, for the first time.
-    Paused,
-}
-
 impl ClockPolicy {
     /// For an actor on this runtime, which reads the clock that this thread has.
     pub(crate) fn new(runtime: Option<Id>, can_pause: bool, sleeps_stay: bool) -> Self {
@@ -72,19 +62,21 @@ impl ClockPolicy {
             && (self.is_virtual.load(Ordering::Relaxed) || is_virtual())
     }
 
-    /// Reads the clock, if this is the actor's runtime, until it is found to be virtual.
-    pub(crate) fn find(&self) -> Found {
+    /// Whether this is the actor's runtime, and its clock is virtual or has been. Calls `first` when
+    /// it is first found to be.
+    pub(crate) fn find_virtual(&self, first: impl FnOnce()) -> bool {
         if !self.can_pause || !self.is_actors_runtime() {
-            Found::Real
-        } else if self.is_virtual.load(Ordering::Relaxed) {
-            Found::Virtual
-        } else if !is_virtual() {
-            Found::Real
-        } else if self.is_virtual.swap(true, Ordering::Relaxed) {
-            Found::Virtual
-        } else {
-            Found::Paused
+            return false;
         }
+        if !self.is_virtual.load(Ordering::Relaxed) {
+            if !is_virtual() {
+                return false;
+            }
+            if !self.is_virtual.swap(true, Ordering::Relaxed) {
+                first();
+            }
+        }
+        true
     }
 
     fn is_actors_runtime(&self) -> bool {

@@ -60,9 +60,6 @@ pub(crate) enum Event {
 
 const EVENTS: usize = Event::WakeUp as usize + 1;
 
-/// How often a reader reads counters that change meanwhile.
-const READS: usize = 4;
-
 /// The counters of one owner, by event.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -84,21 +81,8 @@ impl Counters {
         counter.store(counter.load(Ordering::Relaxed) + n, Ordering::Release);
     }
 
-    /// The counts at one moment. If they keep changing, each is of another moment during the
-    /// call.
+    /// The counts, each of another moment during the call.
     pub(crate) fn read(&self) -> Counts {
-        let mut counts = self.read_once();
-        for _ in 1..READS {
-            let again = self.read_once();
-            if again == counts {
-                break;
-            }
-            counts = again;
-        }
-        counts
-    }
-
-    fn read_once(&self) -> Counts {
         let mut counts = Counts::default();
         for (count, counter) in counts.0.iter_mut().zip(&self.events.0).rev() {
             *count = counter.load(Ordering::Acquire);

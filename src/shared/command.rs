@@ -3,7 +3,6 @@
 //! A command about a timer carries all that the actor needs to put it on the wheel, so it need not
 //! look at the timer: that lies in the cache of another core, or under a lock.
 
-use std::fmt;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -33,6 +32,7 @@ pub(crate) enum Other {
 }
 
 /// A command about the wheel itself. They are rare.
+#[derive(Debug)]
 pub(crate) enum Request {
     /// Report once every command that was pushed before is applied, and every timer due by now has
     /// fired.
@@ -58,19 +58,6 @@ impl From<Request> for Command {
 
 /// The mailbox of the actor.
 pub(crate) type CommandMailbox = Mailbox<Command, ActorNotifier>;
-
-impl fmt::Debug for Request {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Request::Settle(_) => "Settle",
-            Request::Retire(_) => "Retire",
-            Request::Sweep => "Sweep",
-            Request::Evict => "Evict",
-            Request::Orphaned => "Orphaned",
-            Request::Shutdown => "Shutdown",
-        })
-    }
-}
 
 #[cfg(all(test, target_pointer_width = "64"))]
 mod tests {

@@ -245,7 +245,7 @@ impl<C, S: Notifier> Mailbox<C, S> {
         now: impl FnOnce() -> u64,
     ) -> Result<Pushed, C> {
         let shard = self.shard(thread);
-        let is_soon = self.is_soon(tick);
+        let is_soon = tick < self.published.0.horizon.load(Ordering::Relaxed);
         let mut queue = lock(&shard.queue);
         let Some(commands) = &mut *queue else {
             return Err(command);
@@ -291,32 +291,18 @@ impl<C, S: Notifier> Mailbox<C, S> {
 
     /// Notifies the actor if it would not run by itself at `tick` or before.
     pub(crate) fn wake_by(&self, tick: u64) {
-        let next_wake = self.published.0.next_wake.load(Ordering::SeqCst);
-        if tick < next_wake {
-            self.claim(next_wake);
+        let published = &self.published.0.next_wake;
+        let next_wake = published.load(Ordering::SeqCst);
+        let claim =
+            || published.compare_exchange(next_wake, AWAKE, Ordering::SeqCst, Ordering::SeqCst);
+        // Otherwise another caller notifies it.
+        if tick < next_wake && claim().is_ok() {
+            self.notifier.notify();
         }
-    }
-
-    /// Whether a command for this tick goes into the lane soon.
-    fn is_soon(&self, tick: u64) -> bool {
-        tick < self.published.0.horizon.load(Ordering::Relaxed)
     }
 
     fn shard(&self, thread: usize) -> &Shard<C> {
         &self.shards[thread & (self.shards.len() - 1)].0
-    }
-
-    /// Notifies the actor, unless another caller has.
-    fn claim(&self, next_wake: u64) {
-        let claimed = (self.published.0.next_wake).compare_exchange(
-            next_wake,
-            AWAKE,
-            Ordering::SeqCst,
-            Ordering::SeqCst,
-        );
-        if claimed.is_ok() {
-            self.notifier.notify();
-        }
     }
 
     // --- the actor ---

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use crate::clock::{self, ClockPolicy, Found};
+use crate::clock::{self, ClockPolicy};
 use crate::metrics::Metrics;
 use crate::shared::command::{Command, CommandMailbox, Other, Request};
 use crate::shared::end::End;
@@ -126,12 +126,12 @@ impl Shared {
     /// Whether this is the actor's runtime, and its clock is virtual or has been. Once it is found
     /// to be, the sleeps on the wheel leave it, unless they are to stay.
     pub(crate) fn has_virtual_clock(&self) -> bool {
-        let found = self.clock.find();
-        if found == Found::Paused && !self.clock.sleeps_stay() {
-            // An error means that the actor has ended, and has closed them.
-            let _ = self.send_now(Request::Evict);
-        }
-        found != Found::Real
+        self.clock.find_virtual(|| {
+            if !self.clock.sleeps_stay() {
+                // An error means that the actor has ended, and has closed them.
+                let _ = self.send_now(Request::Evict);
+            }
+        })
     }
 
     /// Whether a sleep that is polled or reset here goes to Tokio's timer.

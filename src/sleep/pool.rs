@@ -260,14 +260,11 @@ fn take(context: &Arc<SleepContext>, deadline: Option<Instant>) -> (Arc<SleepEnt
 fn take_any(context: &Arc<SleepContext>, deadline: Option<Instant>) -> (Arc<SleepEntry>, u64) {
     let shared = &context.shared;
     let tick = deadline.map_or(NEVER, |deadline| shared.ticks.deadline(deadline));
+    count(shared, Event::SleepMade);
     let taken = with(shared, |pool| {
-        pool.counters.add(Event::SleepMade, 1);
         pool.learn(context);
         pool.entries.take(tick)
     });
-    if taken.is_none() {
-        count_exiting(shared, Event::SleepMade);
-    }
     (taken.flatten().unwrap_or_else(|| make(context)), tick)
 }
 
@@ -312,15 +309,10 @@ pub(crate) fn give(entry: &mut Option<Arc<SleepEntry>>, scheduled: u64, waker: O
 pub(crate) fn give_any(entry: &mut Option<Arc<SleepEntry>>, scheduled: u64, is_cancelled: bool) {
     let Some(there) = entry else { return };
     let context = there.context();
-    let counted = with(&context.shared, |pool| {
-        pool.learn(context);
-        if is_cancelled {
-            pool.counters.add(Event::SleepCancelled, 1);
-        }
-    });
-    if counted.is_none() && is_cancelled {
-        count_exiting(&context.shared, Event::SleepCancelled);
+    if is_cancelled {
+        count(&context.shared, Event::SleepCancelled);
     }
+    with(&context.shared, |pool| pool.learn(context));
     let scheduled = if scheduled == NEVER {
         UNSCHEDULED
     } else {
@@ -355,14 +347,9 @@ fn leave(entry: Option<Arc<SleepEntry>>) {
 #[inline]
 pub(crate) fn count(shared: &Arc<Shared>, event: Event) {
     if with(shared, |pool| pool.counters.add(event, 1)).is_none() {
-        count_exiting(shared, event);
+        // The thread is ending and has no pool any more.
+        shared.metrics.0.register().add(event, 1);
     }
-}
-
-/// Counts an event of a thread that is ending and has no pool any more.
-#[cold]
-fn count_exiting(shared: &Arc<Shared>, event: Event) {
-    shared.metrics.0.register().add(event, 1);
 }
 
 /// Calls `f` with the pool that this thread used last. `None` if there is none, as when the thread

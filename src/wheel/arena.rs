@@ -6,7 +6,7 @@ use crate::collections::{Cell, ChunkSlab, INDICES};
 const CHUNK: u32 = if cfg!(tickwheel_shuttle) { 4 } else { 4096 };
 
 /// How many chunks are freed at a time at most.
-const FREED_CHUNKS: usize = 8;
+pub(super) const FREED_CHUNKS: usize = 8;
 
 /// The neighbour of a node, or the end of the list.
 ///
@@ -136,64 +136,33 @@ impl Gap {
 }
 
 /// See the module.
-#[derive(Clone)]
-pub(super) struct Arena<T> {
-    pub(super) nodes: ChunkSlab<Node<T>, CHUNK>,
-}
+pub(super) type Arena<T> = ChunkSlab<Node<T>, CHUNK>;
 
 impl<T> Arena<T> {
-    pub(super) const fn new() -> Self {
-        Arena {
-            nodes: ChunkSlab::new(),
-        }
-    }
-
     /// Takes a node for `item`, and returns its index. The node is on no list yet.
     #[inline]
     pub(super) fn insert(&mut self, item: T) -> u32 {
-        self.nodes.take(|_, node| node.item = Some(item))
+        self.take(|_, node| node.item = Some(item))
     }
 
     /// Takes the item out of a node that is on no list. The node may be reused at once.
     #[inline]
     pub(super) fn remove(&mut self, index: u32) -> T {
-        let item = self.nodes.vacate(index, |node| node.item.take());
-        if self.nodes.in_use() == 0 {
-            self.free_spare();
+        let item = self.vacate(index, |node| node.item.take());
+        if self.in_use() == 0 {
+            self.free_spare(FREED_CHUNKS);
         }
         item.expect("only occupied nodes are linked")
     }
 
-    /// Frees some of the unused memory.
-    pub(super) fn free_spare(&mut self) {
-        self.nodes.free_spare(FREED_CHUNKS);
-    }
-
     #[inline]
     pub(super) fn node(&self, index: u32) -> &Node<T> {
-        self.nodes.get(index).expect("links name nodes")
+        self.get(index).expect("links name nodes")
     }
 
     #[inline]
     fn node_mut(&mut self, index: u32) -> &mut Node<T> {
-        self.nodes.get_mut(index).expect("links name nodes")
-    }
-
-    #[inline]
-    pub(super) fn item(&self, index: u32) -> Option<&T> {
-        self.nodes.get(index)?.item.as_ref()
-    }
-
-    #[inline]
-    pub(super) fn item_mut(&mut self, index: u32) -> Option<&mut T> {
-        self.nodes.get_mut(index)?.item.as_mut()
-    }
-
-    /// The tick for which the item at an index is scheduled, if there is one.
-    #[inline]
-    pub(super) fn tick(&self, index: u32) -> Option<u64> {
-        let node = self.nodes.get(index)?;
-        node.item.is_some().then_some(node.tick)
+        self.get_mut(index).expect("links name nodes")
     }
 
     /// Appends the node to `list`, the bucket of `level` for this tick.

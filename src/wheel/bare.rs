@@ -4,7 +4,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use super::arena::Arena;
+use super::arena::{Arena, FREED_CHUNKS};
 use super::level::Level;
 
 /// How many items one call of [`Wheel::advance`](super::Wheel::advance) cascades at most.
@@ -53,7 +53,7 @@ impl<T> BareWheel<T> {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.arena.nodes.in_use()
+        self.arena.in_use()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -69,14 +69,14 @@ impl<T> BareWheel<T> {
 
     /// Removes the item at an index, if there is one.
     pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
-        self.arena.item(index)?;
+        self.get(index)?;
         self.unlink(index);
         Some(self.arena.remove(index))
     }
 
     /// Schedules the item at an index for another tick. Returns `false` if there is none.
     pub(crate) fn reschedule(&mut self, index: u32, tick: u64) -> bool {
-        let is_there = self.arena.item(index).is_some();
+        let is_there = self.get(index).is_some();
         if is_there {
             self.unlink(index);
             self.link(index, tick);
@@ -84,33 +84,35 @@ impl<T> BareWheel<T> {
         is_there
     }
 
+    #[inline]
     pub(crate) fn get(&self, index: u32) -> Option<&T> {
-        self.arena.item(index)
+        self.arena.get(index)?.item.as_ref()
     }
 
     pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
-        self.arena.item_mut(index)
+        self.arena.get_mut(index)?.item.as_mut()
     }
 
     /// The tick for which the item at an index is scheduled, if there is one.
     pub(crate) fn tick_of(&self, index: u32) -> Option<u64> {
-        self.arena.tick(index)
+        let node = self.arena.get(index)?;
+        node.item.is_some().then_some(node.tick)
     }
 
     /// One more than the highest index of an item.
     pub(crate) fn indices(&self) -> u32 {
-        self.arena.nodes.indices()
+        self.arena.indices()
     }
 
     /// The first index from this one on for which there is perhaps an item. It skips most of those
     /// that have none.
     pub(crate) fn next_in_use(&self, from: u32) -> Option<u32> {
-        self.arena.nodes.next_in_use(from)
+        self.arena.next_in_use(from)
     }
 
     /// Whether unused memory is left. Each call of [`advance`](Self::advance) frees some.
     pub(crate) fn has_spare(&self) -> bool {
-        self.arena.nodes.has_spare()
+        self.arena.has_spare()
     }
 
     /// When there is next something to do: see [`Wheel::next_wake`](super::Wheel::next_wake).
@@ -139,7 +141,7 @@ impl<T> BareWheel<T> {
 
     /// Yields what is due by `now`: see [`Wheel::advance`](super::Wheel::advance).
     pub(crate) fn advance(&mut self, now: u64, budget: usize) -> Due<'_, T> {
-        self.arena.free_spare();
+        self.arena.free_spare(FREED_CHUNKS);
         self.due(now, budget)
     }
 
@@ -165,7 +167,7 @@ impl<T> BareWheel<T> {
         debug_assert!(due.is_empty(), "the last batch was processed");
         let bucket = self.next_bucket().filter(|(tick, ..)| *tick <= until);
         let Some((tick, ..)) = bucket else {
-            self.arena.free_spare();
+            self.arena.free_spare(FREED_CHUNKS);
             // It may have gone further in an earlier turn. Items scheduled at its tick since then
             // wait for commands in the backlog that are needed earlier.
             self.now = self.now.max(until);

@@ -27,7 +27,7 @@ impl<T> BareWheel<T> {
                 (self.arena).assert_linked(list, u8::try_from(n).expect("at most 64"));
                 for index in self.arena.walk(list) {
                     seen += 1;
-                    let tick = self.arena.tick(index).expect("it is occupied");
+                    let tick = self.tick_of(index).expect("it is occupied");
                     assert!(tick >= self.now, "tick {tick} is past");
                     assert_eq!(level.slot(tick), slot);
                     let units = (tick >> level.shift) - (self.now >> level.shift);

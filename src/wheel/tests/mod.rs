@@ -14,12 +14,12 @@ use super::{Advance, Token, Wheel};
 fn inspect<T>(wheel: &Wheel<T>) {
     wheel.assert_invariants();
     let wheel = &wheel.bare;
-    wheel.arena.nodes.assert_consistent();
+    wheel.arena.assert_consistent();
     let mut first: Option<u64> = None;
     for row in &wheel.levels {
         for slot in 0..1 << wheel.slot_bits {
             for index in wheel.arena.walk(row.bucket(slot)) {
-                let tick = wheel.arena.tick(index).expect("it is occupied");
+                let tick = wheel.tick_of(index).expect("it is occupied");
                 let start = tick >> row.shift << row.shift;
                 let start = start.max(wheel.now);
                 first = Some(first.map_or(start, |first| first.min(start)));

@@ -173,7 +173,7 @@ impl Small {
             for slot in 0..=wheel.slot_mask() {
                 let slot = usize::try_from(slot).expect("two or four");
                 for index in wheel.arena.walk(row.bucket(slot)) {
-                    let tick = wheel.arena.tick(index).expect("it is occupied");
+                    let tick = wheel.tick_of(index).expect("it is occupied");
                     let distance = tick - wheel.now;
                     state.extend([byte(level as u64), byte(distance)]);
                 }
