@@ -86,11 +86,8 @@ impl<K, V> Admin<K, V> {
     ///
     /// See [above](Self).
     pub async fn charter(&self) -> Result<Charter, Error> {
-        // There is one part at least, and all have the same.
-        let part = self.cores.of_part(0);
-        let asking = (part.calls).ask("charter", |store, space| store.inspect().charter(space));
-        let charter = asking.await?;
-        charter.ok_or_else(|| Error::Store(StoreError::refused("the namespace is not there")))
+        // There is one part at least, and the first one decides.
+        charter_of(self.cores.of_part(0)).await
     }
 
     /// Amends the charter of the namespace. Instances that differ from it, this one too, stop
@@ -118,9 +115,25 @@ impl<K, V> Admin<K, V> {
     /// # }
     /// ```
     pub async fn amend(&self, charter: &Charter) -> Result<(), Error> {
+        let mut former = Vec::new();
         for core in self.cores.iter() {
-            let amending = (core.calls).ask("amend", |store, space| store.amend(space, charter));
-            amending.await?;
+            let was = charter_of(core).await?;
+            let counts = core
+                .calls
+                .ask("count", |store, space| store.count(space))
+                .await?;
+            let has_rows = counts.waiting + counts.in_flight + counts.dead > 0;
+            was.check_amendment(core.calls.namespace(), charter, has_rows)?;
+            former.push(was);
+        }
+        for (part, core) in self.cores.iter().enumerate() {
+            if let Err(error) = core.calls.amend(charter).await {
+                // It has rows meanwhile, say. No instance could start where parts differ.
+                for (core, was) in self.cores.iter().zip(&former).take(part + 1) {
+                    let _ = core.calls.amend(was).await;
+                }
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -409,6 +422,12 @@ impl<K, V> Admin<K, V> {
             position: Position(stored.due, stored.version, part),
         }
     }
+}
+
+async fn charter_of(core: &Core) -> Result<Charter, Error> {
+    let asking = (core.calls).ask("charter", |store, space| store.inspect().charter(space));
+    let charter = asking.await?;
+    charter.ok_or_else(|| Error::Store(StoreError::refused("the namespace is not there")))
 }
 
 /// The next rows of a part.

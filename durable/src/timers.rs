@@ -143,7 +143,7 @@ impl<K, V> DurableTimers<K, V> {
     {
         check_period(period)?;
         let key = self.coder.encode_key(&key)?;
-        let (first, now) = (first.into(), self.cores.of_key(&key).now());
+        let (first, now) = (first.into(), self.cores.of_key(&key).fresh_now().await?);
         let first = if first > now {
             first
         } else {
@@ -179,7 +179,7 @@ impl<K, V> DurableTimers<K, V> {
         K: Borrow<Q>,
         Q: Serialize + ?Sized,
     {
-        let write = self.cron(key, value, expression, zone, false)?;
+        let write = self.cron(key, value, expression, zone, false).await?;
         self.submit(write).await.map(drop)
     }
 
@@ -203,12 +203,12 @@ impl<K, V> DurableTimers<K, V> {
         K: Borrow<Q>,
         Q: Serialize + ?Sized,
     {
-        let write = self.cron(key, value, expression, zone, true)?;
+        let write = self.cron(key, value, expression, zone, true).await?;
         self.submit_if_absent(write).await
     }
 
     #[cfg(feature = "cron")]
-    fn cron<Q>(
+    async fn cron<Q>(
         &self,
         key: &Q,
         value: &V,
@@ -222,7 +222,7 @@ impl<K, V> DurableTimers<K, V> {
     {
         let key = self.coder.encode_key(&key)?;
         let core = self.cores.of_key(&key);
-        let first = crate::cron::Cron::first(expression, zone, core.now());
+        let first = crate::cron::Cron::first(expression, zone, core.fresh_now().await?);
         let (schedule, first) = first.map_err(Error::Cron)?;
         let action = Action::Set {
             value: self.coder.encode_value(value)?,

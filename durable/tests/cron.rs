@@ -453,3 +453,24 @@ impl Store for Other {
         })
     }
 }
+
+/// The first time was computed from a clock that an idle program had last heard an hour before.
+#[tokio::test(start_paused = true)]
+async fn first_time_is_after_now_for_a_program_that_only_sets() {
+    let store = store_at(MARCH_28);
+    let (timers, claims) = start(store.clone(), |builder| builder).await;
+    drop(claims);
+    sleep(2 * MINUTE).await;
+    let now = MARCH_28 + 34_200;
+    store.set_clock(at(now));
+    set_cron(&timers, "a", "0 0 9 * * *", "UTC").await;
+    let first = timers.deadline("a").await.expect("it reads");
+    assert_eq!(first, Some(at(MARCH_28 + 86_400 + 32_400)));
+    sleep(2 * MINUTE).await;
+    store.set_clock(at(now + 3_600));
+    let hour = Duration::from_secs(3_600);
+    let set = timers.set_interval_at("b", &1, at(MARCH_28), hour).await;
+    set.expect("it is set");
+    let first = timers.deadline("b").await.expect("it reads");
+    assert_eq!(first, Some(at(MARCH_28 + 11 * 3_600)));
+}

@@ -10,7 +10,7 @@ use tickwheel_durable::store::{
     Inspect, InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened, Settle, Settled, State,
     Store, Stored, Version, Write, WriteOutcome,
 };
-use tickwheel_durable::{Change, Claims, DurableTimers, Entry, Memory, Retry, builder};
+use tickwheel_durable::{Change, Claims, DurableTimers, Entry, Memory, Removed, Retry, builder};
 use tickwheel_durable_conformance::{Pace, Stores};
 use tokio::time::{sleep, timeout};
 
@@ -205,6 +205,92 @@ async fn instance_differs_where_one_part_does() {
     amended.expect("it is amended");
     sleep(Duration::from_secs(5)).await;
     assert!(timers.metrics().differs);
+}
+
+/// A refusal in the middle left parts between which no instance could choose.
+#[tokio::test(start_paused = true)]
+async fn codec_that_is_refused_for_one_part_changes_none() {
+    let memory = Memory::new();
+    let (timers, _claims) = start(&memory).await;
+    for number in 0.. {
+        let key = format!("{number}");
+        timers.set_timer(&key, &1, HOUR).await.expect("it is set");
+        let last = memory.count(&part("orders/2")).await;
+        if last.expect("it counts").waiting == 1 {
+            break;
+        }
+        let removed = timers.remove_timer(&key).await;
+        assert!(matches!(removed, Ok(Removed::Done(1))), "{removed:?}");
+    }
+    let admin = timers.admin();
+    let former = admin.charter().await.expect("it looks");
+    let mut charter = former.clone();
+    charter.codec = "other".to_owned();
+    let refused = admin.amend(&charter).await.expect_err("there is a timer");
+    assert!(refused.to_string().contains("has timers"), "{refused}");
+    for name in PARTS {
+        let kept = memory.inspect().charter(&part(name)).await;
+        assert_eq!(kept, Ok(Some(former.clone())), "{name}");
+    }
+}
+
+/// An amendment that had ended in the middle kept every instance from starting.
+#[tokio::test(start_paused = true)]
+async fn instance_that_agrees_with_the_first_part_ends_an_amendment() {
+    let memory = Memory::new();
+    let (timers, claims) = start(&memory).await;
+    let mut charter = timers.admin().charter().await.expect("it looks");
+    charter.no_overlap = true;
+    let amended = memory.amend(&part("orders"), &charter).await;
+    amended.expect("it is amended");
+    drop((timers, claims));
+    let wheel = TimerWheel::new();
+    let former = builder::<String, u64>("orders").start(&wheel, InParts::all_in(&memory));
+    former.await.expect_err("the first part is another");
+    let next = builder::<String, u64>("orders").no_overlap();
+    let next = next.start(&wheel, InParts::all_in(&memory)).await;
+    next.expect("it starts");
+    for name in PARTS {
+        let amended = memory.inspect().charter(&part(name)).await;
+        assert_eq!(amended, Ok(Some(charter.clone())), "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn capacity_is_one_for_all_parts() {
+    let memory = Memory::new();
+    let wheel = TimerWheel::new();
+    let instance = builder::<String, u64>("orders").capacity(2);
+    let instance = instance.lease(24 * HOUR);
+    let started = instance.start(&wheel, InParts::all_in(&memory)).await;
+    let (timers, mut claims) = started.expect("it starts");
+    for number in 0..30 {
+        let key = number.to_string();
+        let set = timers.set_timer(&key, &number, Duration::ZERO).await;
+        set.expect("it is set");
+    }
+    let mut held = Vec::new();
+    while let Ok(claim) = timeout(HOUR / 60, claims.recv()).await {
+        held.push(claim.expect("the stream goes on"));
+        assert!(held.len() <= 2, "{}", held.len());
+    }
+    assert_eq!((held.len(), timers.metrics().unsettled), (2, 2));
+    for _ in 0..30 {
+        held.pop()
+            .expect("there is one")
+            .ack()
+            .await
+            .expect("it is held");
+        match timeout(HOUR, claims.recv()).await {
+            Ok(claim) => held.push(claim.expect("the stream goes on")),
+            Err(_) => break,
+        }
+    }
+    for claim in held {
+        claim.ack().await.expect("it is held");
+    }
+    let counts = timers.counts().await.expect("it counts");
+    assert_eq!((counts.waiting, counts.in_flight), (0, 0));
 }
 
 checks_in_parts! {

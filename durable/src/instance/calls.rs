@@ -58,9 +58,15 @@ where
     }
 }
 
+/// Openings of the namespace for another call. That one has failed if they fail, and does not work
+/// yet if they work.
+const OPEN_TO_FIRE: &str = "open_to_fire";
+pub(super) const OPEN_TO_WRITE: &str = "open_to_write";
+
 /// Calls of one kind that an instance needs. Their first failure is logged, and so is the first
 /// success after it.
 struct Lane {
+    /// The first one shows that the lane works again.
     calls: &'static [&'static str],
     /// The consequence of a failure, for the log.
     effect: &'static str,
@@ -122,8 +128,11 @@ impl Calls {
                     &["load", "unload", "unmark", "open"],
                     "timers are not loaded",
                 ),
-                Lane::new(&["fire"], "timers are not fired"),
-                Lane::new(&["write"], "timers are not set, moved or removed"),
+                Lane::new(&["fire", OPEN_TO_FIRE], "timers are not fired"),
+                Lane::new(
+                    &["write", OPEN_TO_WRITE],
+                    "timers are not set, moved or removed",
+                ),
                 Lane::new(&["settle"], "claims are not settled"),
             ],
         }
@@ -168,6 +177,11 @@ impl Calls {
         Ok(opened)
     }
 
+    pub(crate) async fn amend(&self, charter: &Charter) -> Result<(), Error> {
+        self.ask("amend", |store, space| store.amend(space, charter))
+            .await
+    }
+
     /// The edition of the charter that this instance agrees with. Reads the charter if it may have
     /// been amended.
     async fn agreed(&self, call: &'static str) -> Result<Option<Edition>, Error> {
@@ -185,13 +199,13 @@ impl Calls {
     ) -> Result<Vec<WriteOutcome>, Error> {
         let items = writes.len();
         self.metrics.update(|m| m.write_batches.add(items));
-        let near = near.under(self.agreed("write").await?);
+        let near = near.under(self.agreed(OPEN_TO_WRITE).await?);
         let call = self.store.write(&self.namespace, writes, near);
         Ok(self.call("write", items, call).await?.answer)
     }
 
     pub(crate) async fn load(&self, mut request: Load) -> Result<Timed<Loaded>, Error> {
-        request.charter = self.agreed("load").await?;
+        request.charter = self.agreed("open").await?;
         self.call(
             "load",
             request.limit,
@@ -201,7 +215,7 @@ impl Calls {
     }
 
     pub(crate) async fn fire(&self, mut request: Fire) -> Result<Timed<FireReport>, Error> {
-        request.near.charter = self.agreed("fire").await?;
+        request.near.charter = self.agreed(OPEN_TO_FIRE).await?;
         let items = request.versions.len() + request.unloaded;
         self.metrics.update(|m| m.fire_batches.add(items));
         self.call("fire", items, self.store.fire(&self.namespace, request))

@@ -121,7 +121,7 @@ pub(super) async fn run(core: &Core) {
             },
             async {
                 match left {
-                    Some(Left::Nothing | Left::Later) => hint(core).await,
+                    Some(Left::Nothing | Left::Later) => core.heard.notified().await,
                     // The task that fires notifies `load_now`.
                     Some(Left::Due) | None => pending::<()>().await,
                 }
@@ -133,10 +133,15 @@ pub(super) async fn run(core: &Core) {
     }
 }
 
-/// Waits for a hint, and for those that come with it.
-async fn hint(core: &Core) {
-    core.calls.hinted().await;
-    sleep(HINTS_APART).await;
+/// Waits for hints until it is dropped, also while a load is under way, which may have come before
+/// what a hint is about.
+pub(super) async fn listen(core: &Core) {
+    loop {
+        core.calls.hinted().await;
+        // Those that come with it are about rows that the next load sees.
+        sleep(HINTS_APART).await;
+        core.heard.notify_one();
+    }
 }
 
 /// Loads once, at most so many rows. Rows that are not due yet are loaded only if all of them have

@@ -45,6 +45,7 @@ use tokio::time::{Instant, sleep};
 
 use batches::{run_settles, run_writes};
 use calendar::Calendar;
+use calls::OPEN_TO_WRITE;
 pub(crate) use calls::{Calls, in_steps};
 use clock::StoreClock;
 pub(crate) use cores::Cores;
@@ -60,7 +61,7 @@ use lease::Leases;
 pub use lease::RenewGuard;
 use loader::Left;
 use lost_fires::LostFires;
-use opening::open;
+use opening::{open, open_other};
 pub(crate) use undecoded::{Undecoded, Verdict};
 
 use crate::error::{BuildError, Error};
@@ -106,6 +107,8 @@ pub(crate) struct Core {
     left: StdMutex<Left>,
     /// Tells the loader to load now.
     load_now: Notify,
+    /// Notified of hints.
+    heard: Notify,
 }
 
 impl Core {
@@ -129,6 +132,16 @@ impl Core {
         self.write_near(near, vec![write], Some(until)).await
     }
 
+    /// The store's time, asked for if it was last heard long ago: an instance that only writes hears
+    /// it from no load.
+    pub(crate) async fn fresh_now(&self) -> Result<StoreTime, Error> {
+        if self.clock.is_old() {
+            let opened = self.calls.open_for(OPEN_TO_WRITE).await?;
+            self.observe(opened.sent, opened.received, opened.answer.now);
+        }
+        Ok(self.now())
+    }
+
     /// Writes, unless the store gets to it later than that.
     async fn write_near(
         &self,
@@ -136,11 +149,7 @@ impl Core {
         writes: Vec<Write>,
         until: Option<Instant>,
     ) -> Result<Vec<WriteOutcome>, Error> {
-        // An instance that only writes hears the store's time from no load.
-        if self.clock.is_old() {
-            let opened = self.calls.open_for("write").await?;
-            self.observe(opened.sent, opened.received, opened.answer.now);
-        }
+        self.fresh_now().await?;
         let until = until.map_or(StoreTime::NEVER, |until| self.clock.latest_at(until));
         let near = near.until(until);
         let sent = Instant::now();
@@ -357,10 +366,12 @@ pub(crate) async fn start(
     let calls: Vec<_> = calls.collect();
     // The first part decides: an instance that is refused there makes no other one.
     let mut opened = vec![open(&calls[0], &settings).await?];
-    let others = calls[1..].iter().map(|calls| open(calls, &settings));
+    let others = (calls[1..].iter()).map(|part| open_other(part, &calls[0], &settings, &charter));
     // No task starts before it is clear that the instance does.
     opened.extend(try_join_all(others).await?);
-    let deliveries = Arc::new(Deliveries::new(settings.poll, opened.len()));
+    let parts = opened.len();
+    let deliveries = Arc::new(Deliveries::new(settings.poll, parts));
+    let capacity = Arc::new(Semaphore::new(settings.capacity));
     let (stop, stopped) = watch::channel(false);
     let (end, ended) = watch::channel(());
     let (mut cores, mut writes) = (Vec::new(), Vec::new());
@@ -388,11 +399,12 @@ pub(crate) async fn start(
             due: Due::default(),
             undecoded: Undecoded::default(),
             deliveries: Arc::clone(&deliveries),
-            max_loaded: AtomicUsize::new(settings.max_loaded()),
-            capacity: Arc::new(Semaphore::new(settings.capacity)),
+            max_loaded: AtomicUsize::new(settings.max_loaded().div_ceil(parts)),
+            capacity: Arc::clone(&capacity),
             loads: AtomicBool::new(true),
             left: StdMutex::new(Left::Nothing),
             load_now: Notify::new(),
+            heard: Notify::new(),
             settings: settings.clone(),
         });
         drop(tokio::spawn(run_writes(Arc::clone(&core), write_batches)));
@@ -424,7 +436,10 @@ pub(crate) async fn start(
 /// Loads and fires until the claims end, then gives everything back.
 async fn run_claims(firing: Firing, expirations: Expirations<Version, ()>, end: watch::Sender<()>) {
     let core = Arc::clone(&firing.core);
-    let serve = Box::pin(race(firing.run(expirations), loader::run(&core)));
+    let serve = Box::pin(race(
+        firing.run(expirations),
+        race(loader::run(&core), loader::listen(&core)),
+    ));
     race(serve, sweep(&core)).await;
     core.loads.store(false, Ordering::Release);
     let unreceived = core.deliveries.close(core.part);

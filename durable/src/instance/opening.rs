@@ -3,12 +3,29 @@
 use std::time::Duration;
 
 use super::calls::{Calls, Timed};
-use crate::error::BuildError;
+use crate::error::{BuildError, Error};
 use crate::settings::Settings;
-use crate::store::{InstanceId, Load, Loaded};
+use crate::store::{Charter, InstanceId, Load, Loaded, StoreError};
 
 /// How many round trips may show that the lease is long enough.
 const ROUND_TRIPS: u32 = 3;
+
+/// Opens another part of a namespace, of which this instance agrees with the first one. That one
+/// decides: an amendment that has ended in the middle is brought to its end.
+pub(super) async fn open_other(
+    calls: &Calls,
+    first: &Calls,
+    settings: &Settings,
+    charter: &Charter,
+) -> Result<(InstanceId, Timed<Loaded>), BuildError> {
+    let opened = open(calls, settings).await;
+    let Err(BuildError::Open(Error::Store(StoreError::Charter { .. }))) = opened else {
+        return opened;
+    };
+    first.open_for("open").await.map_err(BuildError::Open)?;
+    calls.amend(charter).await.map_err(BuildError::Open)?;
+    open(calls, settings).await
+}
 
 /// Opens a namespace. Returns what its first load has found.
 pub(super) async fn open(

@@ -35,7 +35,7 @@ struct Listener {
 }
 
 impl Hints {
-    /// Is notified of the hints of a namespace. A hint that comes while no instance waits is kept.
+    /// Is notified of the hints of a namespace.
     pub(super) fn of(&self, namespace: &Namespace, connection: &Connection) -> Arc<Notify> {
         let mut listeners = lock(&self.listeners);
         let listener = listeners.entry(namespace.clone()).or_insert_with(|| {
@@ -109,11 +109,11 @@ async fn subscribe_and_listen(
     let connecting = timeout(CONNECT, subscribe).await;
     let mut connection = connecting.map_err(std::io::Error::from)??;
     // Hints that were sent meanwhile are lost.
-    hinted.notify_one();
+    hinted.notify_waiters();
     let mut hints = connection.on_message();
     let hearing = async {
         while hints.next().await.is_some() {
-            hinted.notify_one();
+            hinted.notify_waiters();
         }
     };
     race(hearing, given_up).await;

@@ -441,3 +441,48 @@ async fn overdue_timers_do_not_make_the_wheel_late() {
     assert_eq!(timers.metrics().delivered, 20);
     assert_eq!(log.with(&["WARN"]), 0);
 }
+
+/// Opening the namespace for a write worked, the write failed again, and each was logged.
+#[tokio::test(start_paused = true)]
+async fn write_that_fails_for_long_is_logged_once() {
+    let log = Log::default();
+    let _logging = log.capture();
+    let store = Faulty::new(Memory::new());
+    let (timers, claims) = start(store.clone(), |b| b).await;
+    claims.shutdown().await;
+    store.set_failing(Some("write"));
+    for _ in 0..3 {
+        let set = timers.set_timer("a", &0, HOUR).await;
+        set.expect_err("it fails");
+        assert!(timers.metrics().failing.write);
+        // The store's time is asked for again.
+        sleep(SECOND * 61).await;
+    }
+    let lane = "lane=\"write\"";
+    assert_eq!(log.with(&["WARN", lane]), 1);
+    assert_eq!(log.with(&["INFO", "work again"]), 0);
+}
+
+/// The hint of a timer that a load came too early for was lost, and the timer waited for the next
+/// one.
+#[tokio::test(start_paused = true)]
+async fn hint_is_heard_while_a_load_is_under_way() {
+    let memory = Memory::new();
+    let store = Faulty::new(memory.clone());
+    let (_claimant, mut claims) = start(store.clone(), |b| b.poll(SECOND * 10)).await;
+    let (writer, writers) = start(memory, |b| b).await;
+    writers.shutdown().await;
+    store.set_slow("load", SECOND);
+    let receiving = tokio::spawn(async move { next(&mut claims).await.ack().await });
+    sleep(SECOND * 5).await;
+    let calls = store.calls();
+    while store.calls() == calls {
+        sleep(SECOND / 100).await;
+    }
+    sleep(SECOND / 10).await;
+    let began = Instant::now();
+    set(&writer, "a", SECOND * 3).await;
+    receiving.await.expect("it ends").expect("it is held");
+    let took = began.elapsed();
+    assert!(took < SECOND * 4, "{took:?}");
+}
