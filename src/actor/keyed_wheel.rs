@@ -4,7 +4,7 @@
 //! goes onto the list of its set. The actor [visits](TimerSet::visit) each set with such a list, or
 //! with timers that it has found due. It only tries to lock the set: one that is locked by another
 //! thread is visited again in the next turn, and delays nothing but itself. The same goes for the
-//! [list](SetList) in which it looks a set up at the first visit.
+//! [list](crate::shared::sets) in which it looks a set up at the first visit.
 
 #[cfg(all(test, not(tickwheel_shuttle)))]
 mod tests;
@@ -18,7 +18,6 @@ use super::backlog::{Backlog, Behind};
 use super::places::{Places, Timers};
 use crate::panic::catch_panic;
 use crate::shared::note::{Note, SetKey};
-use crate::shared::sets::SetList;
 use crate::shared::timer_set::{Due, DueTimers, TimerSet};
 use crate::shared::turn::Turn;
 use crate::sync::EXPLORED;
@@ -49,8 +48,6 @@ pub(super) struct KeyedWheel {
     notes: Vec<Note>,
     /// An empty heap for the next set that has none; kept for its memory.
     found: BinaryHeap<Reverse<Due>>,
-    /// Chunks of places that have to be watched from now on.
-    emptied: Vec<(SetKey, u32)>,
 }
 
 /// A set that the actor knows.
@@ -73,38 +70,31 @@ impl KeyedWheel {
             reached: Vec::new(),
             notes: Vec::new(),
             found: BinaryHeap::new(),
-            emptied: Vec::new(),
         }
     }
 
-    /// Applies a note.
-    pub(super) fn apply(&mut self, note: &Note) {
+    /// Applies a note. A chunk that has to be watched from now on is put behind the commands.
+    pub(super) fn apply(&mut self, note: &Note, backlog: &mut Backlog) {
         let position = note.set.position();
         if position >= self.sets.len() {
             self.sets.resize_with(position + 1, || None);
         }
         // A key is not released while a note is left, so no note is for an earlier set.
         let known = self.sets[position].get_or_insert_default();
-        let emptied = known.places.apply(note, &mut self.wheel);
-        (self.emptied).extend(emptied.map(|chunk| (note.set, chunk)));
+        if let Some(chunk) = known.places.apply(note, &mut self.wheel) {
+            backlog.put_behind(Behind::Free(note.set, chunk));
+        }
     }
 
     fn known(&mut self, set: SetKey) -> Option<&mut Known> {
         self.sets.get_mut(set.position())?.as_deref_mut()
     }
 
-    /// Puts the chunks that have to be watched behind the commands.
-    pub(super) fn watch_emptied(&mut self, backlog: &mut Backlog) {
-        for (set, chunk) in self.emptied.drain(..) {
-            backlog.put_behind(Behind::Free(set, chunk));
-        }
-    }
-
     /// Every command is applied that was on its way when this chunk began to be watched.
-    pub(super) fn free_chunk(&mut self, set: SetKey, chunk: u32) {
+    pub(super) fn free_chunk(&mut self, set: SetKey, chunk: u32, backlog: &mut Backlog) {
         let known = self.known(set);
         if known.is_some_and(|known| known.places.free(chunk)) {
-            self.emptied.push((set, chunk));
+            backlog.put_behind(Behind::Free(set, chunk));
         }
     }
 
@@ -137,10 +127,10 @@ impl KeyedWheel {
         until: u64,
         limit: usize,
         turn: &Turn<'_>,
-        sets: &SetList,
+        backlog: &mut Backlog,
     ) -> u64 {
         let before = self.advance(until, limit);
-        self.visit_due(before, 2 * limit, turn, sets);
+        self.visit_due(before, 2 * limit, turn, backlog);
         // Not in each turn, if there are more sets than a turn visits.
         if self.visits >= self.due.len() {
             self.visits = 0;
@@ -178,7 +168,7 @@ impl KeyedWheel {
     }
 
     /// Visits sets in turn, and delivers timers that are due before tick `before`.
-    fn visit_due(&mut self, before: u64, mut limit: usize, turn: &Turn<'_>, sets: &SetList) {
+    fn visit_due(&mut self, before: u64, mut limit: usize, turn: &Turn<'_>, backlog: &mut Backlog) {
         // How many sets are left that were not visited in vain.
         let mut round = self.due.len();
         while round > 0 && limit > 0 {
@@ -186,7 +176,7 @@ impl KeyedWheel {
             let Some(set) = self.due.pop_front() else {
                 return;
             };
-            let processed = self.visit(set, before, limit, turn, sets);
+            let processed = self.visit(set, before, limit, turn, backlog);
             let cost = processed.map_or(CONTENDED_COST, |processed| processed.max(1));
             limit = limit.saturating_sub(cost);
             self.visits += 1;
@@ -207,7 +197,7 @@ impl KeyedWheel {
         before: u64,
         limit: usize,
         turn: &Turn<'_>,
-        sets: &SetList,
+        backlog: &mut Backlog,
     ) -> Option<usize> {
         let known = self.sets[set.position()].as_deref_mut();
         let known = known.expect("a set that is forgotten has no due timers");
@@ -215,7 +205,7 @@ impl KeyedWheel {
             return Some(0);
         }
         if known.set.is_none() {
-            known.set = Some(sets.try_get(set)?);
+            known.set = Some(turn.shared.sets.try_get(set)?);
         }
         let Some(visited) = known.set.as_ref().and_then(Weak::upgrade) else {
             // It was dropped with its timers.
@@ -232,8 +222,9 @@ impl KeyedWheel {
             self.found.shrink_to(KEPT);
         }
         for note in self.notes.drain(..) {
-            let emptied = known.places.visited(&note, &mut self.wheel);
-            (self.emptied).extend(emptied.map(|chunk| (set, chunk)));
+            if let Some(chunk) = known.places.visited(&note, &mut self.wheel) {
+                backlog.put_behind(Behind::Free(set, chunk));
+            }
         }
         // It may be the last reference: its drop drops keys and values.
         catch_panic("a key or a value panicked as its set was dropped", || {

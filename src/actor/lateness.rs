@@ -91,8 +91,8 @@ impl Lateness {
     }
 
     /// The turn ends; `is_done` says that everything due has fired.
-    pub(super) fn end(&mut self, turn: &Turn<'_>, is_done: bool, shared: &Shared) {
-        let lateness = turn.latest();
+    pub(super) fn end(&mut self, turn: &Turn<'_>, is_done: bool) {
+        let (lateness, shared) = (turn.latest(), turn.shared);
         let too_soon = |warned| turn.now.since(warned) < WARNING_INTERVAL;
         if lateness > shared.late_warning && !self.warned.is_some_and(too_soon) {
             self.warned = Some(turn.now);

@@ -298,7 +298,7 @@ impl Actor {
                 turn.end(ended.duration_since(began));
                 return is_left;
             }
-            turn.go_on(shared.ticks.timestamp(clock::now()), &shared.ticks);
+            turn.go_on(shared.ticks.timestamp(clock::now()));
         }
     }
 
@@ -311,7 +311,7 @@ impl Actor {
         let fired_before = self.fire(earliest.min(turn.tick.saturating_add(1)), turn);
         self.sweep();
         let is_done = fired_before > turn.tick;
-        self.lateness.end(turn, is_done, &self.shared);
+        self.lateness.end(turn, is_done);
         !is_done || self.has_work_left()
     }
 
@@ -345,7 +345,7 @@ impl Actor {
             n += run.commands.len();
             while let Some(command) = run.commands.pop_front() {
                 match command {
-                    Command::Note(note) => self.keyed.apply(&note),
+                    Command::Note(note) => self.keyed.apply(&note, &mut self.backlog),
                     Command::Other(Other::Sleep { entry, tick }) => {
                         self.sleeps.schedule(entry, tick);
                     }
@@ -354,7 +354,7 @@ impl Actor {
             }
             self.backlog.recycle(run);
         }
-        turn.metrics.actor.add(Event::Command, n as u64);
+        turn.metrics().actor.add(Event::Command, n as u64);
     }
 
     fn serve(&mut self, request: Request) {
@@ -378,7 +378,9 @@ impl Actor {
             };
             match work {
                 Behind::Settle(done) => self.barrier.add(tick, done),
-                Behind::Free(set, chunk) => self.keyed.free_chunk(set, chunk),
+                Behind::Free(set, chunk) => {
+                    self.keyed.free_chunk(set, chunk, &mut self.backlog);
+                }
                 Behind::Forget(set) => {
                     let is_forgotten = self.keyed.try_forget(set);
                     if !is_forgotten || !self.shared.sets.try_release(set) {
@@ -433,8 +435,7 @@ impl Actor {
             return 0;
         };
         let sleeps = self.fire_sleeps(until, turn);
-        let keyed = (self.keyed).fire(until, TIMERS_PER_TURN, turn, &self.shared.sets);
-        self.keyed.watch_emptied(&mut self.backlog);
+        let keyed = (self.keyed).fire(until, TIMERS_PER_TURN, turn, &mut self.backlog);
         let fired_before = sleeps.min(keyed);
         self.barrier.fired(fired_before);
         if let Some(tick) = fired_before.checked_sub(1) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Shared;
 use crate::metrics::{Event, Metrics};
-use crate::tick::{Ticks, Timestamp, nanos};
+use crate::tick::{Timestamp, nanos};
 
 /// One turn of the actor: its time, read once, and its counts.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(crate) struct Turn<'a> {
     pub(crate) now: Timestamp,
     /// A timer with an earlier deadline was armed after this.
     pub(crate) armed_after: Timestamp,
-    pub(crate) metrics: &'a Metrics,
+    pub(crate) shared: &'a Shared,
     /// The greatest lateness so far.
     latest: Cell<Duration>,
     /// How many timers fired.
@@ -28,15 +28,19 @@ impl<'a> Turn<'a> {
             tick: shared.ticks.tick_at(now),
             now,
             armed_after: Timestamp::MIN,
-            metrics: &shared.metrics.0,
+            shared,
             latest: Cell::new(Duration::ZERO),
             count: Cell::new(0),
         }
     }
 
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.shared.metrics.0
+    }
+
     /// The turn goes on at a later time.
-    pub(crate) fn go_on(&mut self, now: Timestamp, ticks: &Ticks) {
-        self.tick = ticks.tick_at(now);
+    pub(crate) fn go_on(&mut self, now: Timestamp) {
+        self.tick = self.shared.ticks.tick_at(now);
         self.now = now;
     }
 
@@ -44,7 +48,7 @@ impl<'a> Turn<'a> {
     /// if that is later.
     pub(crate) fn fired(&self, deadline: Timestamp) {
         let lateness = self.now.since(deadline.max(self.armed_after));
-        self.metrics.lateness.record(lateness);
+        self.metrics().lateness.record(lateness);
         self.latest.set(self.latest.get().max(lateness));
         self.count.set(self.count.get() + 1);
     }
@@ -56,13 +60,13 @@ impl<'a> Turn<'a> {
 
     /// A sleep fired.
     pub(crate) fn fired_sleep(&self, deadline: Timestamp) {
-        self.metrics.actor.add(Event::SleepFired, 1);
+        self.metrics().actor.add(Event::SleepFired, 1);
         self.fired(deadline);
     }
 
     /// A timer was processed, found to be due later, and rescheduled.
     pub(crate) fn rescheduled(&self) {
-        self.metrics.actor.add(Event::Rescheduled, 1);
+        self.metrics().actor.add(Event::Rescheduled, 1);
     }
 
     /// The greatest lateness so far.
@@ -72,10 +76,10 @@ impl<'a> Turn<'a> {
 
     /// Counts the turn, which took this long.
     pub(crate) fn end(&self, took: Duration) {
-        self.metrics.actor.add(Event::Turn, 1);
+        self.metrics().actor.add(Event::Turn, 1);
         let nanos = nanos(took);
         // Only the actor writes it.
-        let longest = &self.metrics.longest_turn;
+        let longest = &self.metrics().longest_turn;
         if nanos > longest.load(Ordering::Relaxed) {
             longest.store(nanos, Ordering::Relaxed);
         }
