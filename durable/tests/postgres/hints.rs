@@ -1,6 +1,7 @@
 //! Hints: every call that leaves a near row unloaded notifies the other instances, long before they
 //! poll.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -10,8 +11,10 @@ use tickwheel_durable::store::{
     Store, Version, Write, WriteOutcome,
 };
 use tickwheel_durable::{Postgres, builder};
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
+use super::heard::heard_by;
 use super::proxy::Proxy;
 use super::server::{client, database, missing};
 
@@ -33,6 +36,8 @@ struct Case {
     space: Namespace,
     writer: Postgres,
     listener: Postgres,
+    /// Notified of the hints that the listener hears.
+    heard: Arc<Notify>,
 }
 
 impl Case {
@@ -44,11 +49,13 @@ impl Case {
         for store in [&writer, &listener] {
             store.open(&space, &"json".into()).await.expect("it opens");
         }
+        let heard = heard_by(listener.clone(), &space);
         Some(Case {
             url,
             space,
             writer,
             listener,
+            heard,
         })
     }
 
@@ -63,8 +70,7 @@ impl Case {
     }
 
     async fn is_hinted(&self, within: Duration) -> bool {
-        let hinted = self.listener.hinted(&self.space);
-        timeout(within, hinted).await.is_ok()
+        timeout(within, self.heard.notified()).await.is_ok()
     }
 
     async fn sees_a_hint(&self, of: &str) {
@@ -261,14 +267,19 @@ async fn hints_are_heard_again_after_a_server_that_hangs() {
     let listener = Postgres::connect(&proxy.url).await.expect("it connects");
     let opened = listener.open(&case.space, &"json".into()).await;
     opened.expect("it opens");
-    let first = timeout(10 * SECOND, listener.hinted(&case.space)).await;
+    let heard = heard_by(listener.clone(), &case.space);
+    let first = timeout(10 * SECOND, heard.notified()).await;
     first.expect("it listens");
     proxy.freeze();
-    let late = timeout(SECOND, listener.count(&case.space)).await;
+    let write = async || {
+        let writes = vec![Write::new(b"a".to_vec(), set(FAR, false))];
+        listener.write(&case.space, writes, NEAR).await
+    };
+    let late = timeout(SECOND, write()).await;
     late.expect_err("it hangs");
-    let counted = timeout(10 * SECOND, listener.count(&case.space)).await;
-    counted.expect("it connects again").expect("it counts");
+    let written = timeout(10 * SECOND, write()).await;
+    written.expect("it connects again").expect("it writes");
     // Listening again counts as one.
-    let again = timeout(10 * SECOND, listener.hinted(&case.space)).await;
+    let again = timeout(10 * SECOND, heard.notified()).await;
     again.expect("it listens again");
 }

@@ -11,6 +11,8 @@ mod encrypted;
 mod explored;
 mod failover;
 mod faults;
+#[path = "../support/heard.rs"]
+mod heard;
 mod hints;
 #[path = "../support/log.rs"]
 mod log;

@@ -11,6 +11,7 @@ use tickwheel_durable::store::{
 use tickwheel_durable::{Claims, DurableTimers, Error, Redis, builder};
 use tokio::time::{sleep, timeout};
 
+use crate::heard::heard_by;
 use crate::server::Server;
 use crate::started::started;
 
@@ -149,9 +150,10 @@ async fn hears_hints_again_when_its_connections_are_cut() {
     let listener = server.connect().await;
     let space = Namespace::new("faults").expect("it is a name");
     // Subscribing counts as one, since it may have missed some.
-    listener.hinted(&space).await;
+    let heard = heard_by(listener, &space);
+    heard.notified().await;
     server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
-    timeout(5 * SECOND, listener.hinted(&space))
+    timeout(5 * SECOND, heard.notified())
         .await
         .expect("it subscribes again");
     let other = server.connect().await;
@@ -159,7 +161,7 @@ async fn hears_hints_again_when_its_connections_are_cut() {
     let near = LoadWindow::new(SECOND, None);
     let written = other.write(&space, vec![set("near", 1, SECOND / 2)], near);
     written.await.expect("it is set");
-    timeout(5 * SECOND, listener.hinted(&space))
+    timeout(5 * SECOND, heard.notified())
         .await
         .expect("it hears");
 }

@@ -9,6 +9,7 @@ use tickwheel_durable::{Moved, Redis};
 use tokio::time::{sleep, timeout};
 
 use crate::faults::{delivered, set, set_at_last, start};
+use crate::heard::heard_by;
 use crate::proxy::Proxy;
 use crate::server::{Server, connect, until};
 
@@ -126,8 +127,9 @@ async fn hints_are_heard_again_when_their_server_hangs() {
         return;
     };
     let (new, space, proxy, [store, other]) = succeeded(&old, "hints").await;
+    let hints = heard_by(store.clone(), &space);
     let heard = async |what: &str| {
-        let hinted = timeout(20 * SECOND, store.hinted(&space)).await;
+        let hinted = timeout(20 * SECOND, hints.notified()).await;
         hinted.unwrap_or_else(|_| panic!("{what}"));
     };
     heard("subscribing counts as a hint").await;

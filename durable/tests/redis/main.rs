@@ -9,6 +9,8 @@ mod damaged;
 mod encrypted;
 mod failover;
 mod faults;
+#[path = "../support/heard.rs"]
+mod heard;
 mod hung;
 mod leftovers;
 mod looks;
