@@ -82,7 +82,8 @@ impl IdleLimits {
     /// A response is owed from the moment bytes are read until the server begins to write; this
     /// limit does not count then, however long the handler takes. It counts before the first
     /// request, while a response is written, and after it until the first byte of the next request.
-    /// Reading, writing and the beginning of a response are activity.
+    /// Reading, writing and the beginning of a response are activity. An interim response of
+    /// HTTP/1, such as `100 Continue`, is not the one that is owed.
     ///
     /// After a response of HTTP/1 with the status 101, such as one that begins a WebSocket, no
     /// response is owed any more: the limit counts like [`either`](Self::either).

@@ -8,7 +8,8 @@
 //!    arrive when they are read from the inner stream, or when its buffer, if it has one, holds
 //!    more than before.
 //! 2. The first attempt to write at least one byte *begins* the response, and nothing is owed any
-//!    more.
+//!    more. Interim responses of HTTP/1, such as `100 Continue`, come before the response: those at
+//!    the beginning of a write begin nothing.
 //! 3. A response that begins with the status 101 *upgrades* the stream. What follows, such as the
 //!    messages of a WebSocket, is neither requests nor responses, so nothing is owed from then on:
 //!    the limit counts like [`either`](super::IdleLimits::either).
@@ -16,10 +17,6 @@
 //! The idle clock is told of it only while it has that limit.
 
 use crate::shared::idle_clock::IdleClock;
-
-/// The beginning of a response that changes the protocol, up to the minor version of HTTP and from
-/// there on.
-const UPGRADED: (&[u8], &[u8]) = (b"HTTP/1.", b" 101");
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -50,8 +47,12 @@ impl RequestGuess {
         if self.phase != Phase::Owed {
             return;
         }
+        let response = after_interim(bytes);
+        if response.is_empty() {
+            return;
+        }
         clock.respond(clock.now());
-        self.phase = if is_upgrade(bytes) {
+        self.phase = if is_upgrade(response) {
             Phase::Upgraded
         } else {
             Phase::Idle
@@ -72,15 +73,30 @@ impl RequestGuess {
     }
 }
 
+/// The bytes from the status of an HTTP/1 response on, if they begin one.
+fn status(bytes: &[u8]) -> Option<&[u8]> {
+    let minor_and_rest = bytes.strip_prefix(b"HTTP/1.")?;
+    minor_and_rest.get(1..)?.strip_prefix(b" ")
+}
+
+/// Whether the bytes begin a response that changes the protocol.
 fn is_upgrade(bytes: &[u8]) -> bool {
-    let (version, status) = UPGRADED;
-    let minor_and_rest = bytes.strip_prefix(version);
-    minor_and_rest.is_some_and(|rest| rest.get(1..).is_some_and(|rest| rest.starts_with(status)))
+    status(bytes).is_some_and(|status| status.starts_with(b"101"))
+}
+
+/// What follows the interim responses at the beginning of the bytes. An upgrade is none: it is
+/// final.
+fn after_interim(mut bytes: &[u8]) -> &[u8] {
+    while status(bytes).is_some_and(|status| status.starts_with(b"1")) && !is_upgrade(bytes) {
+        let end = bytes.windows(4).position(|window| window == b"\r\n\r\n");
+        bytes = end.map_or(&[], |end| &bytes[end + 4..]);
+    }
+    bytes
 }
 
 #[cfg(test)]
 mod tests {
-    use super::is_upgrade;
+    use super::{after_interim, is_upgrade};
 
     #[test]
     fn only_the_status_101_is_an_upgrade() {
@@ -96,5 +112,16 @@ mod tests {
         ] {
             assert!(!is_upgrade(other.as_bytes()), "{other}");
         }
+    }
+
+    #[test]
+    fn interim_responses_at_the_beginning_are_left_out() {
+        let interim = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n";
+        for response in ["", "HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 101", "body"] {
+            let bytes = format!("{interim}{response}");
+            assert_eq!(after_interim(bytes.as_bytes()), response.as_bytes());
+            assert_eq!(after_interim(response.as_bytes()), response.as_bytes());
+        }
+        assert_eq!(after_interim(b"HTTP/1.1 100 Cont"), b"");
     }
 }

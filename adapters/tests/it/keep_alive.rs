@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -40,7 +40,9 @@ fn serve(limits: IdleLimits) -> (DuplexStream, Served) {
     let wheel = TimerWheel::new();
     let stream = wheel.idle_stream_with(socket, limits);
     let handler = |request: Request<Incoming>| async move {
-        if request.uri().path() == "/slow" {
+        let is_slow = request.uri().path() == "/slow";
+        let _ = request.into_body().collect().await;
+        if is_slow {
             time::sleep(SLOW).await;
         }
         Ok::<_, Infallible>(Response::new(Full::new(Bytes::from("done"))))
@@ -89,6 +91,22 @@ async fn slow_request_survives_and_silent_connection_is_closed() {
     assert_eq!(client.read(&mut [0]).await.expect("an end"), 0);
     let (after, failed) = served.await.unwrap();
     assert_eq!((after + JUST_BEFORE, failed), (silent + IDLE, true));
+}
+
+/// hyper writes that it goes on, and the handler is slow after that.
+#[tokio::test(start_paused = true)]
+async fn slow_request_whose_client_asks_to_go_on_survives() {
+    for (path, idle) in [("/slow", SLOW + IDLE), ("/", IDLE)] {
+        let (mut client, served) = serve(keep_alive());
+        let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\n");
+        let request = head + "content-length: 1\r\n\r\nx";
+        client.write_all(request.as_bytes()).await.unwrap();
+        let mut responses = String::new();
+        client.read_to_string(&mut responses).await.unwrap();
+        assert!(responses.starts_with("HTTP/1.1 100"), "{responses}");
+        assert!(responses.ends_with("done"), "{responses}");
+        assert_eq!(served.await.unwrap(), (idle, true));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -176,3 +176,29 @@ async fn only_a_response_is_an_upgrade() {
     assert_eq!(stream.read_u8().await.expect("it is there"), b'r');
     assert_eq!(idle_after(&mut stream).await, None, "a response is owed");
 }
+
+#[tokio::test(start_paused = true)]
+async fn interim_response_is_not_the_one_owed() {
+    let (_wheel, mut stream, mut peer) = pair();
+    let interim = &b"HTTP/1.1 100 Continue\r\n\r\n"[..];
+    peer.write_all(b"r").await.expect("it is open");
+    assert_eq!(stream.read_u8().await.expect("it is there"), b'r');
+    stream.write_all(interim).await.expect("not idle");
+    assert_eq!(idle_after(&mut stream).await, None, "a response is owed");
+    let both = [interim, b"HTTP/1.1 200"].concat();
+    stream.write_all(&both).await.expect("not idle");
+    assert_eq!(idle_after(&mut stream).await, Some(IDLE));
+}
+
+#[tokio::test(start_paused = true)]
+async fn interim_response_hides_no_upgrade() {
+    let (_wheel, mut stream, mut peer) = pair();
+    peer.write_all(b"r").await.expect("it is open");
+    assert_eq!(stream.read_u8().await.expect("it is there"), b'r');
+    for response in [&b"HTTP/1.1 100 Continue\r\n\r\n"[..], b"HTTP/1.1 101"] {
+        stream.write_all(response).await.expect("not idle");
+    }
+    peer.write_all(b"m").await.expect("it is open");
+    assert_eq!(stream.read_u8().await.expect("it is there"), b'm');
+    assert_eq!(idle_after(&mut stream).await, Some(IDLE));
+}
