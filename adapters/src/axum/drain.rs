@@ -11,8 +11,11 @@
 //!    meanwhile is done after its first poll. A task that is woken and does not poll within
 //!    [`ROUNDS`] does not wait to read any more: an upgraded connection has passed from the task
 //!    that read its requests to one that may only write.
-//! 4. When all sources are done axum is told. A task that has read a request in a poll has begun to
-//!    handle it by the end of that poll, and axum lets it finish.
+//! 4. When all sources are done, and connections were accepted since the signal, all of this is
+//!    done once more: a task may have polled a new connection before the operating system was asked
+//!    about it. Connections that are accepted after that came after the signal.
+//! 5. Then axum is told. A task that has read a request in a poll has begun to handle it by the end
+//!    of that poll, and axum lets it finish.
 
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
@@ -48,8 +51,8 @@ const ROUND: Duration = Duration::from_millis(5);
 ///
 /// The future completes when `signal` has, and when all requests that had arrived by then have been
 /// read, on connections that were accepted as on those that waited for that. Until then the server
-/// goes on. That takes some ten milliseconds, and at most five seconds: a server that has not read
-/// its requests by then is overloaded.
+/// goes on. That takes ten to thirty milliseconds, and at most five seconds: a server that has not
+/// read its requests by then is overloaded.
 ///
 /// Requests that arrive later may be cut, as may those that are pipelined behind another. axum
 /// tells the client by `connection: close` that it answers no more. Bytes that arrived encrypted
@@ -107,6 +110,8 @@ struct Sources {
     states: Mutex<Slab<Arc<Mutex<State>>>>,
     /// Whether the signal has come. Only then all polls change the state.
     is_draining: AtomicBool,
+    /// Whether a source was made since the signal.
+    has_new: AtomicBool,
     /// A source is done.
     done: Notify,
 }
@@ -144,8 +149,17 @@ impl State {
 }
 
 impl Sources {
-    /// Waits until all sources are done.
+    /// Waits until all that had arrived is read.
     async fn drain(&self) {
+        self.has_new.store(false, Ordering::SeqCst);
+        self.pass().await;
+        if self.has_new.load(Ordering::SeqCst) {
+            self.pass().await;
+        }
+    }
+
+    /// Wakes the tasks that wait, and waits until all sources are done.
+    async fn pass(&self) {
         // A timer of Tokio fires when the runtime has asked the operating system for what is ready.
         // It may have asked before it fires the first one, and has asked again before it fires the
         // second.
@@ -200,6 +214,7 @@ impl Source {
     fn new(sources: &Arc<Sources>) -> Self {
         let state = Arc::new(Mutex::new(State::New));
         let number = lock(&sources.states).insert(Arc::clone(&state));
+        sources.has_new.store(true, Ordering::SeqCst);
         Source {
             sources: Arc::clone(sources),
             number,

@@ -1,7 +1,7 @@
 //! Axum's server behind an idle listener, most of it on pipes under the paused clock.
 
 use std::future::pending;
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -328,6 +328,43 @@ async fn unanswered(is_drained: bool) -> usize {
 async fn drained_server_answers_what_was_sent_before() {
     assert_eq!(unanswered(true).await, 0);
     assert!(unanswered(false).await > 0, "the control answers all too");
+}
+
+/// A listener of sockets that are not read before the runtime has asked for what is ready, as those
+/// that Tokio accepts were up to 1.53.
+struct Unasked(TcpListener);
+
+impl Listener for Unasked {
+    type Io = TcpStream;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (TcpStream, SocketAddr) {
+        let (socket, peer) = self.0.accept().await.unwrap();
+        let socket = TcpStream::from_std(socket.into_std().unwrap());
+        (socket.unwrap(), peer)
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+}
+
+#[tokio::test]
+async fn drained_server_answers_a_connection_that_it_accepts_meanwhile() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    client
+        .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        .unwrap();
+    let (listener, drained) = drain(Unasked(listener), async {});
+    let drained = tokio::spawn(drained);
+    sleep(Duration::from_millis(30)).await;
+    let drained = async { drained.await.unwrap() };
+    let serve = axum::serve(listener, application()).with_graceful_shutdown(drained);
+    tokio::spawn(serve.into_future()).await.unwrap().unwrap();
+    let mut response = String::new();
+    client.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with("HTTP/1.1 200"), "{response:?}");
 }
 
 #[tokio::test(start_paused = true)]
