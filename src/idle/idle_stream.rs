@@ -393,8 +393,16 @@ impl<S: AsyncWrite> AsyncWrite for IdleStream<S> {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // An idle stream can still be shut down.
-        self.project().inner.poll_shutdown(cx)
+        let this = self.project();
+        let polled = this.inner.poll_shutdown(cx);
+        match this.guard {
+            Some(guard) if polled.is_pending() && !guard.is_idle => {
+                ready!(guard.poll_idle(Direction::Write, cx));
+                Poll::Ready(Err(idle_error()))
+            }
+            // An idle stream can still be shut down.
+            _ => polled,
+        }
     }
 }
 

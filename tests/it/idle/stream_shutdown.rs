@@ -8,9 +8,10 @@ use std::task::{Context, Poll};
 
 use tickwheel::TimerWheel;
 use tokio::io::{
-    AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream,
-    ReadBuf, duplex,
+    AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, BufWriter,
+    DuplexStream, ReadBuf, duplex,
 };
+use tokio::time::{self, Instant};
 
 use crate::support::ms;
 
@@ -88,4 +89,24 @@ async fn idle_stream_that_is_read_by_its_buffer_is_shut_down() {
         0,
         "the peer sees the end"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn pending_shutdown_finds_the_stream_idle() {
+    let wheel = TimerWheel::new();
+    let (socket, mut peer) = duplex(4);
+    let mut stream = wheel.idle_stream(BufWriter::new(socket), ms(100));
+    stream.write_all(b"12345678").await.unwrap();
+    let start = Instant::now();
+    let shut_down = time::timeout(ms(1_000), stream.shutdown()).await;
+    let error = shut_down.expect("it ends").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    assert_eq!(start.elapsed(), ms(100));
+    assert!(stream.is_idle());
+
+    // An idle stream can still be shut down.
+    let mut received = Vec::new();
+    let (shut_down, read) = tokio::join!(stream.shutdown(), peer.read_to_end(&mut received));
+    shut_down.unwrap();
+    assert_eq!((read.unwrap(), received), (8, b"12345678".to_vec()));
 }
