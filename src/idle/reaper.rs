@@ -69,7 +69,8 @@ pub struct WeakReaper<K, V> {
 }
 
 /// Keeps a connection or session watched, and the wheel's actor running. Dropping the guard ends
-/// the watch without an expiration.
+/// the watch without an expiration. After a shutdown it changes nothing: the watch has ended, and
+/// [`Expirations::unexpired`] returns it.
 #[doc(alias = "lease")]
 #[doc(alias = "Watch")]
 #[must_use = "dropping it ends the watching"]
@@ -456,8 +457,8 @@ impl<K, V> WatchGuard<K, V> {
 impl<K, V> Drop for WatchGuard<K, V> {
     fn drop(&mut self) {
         // The set decides under its lock: the watch was delivered before this call, or never is.
-        let is_meant =
-            |watched: &Watched<V>| self.is_mine(watched) && watched.ended != Some(Cause::Now);
+        // One that has ended stays, to be delivered or returned as unexpired.
+        let is_meant = |watched: &Watched<V>| self.is_mine(watched) && watched.ended.is_none();
         self.watches.set.forget(self.activity.slot, is_meant);
     }
 }
