@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 use std::hash::Hash;
 use std::mem;
 use std::num::NonZeroU64;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -166,28 +167,30 @@ impl<K, V> Set<K, Plain<V>> {
     ) -> Result<(), Closed> {
         // Timers that are set meanwhile extend the table, and must not keep this call going.
         let end = self.open()?.table.end();
-        // Declared before the guard, so that the timers are dropped after it, also when `keep`
-        // panics.
         let mut removed = Vec::with_capacity(BATCH as usize);
         let mut next = 0;
         while next < end {
             let until = end.min(next.saturating_add(BATCH));
             let mut guard = self.open()?;
-            for index in next..until {
+            let mut visit = |index| {
                 let slot = guard.table.get_mut(index);
                 let Some(timer) = slot.and_then(|slot| slot.timer.as_mut()) else {
-                    continue;
+                    return;
                 };
                 let deadline = self.shared.ticks.instant(timer.deadline);
-                if keep(&timer.key, &mut timer.value.0, deadline) {
-                    continue;
+                if !keep(&timer.key, &mut timer.value.0, deadline) {
+                    removed.extend(guard.take_out(index, Event::KeyedRemoved));
                 }
-                removed.extend(guard.take_out(index, Event::KeyedRemoved));
-            }
+            };
+            // The timers that were removed before `keep` panics are dropped as well.
+            let visited = catch_unwind(AssertUnwindSafe(|| (next..until).for_each(&mut visit)));
             drop(guard);
             for Timer { key, value, .. } in removed.drain(..) {
                 drop_caught([key]);
                 drop_caught([value]);
+            }
+            if let Err(panic) = visited {
+                resume_unwind(panic);
             }
             next = until;
         }

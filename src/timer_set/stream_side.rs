@@ -95,8 +95,11 @@ where
         let mut delivered = mem::replace(&mut state.delivered, Delivered::new());
         drop(state);
         catch_panic(DROPPED_WAKER, || drop(receiver));
-        drop_caught(iter::from_fn(|| delivered.pop()));
-        drop_caught(self.take_all(NonZeroU64::MAX));
+        let pending = self.take_all(NonZeroU64::MAX);
+        for Expired { key, value, .. } in iter::from_fn(|| delivered.pop()).chain(pending) {
+            drop_caught([key]);
+            drop_caught([value]);
+        }
     }
 }
 

@@ -249,3 +249,36 @@ async fn p12_get_leaves_a_timer_whose_clone_panics() {
     advance(&wheel, ms(10)).await;
     assert!(stream.try_recv().is_ok());
 }
+
+#[tokio::test(start_paused = true)]
+async fn p12_keys_and_values_whose_drops_panic_are_dropped_each() {
+    let wheel = TimerWheel::new();
+    let (fuse, drops) = <(Fuse, Arc<AtomicUsize>)>::default();
+    let bomb = || Value {
+        fuse: fuse.clone(),
+        drops: Arc::clone(&drops),
+    };
+    // Watches have keys without `Hash`.
+    let (reaper, stream) = wheel.reaper(ms(10));
+    let due = reaper.watch(bomb(), bomb()).unwrap();
+    advance(&wheel, ms(10)).await;
+    let pending = reaper.watch(bomb(), bomb()).unwrap();
+    fuse.light();
+    drop(stream);
+    assert_eq!(drops.load(Ordering::SeqCst), 4);
+    drop((due, pending));
+    assert_balanced(&wheel);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p12_retain_drops_values_that_panic_though_it_panics() {
+    let wheel = TimerWheel::new();
+    let bombs = bombs(&wheel);
+    let panics = |key: &u64, _: &mut Value, _| {
+        assert!(*key < 5, "the sixth panics");
+        false
+    };
+    assert!(unwinds(|| bombs.timers.retain(panics)));
+    assert_eq!((bombs.drops(), bombs.timers.len()), (5, 5));
+    assert_balanced(&wheel);
+}
