@@ -86,8 +86,8 @@ impl<K, V> KeyedTimers<K, V> {
         self.handles.set.retain(keep)
     }
 
-    /// Removes every pending timer and returns them, earliest first. Timers armed during the call
-    /// stay: new ones, those set again or moved, and repeating ones that fire.
+    /// Removes every pending timer and returns them, earliest first. Timers that are set, set again
+    /// or moved during the call stay. Repeating timers that fire meanwhile are removed too.
     ///
     /// # Errors
     ///

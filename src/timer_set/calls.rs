@@ -84,7 +84,10 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
         let Some(index) = guard.table.find(hash, |other| other.borrow() == key) else {
             return Ok(false);
         };
-        guard.rearm(index, deadline);
+        let number = guard.rearm(index, deadline);
+        if let Some((set_at, _)) = guard.repeats.get_mut(&index) {
+            *set_at = number;
+        }
         guard.counters.add(Event::KeyedMoved, 1);
         Ok(true)
     }

@@ -10,7 +10,8 @@ use crate::metrics::Event;
 
 impl<K, S: Payload> Set<K, S> {
     /// Takes every timer out that was armed before this call, earliest first. A repeating timer
-    /// counts as armed when it was set: it may be due, and armed again, while this goes on.
+    /// counts as armed when it was set or moved: it may be due, and armed again, while this goes
+    /// on.
     pub(crate) fn drain(&self) -> Result<Vec<Expired<K, S::Value>>, Closed> {
         let armed_by = self.open()?.number;
         Ok(self.take_all(armed_by))
@@ -77,7 +78,8 @@ impl<K, S: Payload> Set<K, S> {
 }
 
 impl<K, S: Payload> State<K, S> {
-    /// The number of the timer at an index; of a repeating timer, that of its setting.
+    /// The number of the timer at an index; of a repeating timer, the one it had when it was set or
+    /// moved.
     fn set_at(&self, index: u32) -> Option<NonZeroU64> {
         let timer = self.table.timer(index)?;
         let repeat = self.repeats.get(&index);

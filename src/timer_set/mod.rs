@@ -213,7 +213,7 @@ struct State<K, S: Payload> {
     /// None if the set was made after the actor had ended.
     key: Option<SetKey>,
     table: Table<K, S>,
-    /// The repeating timers by index, with the numbers of their setting.
+    /// The repeating timers by index, with the numbers that they had when they were set or moved.
     repeats: BTreeMap<u32, (NonZeroU64, Repeat<K, S>)>,
     kept: Vec<Kept>,
     delivered: Delivered<Expired<K, S::Value>>,

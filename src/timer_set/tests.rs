@@ -417,6 +417,15 @@ fn draining_leaves_timers_that_were_armed_later() {
 }
 
 #[test]
+fn draining_leaves_a_repeating_timer_that_was_moved_later() {
+    let (_shared, set) = set();
+    assert!(set.set(0, (), tick(1), Some(repeat())).is_ok());
+    let by = set.lock().number;
+    assert!(set.move_to(&0, tick(2)).is_ok_and(|moved| moved));
+    assert!(set.take_all(by).is_empty());
+}
+
+#[test]
 fn nothing_can_be_set_after_the_end() {
     let (shared, set) = set();
     assert_eq!(shared.sets.close().len(), 1);
