@@ -41,9 +41,9 @@
 //! * Ticks begin when the wheel starts, and are 0.1 ms; Tokio's milliseconds begin when the runtime
 //!   does. So instants, and the order in which tasks are woken, differ within a millisecond: see
 //!   [accuracy](mod@crate::guide#accuracy-and-ticks).
-//! * A poll of a sleep and [`is_elapsed`](Sleep::is_elapsed) read the clock: a sleep that waits, or
-//!   was reset, has elapsed once its deadline is reached. Tokio's has elapsed once its driver has
-//!   run.
+//! * A poll of a sleep reads the clock: it is ready once its deadline is reached. Tokio's is ready
+//!   once its driver has run. [`is_elapsed`](Sleep::is_elapsed) reads the clock only for a sleep
+//!   that was reset and not polled since; one that waits has elapsed once the actor has run.
 //! * So a sleep of zero or of nanoseconds is ready at its first poll. Tokio's waits for the next
 //!   millisecond.
 //! * The first poll of a timeout for longer than zero does not read the clock. If its
