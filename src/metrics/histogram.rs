@@ -149,6 +149,9 @@ impl fmt::Debug for DurationHistogram {
 }
 
 /// A [`DurationHistogram`] that the actor alone writes, and any thread reads.
+///
+/// The actor stores the sum and the maximum before it counts a duration, and readers read them
+/// after the counts. So they cover every duration that a reader finds counted.
 pub(crate) struct AtomicHistogram {
     counts: Box<[AtomicU64]>,
     sum_nanos: AtomicU64,
@@ -174,21 +177,22 @@ impl fmt::Debug for AtomicHistogram {
 impl AtomicHistogram {
     pub(crate) fn record(&self, duration: Duration) {
         let nanos = nanos(duration);
-        let count = &self.counts[bucket(nanos)];
-        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         let sum = self.sum_nanos.load(Ordering::Relaxed).saturating_add(nanos);
         self.sum_nanos.store(sum, Ordering::Relaxed);
         if nanos > self.max_nanos.load(Ordering::Relaxed) {
             self.max_nanos.store(nanos, Ordering::Relaxed);
         }
+        let count = &self.counts[bucket(nanos)];
+        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
     pub(super) fn read(&self) -> DurationHistogram {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let count = |count: &AtomicU64| count.load(Ordering::Acquire);
+        let counts = self.counts.iter().map(count).collect();
         DurationHistogram {
-            counts: self.counts.iter().map(get).collect(),
-            sum_nanos: get(&self.sum_nanos),
-            max_nanos: get(&self.max_nanos),
+            counts,
+            sum_nanos: self.sum_nanos.load(Ordering::Relaxed),
+            max_nanos: self.max_nanos.load(Ordering::Relaxed),
         }
     }
 }
@@ -230,6 +234,7 @@ fn bucket_start(bucket: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::thread;
 
     /// A histogram of this many microseconds each. What the actor records into reads the same.
     fn recorded(micros: impl IntoIterator<Item = u64>) -> DurationHistogram {
@@ -314,6 +319,30 @@ mod tests {
         assert_eq!(buckets[1].count, 2);
         assert_eq!(read.sum(), Duration::from_micros(90_507));
         assert_eq!(read.mean(), Duration::from_nanos(90_507_000 / 6));
+    }
+
+    #[test]
+    fn maximum_that_is_read_covers_every_duration_counted() {
+        const COUNT: u64 = 200_000;
+        let histogram = AtomicHistogram::default();
+        // All in the bucket that is read last.
+        let first = bucket_start(BUCKETS - 1);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for nanos in first..first + COUNT {
+                    histogram.record(Duration::from_nanos(nanos));
+                }
+            });
+            let mut count = 0;
+            while count < COUNT {
+                let read = histogram.read();
+                count = read.count();
+                assert!(
+                    count == 0 || read.max_nanos >= first + (count - 1),
+                    "{read:?}"
+                );
+            }
+        });
     }
 
     #[test]
