@@ -17,7 +17,8 @@
 //! an `AsyncSleep` of eight lines, which the example `aws_sleep` in the repository has.
 //!
 //! Every adapter takes the wheel that it uses. A duration of zero elapses at once; one that cannot
-//! be represented never does.
+//! be represented never does. hyper adds some durations to an instant by itself, and panics if the
+//! sum cannot be represented: that of `header_read_timeout`, for example.
 //!
 //! # The limits of a server
 //!
