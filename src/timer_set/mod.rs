@@ -89,8 +89,8 @@
 //!
 //! A key's `Hash` runs in the caller before the lock is taken. `Eq` runs under the lock before
 //! anything is changed, and so may unwind. `Clone` of a repeating timer runs in the actor, under
-//! the lock, and is caught. None of them may call back into the same set. Keys and values are
-//! dropped, and wakers cloned, woken and dropped, when the lock is free.
+//! the lock, and is caught. None of them may call back into the same set. Keys, values and panics
+//! are dropped, and wakers cloned, woken and dropped, when the lock is free.
 
 mod calls;
 mod drain;

@@ -1,12 +1,14 @@
 //! The actor's half of a set: it processes indices that the wheel has reached, and delivers.
 
+use std::any::Any;
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::table::Timer;
 use super::{BATCH, Expired, Guard, Payload, Phase, Set};
 use crate::metrics::Event;
-use crate::panic::{catch_panic, drop_caught, wake};
+use crate::panic::{drop_caught, report, wake};
 use crate::shared::note::Note;
 use crate::shared::timer_set::{Due, DueTimers, TimerSet};
 use crate::shared::turn::Turn;
@@ -38,6 +40,7 @@ where
             notes,
             turn,
             lost: Vec::new(),
+            panics: Vec::new(),
         };
         if visit.guard.phase != Phase::Open {
             // The stream is closed; the thread that closed the set takes its timers out.
@@ -63,7 +66,10 @@ where
             has_delivered |= visit.deliver(first);
         }
         let Visit {
-            mut guard, lost, ..
+            mut guard,
+            lost,
+            panics,
+            ..
         } = visit;
         let receiver = if has_delivered || guard.is_finished() {
             guard.receiver.take()
@@ -72,6 +78,9 @@ where
         };
         drop(guard);
         wake(receiver);
+        for panic in panics {
+            report(CLONE, panic);
+        }
         for timer in lost {
             drop_caught([timer.key]);
             drop_caught([timer.value]);
@@ -102,6 +111,8 @@ struct Visit<'a, K, S: Payload> {
     turn: &'a Turn<'a>,
     /// Timers that were removed, to be dropped when the set is not locked.
     lost: Vec<Timer<K, S>>,
+    /// What their `Clone` panicked with, to be logged and dropped then too.
+    panics: Vec<Box<dyn Any + Send>>,
 }
 
 impl<K, S: Payload> Visit<'_, K, S> {
@@ -210,7 +221,10 @@ impl<K, S: Payload> Visit<'_, K, S> {
         let (set, state) = (self.guard.set(), &mut *self.guard);
         let (_, repeat) = state.repeats.get(&index)?;
         let timer = state.table.timer(index)?;
-        let (key, value) = catch_panic(CLONE, || (repeat.clone)(&timer.key, &timer.value))?;
+        let cloned = catch_unwind(AssertUnwindSafe(|| {
+            (repeat.clone)(&timer.key, &timer.value)
+        }));
+        let (key, value) = cloned.map_err(|panic| self.panics.push(panic)).ok()?;
         let late = self.turn.now.nanos().saturating_sub(deadline.nanos());
         let missed = late.max(0) / repeat.period;
         let next = deadline.plus(repeat.period.saturating_mul(missed.saturating_add(1)));

@@ -282,3 +282,33 @@ async fn p12_retain_drops_values_that_panic_though_it_panics() {
     assert_eq!((bombs.drops(), bombs.timers.len()), (5, 5));
     assert_balanced(&wheel);
 }
+
+/// Panics when it is cloned, with a panic that calls the set when it is dropped.
+struct PanicsWithSet(KeyedTimers<u32, PanicsWithSet>, Arc<AtomicUsize>);
+
+impl Clone for PanicsWithSet {
+    fn clone(&self) -> Self {
+        std::panic::panic_any(CallsSet(self.0.clone(), Arc::clone(&self.1)))
+    }
+}
+
+struct CallsSet(KeyedTimers<u32, PanicsWithSet>, Arc<AtomicUsize>);
+
+impl Drop for CallsSet {
+    fn drop(&mut self) {
+        assert!(self.0.is_empty());
+        self.1.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn p12_panic_of_clone_is_dropped_when_the_set_is_not_locked() {
+    let wheel = TimerWheel::new();
+    let (timers, _stream) = wheel.keyed();
+    let calls = Arc::<AtomicUsize>::default();
+    let value = PanicsWithSet(timers.clone(), Arc::clone(&calls));
+    timers.set_interval(1, value, ms(10)).unwrap();
+    advance(&wheel, ms(10)).await;
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+    assert_balanced(&wheel);
+}
