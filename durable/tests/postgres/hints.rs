@@ -49,7 +49,7 @@ impl Case {
         for store in [&writer, &listener] {
             store.open(&space, &"json".into()).await.expect("it opens");
         }
-        let heard = heard_by(listener.clone(), &space);
+        let heard = heard_by(Arc::new(listener.clone()), &space);
         Some(Case {
             url,
             space,
@@ -267,7 +267,7 @@ async fn hints_are_heard_again_after_a_server_that_hangs() {
     let listener = Postgres::connect(&proxy.url).await.expect("it connects");
     let opened = listener.open(&case.space, &"json".into()).await;
     opened.expect("it opens");
-    let heard = heard_by(listener.clone(), &case.space);
+    let heard = heard_by(Arc::new(listener.clone()), &case.space);
     let first = timeout(10 * SECOND, heard.notified()).await;
     first.expect("it listens");
     proxy.freeze();

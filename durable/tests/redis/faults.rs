@@ -1,6 +1,7 @@
 //! The server and its connections go away and come back.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -150,7 +151,7 @@ async fn hears_hints_again_when_its_connections_are_cut() {
     let listener = server.connect().await;
     let space = Namespace::new("faults").expect("it is a name");
     // Subscribing counts as one, since it may have missed some.
-    let heard = heard_by(listener, &space);
+    let heard = heard_by(Arc::new(listener), &space);
     heard.notified().await;
     server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
     timeout(5 * SECOND, heard.notified())

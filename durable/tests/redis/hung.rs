@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tickwheel_durable::store::{LoadWindow, Namespace, Store, StoreError};
@@ -127,7 +128,8 @@ async fn hints_are_heard_again_when_their_server_hangs() {
         return;
     };
     let (new, space, proxy, [store, other]) = succeeded(&old, "hints").await;
-    let hints = heard_by(store.clone(), &space);
+    let store = Arc::new(store);
+    let hints = heard_by(Arc::clone(&store), &space);
     let heard = async |what: &str| {
         let hinted = timeout(20 * SECOND, hints.notified()).await;
         hinted.unwrap_or_else(|_| panic!("{what}"));
