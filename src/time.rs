@@ -194,10 +194,10 @@ pub fn sleep(duration: Duration) -> Sleep {
 #[track_caller]
 fn sleep_as(resource: Resource, duration: Duration) -> Sleep {
     let deadline = clock::now().checked_add(duration);
-    match ambient::reserve(deadline) {
-        Some(reserved) => Sleep::after(resource, deadline, duration, reserved),
-        None => Sleep::on_tokio(resource, deadline),
-    }
+    let Some(reserved) = ambient::reserve(deadline) else {
+        return Sleep::on_tokio(resource, deadline);
+    };
+    Sleep::after(resource, deadline, duration, reserved)
 }
 
 /// Makes a future that completes at `deadline`. See [`TimerWheel::sleep_until`].

@@ -78,15 +78,20 @@ pub(super) fn wheel() -> TimerWheel {
 #[inline]
 #[track_caller]
 pub(super) fn reserve(deadline: Option<Instant>) -> Option<Reserved> {
-    match with_slot(|wheel| wheel.reserve(deadline)) {
-        None if CAN_PAUSE && needs_no_wheel() => None,
-        None => Some(find().reserve(deadline)),
-        reserved => reserved,
+    with_slot(|wheel| wheel.reserve(deadline)).or_else(|| reserve_first(deadline))
+}
+
+/// Like [`reserve`] where this thread has no copy of the wheel.
+#[cold]
+#[track_caller]
+fn reserve_first(deadline: Option<Instant>) -> Option<Reserved> {
+    if CAN_PAUSE && needs_no_wheel() {
+        return None;
     }
+    Some(find().reserve(deadline))
 }
 
 /// Whether the current runtime has no wheel, and a virtual clock.
-#[cold]
 fn needs_no_wheel() -> bool {
     let runtime = Handle::try_current().ok();
     runtime.is_some_and(|runtime| registry::get(runtime.id()).is_none()) && clock::is_virtual()
