@@ -120,7 +120,11 @@ fn make_certificate(folder: &Path) {
 }
 
 fn nginx(server: &Server, folder: &Path) -> Proxy {
-    let (port, location) = (free_port(), documented("proxy_pass", server));
+    nginx_with(&documented("proxy_pass", server), folder)
+}
+
+fn nginx_with(location: &str, folder: &Path) -> Proxy {
+    let port = free_port();
     let config = format!(
         "daemon off; master_process off; pid nginx.pid; error_log error.log;
 events {{}}
@@ -207,6 +211,44 @@ async fn works_behind(proxy: impl Fn(&Server, &Path) -> Proxy) {
 async fn page_works_behind_nginx_as_documented() {
     if is_installed("nginx") {
         works_behind(nginx).await;
+    }
+}
+
+/// Behind a proxy that says nothing of its clients, all of them were let in without a token.
+#[tokio::test]
+async fn page_without_a_token_refuses_clients_of_a_proxy_that_adds_no_header() {
+    if !is_installed("nginx") {
+        return;
+    }
+    let file = File::new();
+    let folder = file.path().parent().expect("it has one").to_owned();
+    make_certificate(&folder);
+    let (timers, _claims) = file.instance().await;
+    set(&timers, &["a"], Duration::from_secs(3_600)).await;
+    let server = Server::start(&file, &["--allow-changes"]);
+    for (version, reads) in [("1.0", false), ("1.1", true)] {
+        let location = format!(
+            "location / {{ proxy_pass http://{}; proxy_http_version {version}; }}",
+            server.address
+        );
+        let behind = nginx_with(&location, &folder);
+        let origin = format!("Origin: {}", behind.url);
+        let referer = format!("Referer: {}/", behind.url);
+        let own = ["--header", "Sec-Fetch-Site: same-origin", "--header"];
+        let fields = "action=remove&row=key-226122&confirmed=1";
+        let change = [&own[..], &[&origin, "--data", fields]].concat();
+        let refused = [
+            behind.ask("/n/orders", &[&own[..], &[&referer]].concat()),
+            behind.ask("/n/orders/change", &change),
+        ];
+        for answer in refused {
+            assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+            assert!(answer.contains("--token-file"), "{answer}");
+        }
+        assert_eq!(counted(&timers).await, [1, 0, 0]);
+        // The address that somebody types has no sign but the version.
+        let typed = behind.ask("/n/orders", &[]);
+        assert_eq!(typed.starts_with("HTTP/1.1 200"), reads, "{typed}");
     }
 }
 

@@ -34,7 +34,7 @@ use jobs::Jobs;
 
 pub(crate) use origin::secure;
 #[cfg(feature = "program")]
-pub(crate) use origin::{HEADER, check as check_origin};
+pub(crate) use origin::{HEADER, check as check_origin, is_from};
 
 /// A section has at most so many rows, and a list.
 const SECTION: usize = 10;

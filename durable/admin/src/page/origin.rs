@@ -36,18 +36,21 @@ pub(crate) fn secure<B>(mut answer: Response<B>) -> Response<B> {
     answer
 }
 
+/// Whether an `Origin` or a `Referer` is of this host.
+pub(crate) fn is_from(page: &str, host: &str) -> bool {
+    let mut schemes = ["http://", "https://"].iter();
+    let rest = schemes.find_map(|scheme| page.strip_prefix(scheme));
+    rest.and_then(|rest| rest.split('/').next()) == Some(host)
+}
+
 /// Checks that a request that changes something comes from a page of this service.
 pub(crate) fn check(method: &Method, headers: &HeaderMap) -> Result<(), String> {
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let (site, origin) = (text("sec-fetch-site"), text(ORIGIN.as_str()));
     let host = text(HOST.as_str()).unwrap_or_default();
-    let is_here = |origin: &str| {
-        let mut schemes = ["http://", "https://"].iter();
-        schemes.any(|scheme| origin.strip_prefix(scheme) == Some(host))
-    };
     let is_own = match site {
         Some(site) => site == "same-origin",
-        None => origin.is_some_and(is_here),
+        None => origin.is_some_and(|origin| is_from(origin, host)),
     };
     if is_own || method.is_safe() {
         return Ok(());

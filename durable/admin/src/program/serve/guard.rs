@@ -1,8 +1,8 @@
 //! Decides which requests get a page, and which change something.
 //!
-//! 1. Without a token each user of this machine may look, and no one else: a request that a proxy
-//!    has forwarded is refused, and so is a page elsewhere that a browser was led to (DNS
-//!    rebinding), by its `Host`.
+//! 1. Without a token each user of this machine may look, and no one else: a request that shows a
+//!    proxy is refused, and so is a page elsewhere that a browser was led to (DNS rebinding), by
+//!    its `Host`.
 //! 2. With a token, a request needs it: in the header `Authorization: Bearer`, or as the cookie of
 //!    a login, which ends.
 //! 3. A form changes something only if changes are allowed, and the browser says that it comes from
@@ -11,19 +11,19 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use axum::http::header::{AUTHORIZATION, COOKIE, HOST};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN, REFERER};
+use axum::http::{HeaderMap, Request, StatusCode, Version};
 use cookie::{Cookie, SameSite};
 use subtle::ConstantTimeEq as _;
 
 use super::sessions::Sessions;
 use crate::failure::Failure;
-use crate::page::HEADER;
+use crate::page::{HEADER, is_from};
 use crate::shown::text_line;
 
 const SESSION: &str = "tickwheel_admin";
 
-/// Proxies add at least one of these.
+/// Most proxies add at least one of these.
 const FORWARDED: [&str; 6] = [
     "forwarded",
     "x-forwarded-for",
@@ -50,30 +50,48 @@ impl Guard {
     }
 
     /// Checks that the request means this server, and came to it as it should.
-    pub(super) fn check_way(&self, headers: &HeaderMap) -> Result<(), (StatusCode, String)> {
+    pub(super) fn check_way<B>(&self, request: &Request<B>) -> Result<(), (StatusCode, String)> {
         if self.token.is_some() {
             return Ok(());
         }
+        let headers = request.headers();
+        let forwarded = |sign: &str| {
+            let text = format!(
+                "the request came through a proxy, as its {sign} says: that needs --token-file"
+            );
+            Err((StatusCode::FORBIDDEN, text))
+        };
         if let Some(name) = FORWARDED.iter().find(|name| headers.contains_key(**name)) {
+            return forwarded(&format!("header {name}"));
+        }
+        // Browsers and scripts of today speak 1.1, and nginx 1.0 unless it is told otherwise.
+        if request.version() < Version::HTTP_11 {
+            return forwarded(&format!("version {:?}", request.version()));
+        }
+        let host = text(headers, HOST).unwrap_or_default();
+        if !self.is_own_name(host) {
             return Err((
-                StatusCode::FORBIDDEN,
+                StatusCode::MISDIRECTED_REQUEST,
                 format!(
-                    "the request came through a proxy, as its header {name} says: that needs --token-file"
+                    "the request is for the Host {:?}, and this server is {}: other names need --token-file",
+                    text_line(host, HEADER),
+                    self.listen
                 ),
             ));
         }
-        let host = text(headers, HOST).unwrap_or_default();
-        if self.is_own_name(host) {
-            return Ok(());
+        for name in [ORIGIN, REFERER] {
+            let page = headers.get(&name).map(|page| page.to_str().unwrap_or("?"));
+            if let Some(page) = page.filter(|page| !is_from(page, host)) {
+                let page = text_line(page, HEADER);
+                return Err((
+                    StatusCode::FORBIDDEN,
+                    format!(
+                        "the request is for the Host {host:?}, and its {name} is {page:?}: that needs --token-file, as behind a proxy"
+                    ),
+                ));
+            }
         }
-        Err((
-            StatusCode::MISDIRECTED_REQUEST,
-            format!(
-                "the request is for the Host {:?}, and this server is {}: other names need --token-file",
-                text_line(host, HEADER),
-                self.listen
-            ),
-        ))
+        Ok(())
     }
 
     fn is_own_name(&self, host: &str) -> bool {
@@ -194,6 +212,12 @@ mod tests {
         pairs.collect()
     }
 
+    fn request(headers: HeaderMap) -> Request<()> {
+        let mut request = Request::new(());
+        *request.headers_mut() = headers;
+        request
+    }
+
     fn guard(token: Option<&str>) -> Guard {
         let listen = "127.0.0.1:8017".parse().expect("it is an address");
         Guard::new(listen, token.map(str::to_owned), Duration::from_secs(60))
@@ -208,30 +232,45 @@ mod tests {
             ("evil.example:8017", false),
             ("localhost.evil.example", false),
         ] {
-            let headers = headers(&[("host", host)]);
-            let way = guard(None).check_way(&headers);
+            let request = request(headers(&[("host", host)]));
+            let way = guard(None).check_way(&request);
             assert_eq!(way.is_ok(), is_meant, "{host}");
             if let Err((_, text)) = way {
                 assert!(text.contains(host), "{text}");
             }
-            assert_eq!(guard(Some("token")).check_way(&headers), Ok(()));
+            assert_eq!(guard(Some("token")).check_way(&request), Ok(()));
         }
-        guard(None)
-            .check_way(&HeaderMap::new())
-            .expect_err("it has no host");
+        let none = request(HeaderMap::new());
+        guard(None).check_way(&none).expect_err("it has no host");
     }
 
     /// A proxy let all clients in, as if they were users of its machine.
     #[test]
     fn forwarded_request_is_refused_without_a_token() {
-        for name in FORWARDED {
-            let headers = headers(&[("host", "localhost:8017"), (name, "for=192.0.2.1")]);
-            let refused = guard(None).check_way(&headers);
+        let signs = FORWARDED.map(|name| (name, "for=192.0.2.1"));
+        let pages = ["https://timers.example", "http://localhost:80170", "null"];
+        let pages = pages.map(|page| [("origin", page), ("referer", page)]);
+        for (name, value) in signs.into_iter().chain(pages.into_iter().flatten()) {
+            let request = request(headers(&[("host", "localhost:8017"), (name, value)]));
+            let refused = guard(None).check_way(&request);
             let (status, text) = refused.expect_err("it was forwarded");
             assert_eq!(status, StatusCode::FORBIDDEN);
             assert!(text.contains(name), "{text}");
-            assert_eq!(guard(Some("token")).check_way(&headers), Ok(()));
+            assert_eq!(guard(Some("token")).check_way(&request), Ok(()));
         }
+        let own = [
+            ("host", "localhost:8017"),
+            ("origin", "http://localhost:8017"),
+        ];
+        let own = [&own[..], &[("referer", "http://localhost:8017/n/orders")]].concat();
+        let mut request = request(headers(&own));
+        assert_eq!(guard(None).check_way(&request), Ok(()));
+        *request.version_mut() = Version::HTTP_10;
+        let (_, text) = guard(None)
+            .check_way(&request)
+            .expect_err("it was forwarded");
+        assert!(text.contains("HTTP/1.0"), "{text}");
+        assert_eq!(guard(Some("token")).check_way(&request), Ok(()));
     }
 
     #[test]

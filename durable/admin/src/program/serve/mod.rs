@@ -129,7 +129,7 @@ async fn admit(site: &Site, mut request: Request) -> Result<Request, Response> {
     let refused = |status, text: &str| refusal("", status, text);
     let headers = request.headers();
     let is_open = guard::is_open(request.uri().path());
-    if let Err((status, text)) = site.guard.check_way(headers) {
+    if let Err((status, text)) = site.guard.check_way(&request) {
         return Err(refused(status, &text));
     }
     if !is_open && !site.guard.lets_in(headers) {
