@@ -12,6 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use axum::http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN, REFERER};
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Request, StatusCode, Version};
 use cookie::{Cookie, SameSite};
 use subtle::ConstantTimeEq as _;
@@ -95,19 +96,14 @@ impl Guard {
     }
 
     fn is_own_name(&self, host: &str) -> bool {
-        let name = host.rsplit_once(':').map_or(host, |(name, port)| {
-            if port.bytes().all(|digit| digit.is_ascii_digit()) {
-                name
-            } else {
-                host
-            }
-        });
-        let address = name
-            .trim_start_matches('[')
-            .trim_end_matches(']')
-            .parse::<IpAddr>();
-        name.eq_ignore_ascii_case("localhost")
-            || address.is_ok_and(|address| address.is_loopback() || address == self.listen.ip())
+        let Ok(authority) = host.parse::<Authority>() else {
+            return false;
+        };
+        let name = authority.host();
+        let address = name.trim_matches(['[', ']']).parse::<IpAddr>();
+        let is_own = |address: IpAddr| address.is_loopback() || address == self.listen.ip();
+        // A name before an @ is of a user.
+        !host.contains('@') && (name.eq_ignore_ascii_case("localhost") || address.is_ok_and(is_own))
     }
 
     /// Whether the caller may look.
@@ -231,6 +227,8 @@ mod tests {
             ("[::1]:8017", true),
             ("evil.example:8017", false),
             ("localhost.evil.example", false),
+            ("localhost:8017@evil.example", false),
+            ("evil.example@localhost:8017", false),
         ] {
             let request = request(headers(&[("host", host)]));
             let way = guard(None).check_way(&request);
