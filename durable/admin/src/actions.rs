@@ -196,8 +196,8 @@ pub(crate) async fn count(
     Ok((number, format!("{about}{digits} {state}timer{s}")))
 }
 
-/// The versions of the timers of a key in a state, and whether there may be more than so many. A
-/// key has any number of claims and of dead timers, of which `rows` are the latest.
+/// The versions of the timers of a key in a state, the oldest first, and whether there may be more
+/// than so many. A key has any number of claims and of dead timers, of which `rows` are the latest.
 async fn of_key(
     operator: &Operator,
     state: State,
@@ -206,7 +206,7 @@ async fn of_key(
     most: usize,
 ) -> Result<(Vec<Version>, bool), Failure> {
     let bytes: usize = rows.iter().map(|row| row.key.len() + row.value.len()).sum();
-    let found = rows.iter().filter(|row| row.state == state);
+    let found = rows.iter().rev().filter(|row| row.state == state);
     let found: Vec<_> = found.map(|row| row.version).collect();
     let may_be_more = found.len() >= MAX_KEY_ROWS || bytes >= ANSWER_BYTES;
     if !may_be_more || found.len() >= most {
@@ -375,14 +375,14 @@ impl Work<'_> {
         }
     }
 
-    /// Changes the timers of a key in a state.
+    /// Changes the timers of a key in a state. All are found before the first is changed: it may
+    /// come back.
     async fn key(&mut self, key: Vec<u8>, state: State, change: Change) -> Result<(), Failure> {
         let rows = self.operator.rows_of(key.clone()).await?;
-        // Each claim is settled by itself.
-        let most = if state == State::InFlight {
-            usize::MAX
-        } else {
+        let most = if state == State::Waiting {
             1
+        } else {
+            usize::MAX
         };
         let (found, _) = of_key(self.operator, state, &key, &rows, most).await?;
         if found.is_empty() {
@@ -391,22 +391,18 @@ impl Work<'_> {
             self.done.because(why_not(&key, &rows));
             return Ok(());
         }
-        match state {
-            State::Waiting => match self.operator.change_key(key.clone(), change).await? {
-                WriteOutcome::Armed { .. } | WriteOutcome::Removed { .. } => self.has_changed(1),
-                WriteOutcome::Locked(_) => self.done.locked += 1,
-                WriteOutcome::Absent | WriteOutcome::Present => {
-                    self.done.because(why_not(&key, &[]));
-                }
-                WriteOutcome::InFlight(token) => {
-                    self.done.in_flight += 1;
-                    self.done.because(in_flight(&line(&key, LOGGED), token));
-                }
-            },
-            State::InFlight => self.tokens(found, true).await?,
-            _ => {
-                let which = DeadRows::Key(key);
-                self.bulk(Bulk::Dead(which, self.dead())).await?;
+        if state != State::Waiting {
+            return self.tokens(found, true).await;
+        }
+        match self.operator.change_key(key.clone(), change).await? {
+            WriteOutcome::Armed { .. } | WriteOutcome::Removed { .. } => self.has_changed(1),
+            WriteOutcome::Locked(_) => self.done.locked += 1,
+            WriteOutcome::Absent | WriteOutcome::Present => {
+                self.done.because(why_not(&key, &[]));
+            }
+            WriteOutcome::InFlight(token) => {
+                self.done.in_flight += 1;
+                self.done.because(in_flight(&line(&key, LOGGED), token));
             }
         }
         Ok(())

@@ -1,5 +1,7 @@
 //! Questions before changes, and changes of many timers.
 
+use tickwheel_durable::{Retry, builder};
+
 use super::*;
 use crate::case::Case;
 
@@ -151,6 +153,27 @@ async fn all_timers_of_a_key_are_counted_and_changed() {
         };
         assert_eq!(done.expect("it is done"), expected, "{action:?}");
     }
+}
+
+/// Timers that died again at once were retried again and again.
+#[tokio::test]
+async fn retry_of_a_key_ends_although_its_timers_die_again() {
+    const DEAD: usize = 2_400;
+    let case = Case::new().await;
+    let mut tokens = Vec::new();
+    for _ in 0..DEAD {
+        tokens.extend(case.in_flight(0..1).await);
+    }
+    case.die(tokens, "why").await;
+    let wheel = tickwheel::TimerWheel::new();
+    let started = builder::<String, u32>("orders").start(&wheel, case.memory.clone());
+    let (_timers, mut claims) = started.await.expect("it starts");
+    let key = Selection::Keys(vec![b"\"order 0\"".to_vec()]);
+    let done = tokio::select! {
+        done = act(&case.operator, "me", Action::Retry, key, &|_| ()) => done,
+        () = claims.dispatch(256, |_| async { Err(Retry::never("again")) }) => panic!("it goes on"),
+    };
+    assert_eq!(done.expect("it is done").changed, DEAD as u64);
 }
 
 /// The page says that the log tells what became of a change, and the process had ended.
