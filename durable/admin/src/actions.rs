@@ -4,8 +4,8 @@
 use std::time::{Duration, SystemTime};
 
 use tickwheel_durable::store::{
-    ANSWER_BYTES, Change, DeadChange, DeadRows, MAX_KEY_ROWS, PrefixChange, PrefixRows, Settlement,
-    State, StoreTime, Stored, Version, WriteOutcome,
+    ANSWER_BYTES, Change, DeadChange, DeadRows, MAX_KEY_ROWS, PrefixChange, PrefixRows, Settled,
+    Settlement, State, StoreTime, Stored, Version, WriteOutcome,
 };
 use tokio::time::{Instant, sleep};
 
@@ -411,20 +411,23 @@ impl Work<'_> {
     /// Changes claims or dead timers. Those that have gone are told, if somebody has named them.
     async fn tokens(&mut self, tokens: Vec<Version>, are_named: bool) -> Result<(), Failure> {
         for token in tokens {
-            let before = self.done.changed;
+            let before = (self.done.changed, self.done.locked);
             let how = match self.action {
                 Action::Release => Some(Settlement::Release),
                 Action::Acknowledge => Some(Settlement::Ack),
                 _ => None,
             };
             if let Some(how) = how {
-                let settled = self.operator.settle(token, how).await?;
-                self.has_changed(u64::from(settled));
+                match self.operator.settle(token, how).await? {
+                    Settled::Lost => {}
+                    Settled::Locked => self.done.locked += 1,
+                    _ => self.has_changed(1),
+                }
             } else {
                 let which = DeadRows::Token(token);
                 self.bulk(Bulk::Dead(which, self.dead())).await?;
             }
-            if are_named && self.done.changed == before {
+            if are_named && (self.done.changed, self.done.locked) == before {
                 let what = how.map_or("dead timer", |_| "claim");
                 self.done
                     .because(format!("no {what} has the token {}", token.0));

@@ -192,11 +192,11 @@ impl Operator {
         self.codec == "json"
     }
 
-    /// Settles a claim. Returns whether there was one.
-    pub(crate) async fn settle(&self, token: Version, how: Settlement) -> Result<bool, Failure> {
+    /// Settles a claim.
+    pub(crate) async fn settle(&self, token: Version, how: Settlement) -> Result<Settled, Failure> {
         let settles = vec![Settle::new(token, how)];
         let call = self.store().settle(&self.namespace, settles, NEAR);
-        is_settled(&self.desk.call(call).await?, token)
+        Ok(self.desk.call(call).await?.pop().unwrap_or(Settled::Lost))
     }
 
     /// Changes the waiting timer with this key.
@@ -228,18 +228,6 @@ impl Operator {
             }
         };
         self.desk.call(step).await
-    }
-}
-
-/// Whether there was a claim with the token, by the store's answer.
-fn is_settled(answer: &[Settled], token: Version) -> Result<bool, Failure> {
-    match answer {
-        [Settled::Lost] => Ok(false),
-        [Settled::Locked] => Err(Failure::Failed(format!(
-            "a transaction has changed the key of token {} and has not ended",
-            token.0
-        ))),
-        _ => Ok(true),
     }
 }
 
@@ -290,14 +278,5 @@ mod tests {
         // Without its quotes too.
         let found = case.operator.key("a\\u{200b}b", KeyForm::Shown).await;
         assert_eq!(found.expect("it is right"), odd[0]);
-    }
-
-    #[test]
-    fn claim_with_a_locked_key_is_not_settled() {
-        let settled = |answer| is_settled(&[answer], Version(17));
-        assert!(settled(Settled::Done).expect("it is settled"));
-        assert!(!settled(Settled::Lost).expect("there is none"));
-        let locked = settled(Settled::Locked).expect_err("it is locked");
-        assert!(locked.to_string().contains("token 17"), "{locked}");
     }
 }

@@ -6,6 +6,11 @@ mod changes;
 mod figures;
 #[path = "program/keys.rs"]
 mod keys;
+#[path = "program/locked.rs"]
+mod locked;
+#[path = "../../tests/postgres/server.rs"]
+#[allow(dead_code, reason = "another test uses the rest")]
+mod postgres;
 #[path = "program/secrets.rs"]
 mod secrets;
 mod support;

@@ -120,7 +120,8 @@ impl<S> Faulty<S> {
     }
 
     /// Makes every row and key look locked by another transaction: `unmark` leaves the marks,
-    /// `fire` finds nothing due yet, `settle` puts nothing back, and `write` does nothing.
+    /// `fire` finds nothing due yet, `settle` puts nothing back, and `write` and `change_dead` do
+    /// nothing.
     pub fn set_locked(&self, locked: bool) {
         self.lock().locked = locked;
     }
@@ -499,8 +500,13 @@ impl<S: Store> Store for Faulty<S> {
         which: DeadRows,
         change: DeadChange,
     ) -> Answer<'a, ChangedRows> {
-        Box::pin(self.call("change_dead", move || {
-            self.store.change_dead(namespace, which, change)
+        Box::pin(self.call("change_dead", move || async move {
+            if self.lock().locked {
+                let mut changed = ChangedRows::default();
+                changed.locked = 1;
+                return Ok(changed);
+            }
+            self.store.change_dead(namespace, which, change).await
         }))
     }
 

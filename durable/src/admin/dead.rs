@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::Admin;
 use crate::error::Error;
 use crate::instance::{Core, in_steps};
-use crate::store::{DeadChange, DeadRows};
+use crate::store::{DeadChange, DeadRows, StoreError};
 use crate::token::Token;
 
 impl<K, V> Admin<K, V> {
@@ -120,5 +120,8 @@ async fn change_dead(
         })
     };
     let changed = in_steps(step).await?;
+    if changed.locked > 0 {
+        return Err(Error::Store(StoreError::locked("the keys of dead timers")));
+    }
     Ok(changed.rows)
 }

@@ -11,7 +11,7 @@ use super::numbers::unsigned;
 use super::session::{Parameters, Session};
 use super::space::Space;
 use super::statements as sql;
-use crate::store::{ChangedRows, DeadChange, DeadRows, StoreError, Version, micros};
+use crate::store::{ChangedRows, DeadChange, DeadRows, Version, micros};
 
 /// One step retries or discards so many rows, in some ten milliseconds.
 const AT_ONCE: i64 = 1_000;
@@ -50,8 +50,7 @@ fn which_age(which: &DeadRows) -> i64 {
 pub(super) struct ChangeDead(pub(super) DeadRows, pub(super) DeadChange);
 
 impl Call for ChangeDead {
-    /// [`StoreError::Unavailable`] when the keys of all rows that are left are locked.
-    type Answer = Result<ChangedRows, StoreError>;
+    type Answer = ChangedRows;
 
     const LANE: Option<Lane> = Some(Lane::Admin);
 
@@ -67,10 +66,12 @@ impl Call for ChangeDead {
         let answers = session
             .transaction(&[(sql::HOLD_DEAD, hold), change])
             .await?;
-        let (locked, rows) = (!answers[0].is_empty(), unsigned(answers[1][0].get(0)));
-        if locked && rows == 0 {
-            return Ok(Err(StoreError::locked("the keys of dead timers")));
+        let (locked, rows) = (answers[0].len(), unsigned(answers[1][0].get(0)));
+        let mut changed = ChangedRows::new(rows, more || locked > 0);
+        if locked > 0 && rows == 0 {
+            changed.locked = locked as u64;
+            changed.more = false;
         }
-        Ok(Ok(ChangedRows::new(rows, more || locked)))
+        Ok(changed)
     }
 }

@@ -467,8 +467,7 @@ impl Store for Postgres {
         which: DeadRows,
         change: DeadChange,
     ) -> Answer<'a, ChangedRows> {
-        let changing = self.call(namespace, ChangeDead(which, change));
-        Box::pin(async move { changing.await? })
+        self.call(namespace, ChangeDead(which, change))
     }
 
     fn inspect(&self) -> &dyn Inspect {

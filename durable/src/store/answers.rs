@@ -340,8 +340,7 @@ pub struct ChangedRows {
     /// How many it has found in flight: they fired before a [`Change`](super::Change) reached them,
     /// and stay as they are.
     pub in_flight: u64,
-    /// How many a [`Change`](super::Change) has left as they are because an open transaction has
-    /// changed their keys.
+    /// How many it has left as they are because an open transaction has changed their keys.
     pub locked: u64,
     /// Whether there may be more.
     pub more: bool,

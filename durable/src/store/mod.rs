@@ -417,10 +417,8 @@ pub trait Store: Send + Sync + 'static {
     /// some milliseconds, those that died first before others, and at least one if there are any.
     /// The caller goes on until there are no [`more`](ChangedRows::more).
     ///
-    /// # Errors
-    ///
-    /// A store with keys that transactions of others can lock leaves their rows out. It returns
-    /// [`StoreError::Unavailable`] when it has found no others.
+    /// A store with keys that transactions of others can lock leaves their rows out. The step that
+    /// finds no others is the last, and says how many are [`locked`](ChangedRows::locked).
     fn change_dead<'a>(
         &'a self,
         namespace: &'a Namespace,

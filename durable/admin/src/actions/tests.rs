@@ -105,16 +105,27 @@ async fn all_claims_are_released_and_no_dead_timer_is_touched() {
 #[tokio::test]
 async fn change_of_a_locked_key_says_that_nothing_was_changed() {
     let case = Case::new().await;
+    let (dead, claim) = (case.in_flight(0..1).await[0], case.in_flight(0..1).await[0]);
     case.set(0..2, HOUR).await;
+    case.die(vec![dead], "why").await;
     case.store.set_locked(true);
-    let first = Selection::Keys(vec![b"\"order 0\"".to_vec()]);
-    for which in [first, orders()] {
-        let acted = act(&case.operator, "me", Action::Remove, which.clone(), &|_| ()).await;
+    let first = || Selection::Keys(vec![b"\"order 0\"".to_vec()]);
+    let tokens = || Selection::Tokens(vec![claim, dead]);
+    for (action, which) in [
+        (Action::Remove, first()),
+        (Action::Remove, orders()),
+        (Action::Release, first()),
+        (Action::Release, tokens()),
+        (Action::Retry, first()),
+        (Action::Discard, Selection::All),
+    ] {
+        let acted = act(&case.operator, "me", action, which.clone(), &|_| ()).await;
         let why = acted.expect_err("nothing is removed").to_string();
         assert!(why.contains("open transactions"), "{which:?}: {why}");
     }
     case.store.set_locked(false);
-    assert_eq!(case.operator.counts().await.expect("it counts").waiting, 2);
+    let counts = case.operator.counts().await.expect("it counts");
+    assert_eq!((counts.waiting, counts.in_flight, counts.dead), (2, 1, 1));
 }
 
 // The page and the program wait no longer than the limit; what they have sent may take longer.
