@@ -61,12 +61,24 @@ pub(crate) struct Done {
     pub(crate) locked: u64,
     /// Why others were not changed: the first of them.
     pub(crate) reasons: Vec<String>,
+    /// Why it has ended before its end, or has failed there.
+    pub(crate) failure: Option<Failure>,
 }
 
 impl Done {
     /// Whether it has left none alone.
     pub(crate) fn is_all(&self) -> bool {
-        self.reasons.is_empty() && self.in_flight == 0
+        self.reasons.is_empty() && self.in_flight == 0 && self.failure.is_none()
+    }
+
+    /// Timers that are locked are a failure: they can be changed later.
+    fn locked_failure(&self) -> Option<Failure> {
+        (self.locked > 0).then(|| {
+            let number = separated(self.locked);
+            Failure::Failed(format!(
+                "{number} left alone: open transactions have changed their keys"
+            ))
+        })
     }
 
     fn because(&mut self, reason: String) {
@@ -244,30 +256,21 @@ pub(crate) async fn act(
     action: Action,
     selection: Selection,
     progress: &(dyn Fn(u64) + Sync),
-) -> Result<Done, Failure> {
+) -> Done {
     let mut work = Work {
         operator,
         who,
         action,
         which: selection.shown(),
         progress,
-        done: Done::default(),
-        error: Some("it was cut off".to_owned()),
+        done: Done {
+            failure: Some(Failure::Failed("it was cut off".to_owned())),
+            ..Done::default()
+        },
     };
     let ended = work.change(selection).await;
-    work.error = ended.as_ref().err().map(ToString::to_string);
-    let done = work.done.clone();
-    drop(work);
-    ended?;
-    if done.locked > 0 {
-        return Err(Failure::Failed(format!(
-            "{} {}, and {} not: open transactions have changed their keys",
-            done.changed,
-            action.done(),
-            done.locked
-        )));
-    }
-    Ok(done)
+    work.done.failure = ended.err().or_else(|| work.done.locked_failure());
+    work.done.clone()
 }
 
 /// A change that is under way. Its drop logs it: also one that is cut off, as by the end of the
@@ -280,8 +283,6 @@ struct Work<'a> {
     which: String,
     progress: &'a (dyn Fn(u64) + Sync),
     done: Done,
-    /// Why it has not done everything.
-    error: Option<String>,
 }
 
 impl Drop for Work<'_> {
@@ -290,8 +291,8 @@ impl Drop for Work<'_> {
             Action::MoveIn(delay) => format!(" in={}", humantime::format_duration(delay)),
             _ => String::new(),
         };
-        let error = self.error.as_ref().map_or(String::new(), |error| {
-            format!(" error={:?}", text_line(error, LOGGED))
+        let error = self.done.failure.as_ref().map_or(String::new(), |failure| {
+            format!(" error={:?}", text_line(&failure.to_string(), LOGGED))
         });
         (self.operator.desk.log)(&format!(
             "change: time={} who={:?} namespace={} action={}{to} which={:?} changed={}{error}",

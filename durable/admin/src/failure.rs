@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tickwheel_durable::store::StoreError;
 
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// The store or this machine has failed.
     Failed(String),

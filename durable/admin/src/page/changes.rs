@@ -129,13 +129,7 @@ pub(super) async fn change(visit: Visit, Form(fields): Form<Fields>) -> Result<R
         async move {
             let progress = |rows| _ = job.changed.fetch_add(rows, Ordering::Relaxed);
             let done = act(&operator, &who, action, selection, &progress).await;
-            let _ = job.told.set(match &done {
-                Ok(done) => told(action, done),
-                Err(failure) => Told {
-                    title: "The change has failed",
-                    lines: vec![failure.to_string()],
-                },
-            });
+            let _ = job.told.set(told(action, &done));
             done
         }
     });
@@ -144,13 +138,17 @@ pub(super) async fn change(visit: Visit, Form(fields): Form<Fields>) -> Result<R
         let page = frame.here(&format!("/change/{number}"));
         return Ok(Redirect::to(&page).into_response());
     };
-    let done = acted.map_err(|error| Failure::Failed(error.to_string()))??;
+    let done = acted.map_err(|error| Failure::Failed(error.to_string()))?;
     if done.is_all() && done.changed > 0 {
         let query = format!("did={}&done={}", action.verb(), done.changed);
         let joint = if job.back.contains('?') { '&' } else { '?' };
         return Ok(Redirect::to(&format!("{}{joint}{query}", job.back)).into_response());
     }
-    Ok(Html(html::job(&frame, &job).into_string()).into_response())
+    let status = done
+        .failure
+        .as_ref()
+        .map_or(StatusCode::OK, Failure::status);
+    Ok((status, Html(html::job(&frame, &job).into_string())).into_response())
 }
 
 /// The result of a change.
@@ -160,11 +158,13 @@ fn told(action: Action, done: &Done) -> Told {
         let number = separated(done.in_flight);
         lines.push(format!("{number} in flight: left alone."));
     }
-    if done.changed == 0 && done.reasons.is_empty() {
+    if done.changed == 0 && done.reasons.is_empty() && done.failure.is_none() {
         lines.push("There was no such timer.".to_owned());
     }
+    lines.extend(done.failure.as_ref().map(ToString::to_string));
     lines.extend(done.reasons.iter().cloned());
     let title = match done.changed {
+        _ if done.failure.is_some() => "The change has failed",
         0 => "Nothing was changed",
         _ if done.is_all() => "Done",
         _ => "Not all were changed",
@@ -259,6 +259,20 @@ mod tests {
         let told = told(Action::Remove, &done);
         assert_eq!(told.title, "Not all were changed");
         assert_eq!(told.lines, ["1,234 removed.", "2 in flight: left alone."]);
+    }
+
+    /// A change that failed half-way looked as if it had done nothing.
+    #[test]
+    fn failure_says_what_was_changed_before_it() {
+        let done = Done {
+            changed: 1_234,
+            failure: Some(Failure::timeout(Duration::from_secs(5))),
+            ..Done::default()
+        };
+        let told = told(Action::Remove, &done);
+        assert_eq!(told.title, "The change has failed");
+        let why = "the store has not responded within 5s";
+        assert_eq!(told.lines, ["1,234 removed.", why]);
     }
 
     #[test]

@@ -159,14 +159,19 @@ struct Site {
 #[derive(Clone)]
 struct Refused(String);
 
-impl IntoResponse for Failure {
-    fn into_response(self) -> Response {
-        let status = match &self {
+impl Failure {
+    fn status(&self) -> StatusCode {
+        match self {
             Failure::NotFound(_) => StatusCode::NOT_FOUND,
             Failure::Usage(_) => StatusCode::BAD_REQUEST,
             Failure::Failed(_) | Failure::Unread => StatusCode::BAD_GATEWAY,
-        };
-        refused(status, self.to_string())
+        }
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        refused(self.status(), self.to_string())
     }
 }
 

@@ -44,23 +44,28 @@ pub(super) async fn change(operator: &Operator, json: bool, change: Change) -> R
     let changing = act(operator, &who, action, selection, &progress);
     let done = tokio::select! {
         done = changing => done,
-        () = stop => Err(Failure::Failed("it was interrupted".to_owned())),
+        () = stop => Done {
+            changed: bar.position(),
+            failure: Some(Failure::Failed("it was interrupted".to_owned())),
+            ..Done::default()
+        },
     };
     bar.finish_and_clear();
-    finish(operator, json, action, is_one, &done?)
+    finish(operator, json, action, is_one, done)
 }
 
-/// Prints how many there were, and why others were left. None is a failure, but for a purge.
+/// Prints how many were changed, and why others were left, also if it has failed. None is a
+/// failure, but for a purge.
 fn finish(
     operator: &Operator,
     json: bool,
     action: Action,
     is_one: bool,
-    done: &Done,
+    done: Done,
 ) -> Result<(), Failure> {
     if json {
-        print_json(&records::changed(operator, done))?;
-    } else if done.changed > 0 || action == Action::Purge {
+        print_json(&records::changed(operator, &done))?;
+    } else if done.changed > 0 || done.failure.is_some() || action == Action::Purge {
         print(&format!("{} {}", done.changed, action.done()))?;
         for reason in &done.reasons {
             print(reason)?;
@@ -68,6 +73,9 @@ fn finish(
         if done.in_flight > 0 && done.reasons.is_empty() {
             print(&format!("{} in flight were left alone", done.in_flight))?;
         }
+    }
+    if let Some(failure) = done.failure {
+        return Err(failure);
     }
     if done.changed > 0 || action == Action::Purge {
         return Ok(());

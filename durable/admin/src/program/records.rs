@@ -97,14 +97,16 @@ pub(super) fn instances(operator: &Operator, all: &[StoredInstance], now: StoreT
     json!({ "namespace": operator.namespace.as_str(), "now": now.to_string(), "instances": all })
 }
 
-/// How many timers were changed, how many were left alone because they are in flight, and why
-/// others were.
+/// How many timers were changed, how many were left alone because they are in flight or locked, why
+/// others were, and why the change has failed, if it has.
 pub(super) fn changed(operator: &Operator, done: &Done) -> Value {
     json!({
         "namespace": operator.namespace.as_str(),
         "changed": done.changed,
         "in_flight": done.in_flight,
+        "locked": done.locked,
         "reasons": done.reasons,
+        "error": done.failure.as_ref().map(ToString::to_string),
     })
 }
 
