@@ -167,12 +167,22 @@ impl Selection {
     }
 }
 
-/// How many timers it would change, as a text: `3 dead timers`. Counting stops at some thousands.
+/// What a change is about, before it is made.
+pub(crate) struct Question {
+    /// How many timers it would change. Counting stops at some thousands.
+    pub(crate) number: u64,
+    /// The same as a text: `3 dead timers`.
+    pub(crate) what: String,
+    /// The time of the answer, by the store's clock.
+    pub(crate) now: StoreTime,
+}
+
+/// Counts the timers that it would change.
 pub(crate) async fn count(
     operator: &Operator,
     action: Action,
     selection: &Selection,
-) -> Result<(u64, String), Failure> {
+) -> Result<Question, Failure> {
     let counts = operator.counts().await?;
     let state = action.state();
     let (number, about) = match selection {
@@ -205,7 +215,11 @@ pub(crate) async fn count(
     let state = state.map_or(String::new(), |state| format!("{} ", state_text(state)));
     let s = if number == 1 { "" } else { "s" };
     let digits = separated(number);
-    Ok((number, format!("{about}{digits} {state}timer{s}")))
+    Ok(Question {
+        number,
+        what: format!("{about}{digits} {state}timer{s}"),
+        now: counts.now,
+    })
 }
 
 /// The versions of the timers of a key in a state, the oldest first, and whether there may be more
@@ -249,12 +263,14 @@ async fn find(
     }
 }
 
-/// Does it, step by step, and logs it with who did it.
+/// Does it, step by step, and logs it with who did it. Of all timers, or all with a prefix, it
+/// takes none that has died after the question, at `asked`.
 pub(crate) async fn act(
     operator: &Operator,
     who: &str,
     action: Action,
     selection: Selection,
+    asked: StoreTime,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Done {
     let mut work = Work {
@@ -262,6 +278,7 @@ pub(crate) async fn act(
         who,
         action,
         which: selection.shown(),
+        asked,
         progress,
         done: Done {
             failure: Some(Failure::Failed("it was cut off".to_owned())),
@@ -281,6 +298,7 @@ struct Work<'a> {
     action: Action,
     /// Which timers, for the log.
     which: String,
+    asked: StoreTime,
     progress: &'a (dyn Fn(u64) + Sync),
     done: Done,
 }
@@ -336,13 +354,15 @@ impl Work<'_> {
             }
             // All are found before the first is changed: it may come back.
             (Some(state), Selection::Prefix(prefix)) => {
-                let (found, _) = find(self.operator, state, &prefix, |_| true, usize::MAX).await?;
+                let fits = |row: &Stored| state != State::Dead || row.due <= self.asked;
+                let (found, _) = find(self.operator, state, &prefix, fits, usize::MAX).await?;
                 self.tokens(found, false).await
             }
             (Some(_), Selection::Tokens(tokens)) => self.tokens(tokens, true).await,
             (Some(_), Selection::All) => {
-                self.bulk(Bulk::DeadSince(Instant::now(), self.dead()))
-                    .await
+                let age = self.operator.counts().await?.now.since(self.asked);
+                let all = Bulk::DeadFor(age, Instant::now(), self.dead());
+                self.bulk(all).await
             }
         }
     }

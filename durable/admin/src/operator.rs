@@ -100,8 +100,8 @@ pub(crate) enum Bulk {
     Purge,
     Waiting(PrefixChange),
     Dead(DeadRows, DeadChange),
-    /// Those that were dead at that time: some die again meanwhile.
-    DeadSince(Instant, DeadChange),
+    /// Those that had been dead for so long at that time: others die meanwhile.
+    DeadFor(Duration, Instant, DeadChange),
 }
 
 /// A namespace of a store.
@@ -222,8 +222,8 @@ impl Operator {
             Bulk::Purge => store.purge(space),
             Bulk::Waiting(changes) => Box::pin(changes.step(store, space)),
             Bulk::Dead(which, change) => store.change_dead(space, which.clone(), *change),
-            Bulk::DeadSince(time, change) => {
-                let which = DeadRows::OlderThan(time.elapsed());
+            Bulk::DeadFor(age, time, change) => {
+                let which = DeadRows::OlderThan(*age + time.elapsed());
                 store.change_dead(space, which, *change)
             }
         };

@@ -98,6 +98,16 @@ impl Service {
         (status, location, body.expect("it is text"))
     }
 
+    /// Makes a timer of this key dead.
+    async fn kill(&mut self, key: &str) {
+        let value = "v".to_owned();
+        let set = self.timers.set_timer(key, &value, Duration::ZERO).await;
+        set.expect("it is set");
+        let claim = self.claims.recv().await.expect("it comes");
+        let dead = claim.fail(Retry::never("poison")).await;
+        dead.expect("it is held");
+    }
+
     async fn page(&self, path: &str) -> String {
         let (status, _, body) = self.ask(&format!("GET {path}"), &[ANNA], "").await;
         assert_eq!(status, 200, "{path}: {body}");
@@ -321,21 +331,37 @@ async fn change_of_two_timers_says_that_one_has_gone() {
     }
 }
 
+/// A timer that died while somebody read the question was discarded unseen.
+#[tokio::test]
+async fn confirmed_change_leaves_what_died_after_the_question() {
+    let mut service = Service::new("/timers", Page::allow_changes).await;
+    let change = "POST /timers/n/orders/change";
+    service.kill("dead 1").await;
+    let form = "action=discard&all=1";
+    let (_, _, page) = service.ask(change, &[ANNA, OWN], form).await;
+    assert!(page.contains("Discard 1 dead timer?"), "{page}");
+    let asked = page.split_once("name=\"asked\" value=\"");
+    let asked = asked.and_then(|(_, rest)| rest.split_once('"'));
+    let (asked, _) = asked.expect("it is in the form");
+    sleep(Duration::from_millis(100)).await;
+    service.kill("dead 2").await;
+    let form = format!("{form}&asked={asked}&confirmed=1");
+    let (_, to, page) = service.ask(change, &[ANNA, OWN], &form).await;
+    assert!(to.contains("did=discard&done=1"), "{to}: {page}");
+    assert_eq!(service.timers.counts().await.expect("it counts").dead, 1);
+}
+
 /// Each figure differs from the others, so that none takes the place of another one.
 #[tokio::test]
 async fn figure_is_beside_its_name() {
     let mut service = Service::new("/timers", |page| page).await;
+    for key in ["dead 1", "dead 2"] {
+        service.kill(key).await;
+    }
     let (timers, value) = (&service.timers, "v".to_owned());
-    let mut claims = Vec::new();
-    for key in ["dead 1", "dead 2", "flying"] {
-        let set = timers.set_timer(key, &value, Duration::ZERO).await;
-        set.expect("it is set");
-        claims.push(service.claims.recv().await.expect("it comes"));
-    }
-    for claim in claims.drain(..2) {
-        let dead = claim.fail(Retry::never("poison")).await;
-        dead.expect("it is held");
-    }
+    let set = timers.set_timer("flying", &value, Duration::ZERO).await;
+    set.expect("it is set");
+    let _claim = service.claims.recv().await.expect("it comes");
     let set = timers.set_timer("c", &value, HOUR).await;
     set.expect("it is set");
     let figures = [("waiting", 3), ("in flight", 1), ("dead", 2)];

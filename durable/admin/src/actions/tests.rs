@@ -9,11 +9,12 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 async fn count_of(case: &Case, action: Action, selection: Selection) -> String {
     let counted = count(&case.operator, action, &selection).await;
-    counted.expect("it counts").1
+    counted.expect("it counts").what
 }
 
 async fn acted(case: &Case, action: Action, selection: Selection) -> Done {
-    act(&case.operator, "me", action, selection, &|_| ()).await
+    let asked = case.operator.counts().await.expect("it counts").now;
+    act(&case.operator, "me", action, selection, asked, &|_| ()).await
 }
 
 /// Why it has failed.
@@ -191,6 +192,31 @@ async fn retry_of_a_key_ends_although_its_timers_die_again() {
         () = claims.dispatch(256, |_| async { Err(Retry::never("again")) }) => panic!("it goes on"),
     };
     assert_eq!(done.changed, DEAD as u64);
+}
+
+/// A timer that died while somebody read the question was discarded unseen.
+#[tokio::test(start_paused = true)]
+async fn timer_that_died_after_the_question_is_left() {
+    let case = Case::new().await;
+    let tokens = case.in_flight(0..4).await;
+    for (selection, pair) in [(Selection::All, &tokens[..2]), (orders(), &tokens[2..])] {
+        case.die(pair[..1].to_vec(), "why").await;
+        let question = count(&case.operator, Action::Discard, &selection).await;
+        let asked = question.expect("it counts").now;
+        tokio::time::sleep(Duration::from_secs(9)).await;
+        case.die(pair[1..].to_vec(), "why").await;
+        let which = selection.clone();
+        let done = act(&case.operator, "me", Action::Discard, which, asked, &|_| ()).await;
+        assert_eq!(done.changed, 1, "{selection:?}");
+        assert_eq!(
+            count_of(&case, Action::Discard, selection).await,
+            "1 dead timer"
+        );
+        assert_eq!(
+            acted(&case, Action::Discard, Selection::All).await.changed,
+            1
+        );
+    }
 }
 
 /// The page says that the log tells what became of a change, and the process had ended.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::extract::{Form, Path};
 use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Redirect, Response};
-use tickwheel_durable::store::Version;
+use tickwheel_durable::store::{StoreTime, Version};
 use tokio::time::timeout;
 
 use super::jobs::{Job, Told};
@@ -100,7 +100,10 @@ fn back(fields: &Fields, home: String) -> String {
     home
 }
 
-pub(super) async fn change(visit: Visit, Form(fields): Form<Fields>) -> Result<Response, Failure> {
+pub(super) async fn change(
+    visit: Visit,
+    Form(mut fields): Form<Fields>,
+) -> Result<Response, Failure> {
     let (frame, operator) = (visit.frame(), &visit.operator);
     if !frame.allow_changes {
         let text = "changes are not allowed here: tickwheel-admin serve has --allow-changes";
@@ -108,9 +111,10 @@ pub(super) async fn change(visit: Visit, Form(fields): Form<Fields>) -> Result<R
     }
     let (action, selection) = asked(&fields)?;
     let back = back(&fields, frame.here(""));
-    let (total, what) = count(operator, action, &selection).await?;
-    let title = format!("{} {what}", html::capital(action.verb()));
+    let question = count(operator, action, &selection).await?;
+    let title = format!("{} {}", html::capital(action.verb()), question.what);
     if action.is_asked(&selection) && field(&fields, "confirmed").is_none() {
+        fields.push(("asked".to_owned(), question.now.as_micros().to_string()));
         let asked = html::confirm(&frame, &title, &selection.shown(), &fields, &back);
         return Ok(Html(asked.into_string()).into_response());
     }
@@ -118,17 +122,19 @@ pub(super) async fn change(visit: Visit, Form(fields): Form<Fields>) -> Result<R
         namespace: frame.current.to_owned(),
         title,
         back,
-        total,
+        total: question.number,
         changed: AtomicU64::new(0),
         told: OnceLock::new(),
     });
+    let asked = field(&fields, "asked").and_then(|micros| micros.parse().ok());
+    let asked = asked.map_or(question.now, StoreTime::from_micros);
     // The change goes on, and is logged, if the browser leaves.
     let mut acting = tokio::spawn({
         let (operator, who) = (operator.clone(), visit.caller.user.clone());
         let job = Arc::clone(&job);
         async move {
             let progress = |rows| _ = job.changed.fetch_add(rows, Ordering::Relaxed);
-            let done = act(&operator, &who, action, selection, &progress).await;
+            let done = act(&operator, &who, action, selection, asked, &progress).await;
             let _ = job.told.set(told(action, &done));
             done
         }

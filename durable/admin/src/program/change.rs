@@ -31,17 +31,18 @@ pub(super) async fn change(operator: &Operator, json: bool, change: Change) -> R
     let (action, which, yes) = change.parts();
     let selection = select(operator, which).await?;
     let is_one = matches!(&selection, Selection::Keys(keys) if keys.len() == 1);
-    let (total, what) = count(operator, action, &selection).await?;
+    let question = count(operator, action, &selection).await?;
     if action.is_asked(&selection) && !yes {
         let which = match &selection {
             Selection::All => String::new(),
             selection => format!(", {}", selection.shown()),
         };
+        let what = &question.what;
         ask(operator, &format!("{} {what}{which}", action.verb()))?;
     }
-    let bar = progress(total);
+    let bar = progress(question.number);
     let (who, progress, stop) = (who(), |rows| bar.inc(rows), stop()?);
-    let changing = act(operator, &who, action, selection, &progress);
+    let changing = act(operator, &who, action, selection, question.now, &progress);
     let done = tokio::select! {
         done = changing => done,
         () = stop => Done {
