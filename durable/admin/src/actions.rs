@@ -71,6 +71,19 @@ impl Done {
         self.reasons.is_empty() && self.in_flight == 0 && self.failure.is_none()
     }
 
+    /// What it has left, line by line. A reason says it of a key.
+    pub(crate) fn left(&self) -> Vec<String> {
+        match self.reasons[..] {
+            [] if self.in_flight > 0 => {
+                vec![format!(
+                    "{} in flight: left alone",
+                    separated(self.in_flight)
+                )]
+            }
+            _ => self.reasons.clone(),
+        }
+    }
+
     /// Timers that are locked are a failure: they can be changed later.
     fn locked_failure(&self) -> Option<Failure> {
         (self.locked > 0).then(|| {
@@ -348,6 +361,12 @@ impl Work<'_> {
                 Ok(())
             }
             (Some(State::Waiting), Selection::Prefix(prefix)) => {
+                if !prefix.is_empty() {
+                    // Later, those that are due now may be among them.
+                    let state = State::InFlight;
+                    let found = find(self.operator, state, &prefix, |_| true, usize::MAX).await?;
+                    self.done.in_flight += found.0.len() as u64;
+                }
                 let limit = self.operator.desk.limit;
                 let changes = PrefixChange::new(prefix, change).within(limit);
                 self.bulk(Bulk::Waiting(changes)).await

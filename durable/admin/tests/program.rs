@@ -350,6 +350,7 @@ async fn change_says_what_it_has_found() {
             &["no claim has the token 17"],
         ),
         (&["remove", "--prefix", "none", "--yes"], &["there is none"]),
+        (&["run", "--prefix", "fly", "--yes"], &["1 in flight"]),
     ] {
         let Run { code, errors, .. } = run(&file, arguments);
         assert_eq!(code, 3, "{arguments:?}: {errors}");

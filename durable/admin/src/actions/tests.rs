@@ -73,6 +73,20 @@ async fn question_before_a_purge_counts_timers_of_each_state() {
     assert_eq!(asked, "6 timers");
 }
 
+/// Those that a run makes due now are in flight soon, and were not left.
+#[tokio::test]
+async fn timers_in_flight_with_the_prefix_are_left_and_counted() {
+    let case = Case::new().await;
+    case.in_flight(0..3).await;
+    case.set(3..5, HOUR).await;
+    let done = acted(&case, Action::Run, orders()).await;
+    assert_eq!((done.changed, done.in_flight), (2, 3));
+    let done = acted(&case, Action::Remove, orders()).await;
+    assert_eq!((done.changed, done.in_flight), (2, 3));
+    let done = acted(&case, Action::Remove, orders()).await;
+    assert_eq!(done.left(), ["3 in flight: left alone"]);
+}
+
 /// A question stops counting; the change does not.
 #[tokio::test]
 async fn all_dead_timers_of_a_prefix_are_retried() {

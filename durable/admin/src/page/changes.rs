@@ -160,15 +160,12 @@ pub(super) async fn change(
 /// The result of a change.
 fn told(action: Action, done: &Done) -> Told {
     let mut lines = vec![format!("{} {}.", separated(done.changed), action.done())];
-    if done.in_flight > 0 {
-        let number = separated(done.in_flight);
-        lines.push(format!("{number} in flight: left alone."));
-    }
-    if done.changed == 0 && done.reasons.is_empty() && done.failure.is_none() {
+    let left = done.left();
+    if done.changed == 0 && left.is_empty() && done.failure.is_none() {
         lines.push("There was no such timer.".to_owned());
     }
     lines.extend(done.failure.as_ref().map(ToString::to_string));
-    lines.extend(done.reasons.iter().cloned());
+    lines.extend(left);
     let title = match done.changed {
         _ if done.failure.is_some() => "The change has failed",
         0 => "Nothing was changed",
@@ -264,7 +261,19 @@ mod tests {
         };
         let told = told(Action::Remove, &done);
         assert_eq!(told.title, "Not all were changed");
-        assert_eq!(told.lines, ["1,234 removed.", "2 in flight: left alone."]);
+        assert_eq!(told.lines, ["1,234 removed.", "2 in flight: left alone"]);
+    }
+
+    /// The page said that there was no timer.
+    #[test]
+    fn timers_in_flight_are_told_if_nothing_was_changed() {
+        let done = Done {
+            in_flight: 2,
+            ..Done::default()
+        };
+        let told = told(Action::Remove, &done);
+        assert_eq!(told.title, "Nothing was changed");
+        assert_eq!(told.lines, ["0 removed.", "2 in flight: left alone"]);
     }
 
     /// A change that failed half-way looked as if it had done nothing.

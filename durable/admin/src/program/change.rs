@@ -64,15 +64,13 @@ fn finish(
     is_one: bool,
     done: Done,
 ) -> Result<(), Failure> {
+    let left = done.left();
     if json {
         print_json(&records::changed(operator, &done))?;
     } else if done.changed > 0 || done.failure.is_some() || action == Action::Purge {
         print(&format!("{} {}", done.changed, action.done()))?;
-        for reason in &done.reasons {
-            print(reason)?;
-        }
-        if done.in_flight > 0 && done.reasons.is_empty() {
-            print(&format!("{} in flight were left alone", done.in_flight))?;
+        for line in &left {
+            print(line)?;
         }
     }
     if let Some(failure) = done.failure {
@@ -81,10 +79,10 @@ fn finish(
     if done.changed > 0 || action == Action::Purge {
         return Ok(());
     }
-    let why = match &done.reasons[..] {
+    let why = match &left[..] {
         [] => "there is none".to_owned(),
-        reasons if is_one => reasons.join("; "),
-        reasons => reasons.join("\n"),
+        left if is_one => left.join("; "),
+        left => left.join("\n"),
     };
     Err(Failure::NotFound(format!(
         "no timer was {}: {why}",
