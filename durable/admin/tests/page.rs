@@ -260,7 +260,7 @@ async fn progress_of_a_long_change_is_live() {
     assert_eq!(browser.value("window.mark"), 1, "it is the same page");
 }
 
-/// Somebody who ticks boxes or writes is not disturbed: what is in use stays as it is.
+/// Somebody who ticks boxes, writes or points is not disturbed: what is in use stays as it is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn part_in_use_is_not_refreshed() {
     let Some(mut browser) = Browser::start() else {
@@ -292,6 +292,13 @@ async fn part_in_use_is_not_refreshed() {
     assert_eq!(browser.value("document.activeElement.value"), "2h");
     browser.value("document.activeElement.blur()");
     browser.until(&rows(4));
+
+    browser.point_at("#waiting tbody button");
+    set(&timers, &["e"], HOUR).await;
+    browser.until(&waiting(5));
+    assert_eq!(browser.value(&rows(4)), true);
+    browser.point_at("h1");
+    browser.until(&rows(5));
 }
 
 /// After an error a page that is live goes on, and says how it is.

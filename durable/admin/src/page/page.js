@@ -4,7 +4,7 @@
 (() => {
     const every = 2000;
     const state = document.getElementById("live-state");
-    const isInUse = part => part.contains(document.activeElement) || part.querySelector("input:checked");
+    const isInUse = part => part.matches(":hover") || part.contains(document.activeElement) || part.querySelector("input:checked");
     async function refresh() {
         if (!document.hidden) {
             try {
@@ -13,7 +13,7 @@
                 const page = new DOMParser().parseFromString(await answer.text(), "text/html");
                 for (const part of page.querySelectorAll("[data-live]")) {
                     const old = document.getElementById(part.id);
-                    // A part that somebody uses stays.
+                    // A part that somebody uses stays, so that no row moves away under the pointer.
                     if (old && !isInUse(old)) old.replaceWith(part);
                 }
                 if (!page.getElementById("live-state")) return state.remove();

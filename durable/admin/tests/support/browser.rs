@@ -144,6 +144,19 @@ impl Browser {
         self.call("Input.insertText", &json!({ "text": text }));
     }
 
+    /// Moves the pointer onto an element.
+    pub(crate) fn point_at(&mut self, element: &str) {
+        let place = self.value(&format!(
+            "(() => {{
+                const element = document.querySelector('{element}');
+                element.scrollIntoView({{ block: 'center' }});
+                const box = element.getBoundingClientRect();
+                return {{ type: 'mouseMoved', x: box.x + box.width / 2, y: box.y + box.height / 2 }};
+            }})()"
+        ));
+        self.call("Input.dispatchMouseEvent", &place);
+    }
+
     /// Presses a key.
     pub(crate) fn press(&mut self, key: &str) {
         let text = if key == "Enter" { "\r" } else { key };
