@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tickwheel_durable::store::{
     Answer, Change, ChangedRows, Counts, DeadChange, DeadRows, Inspect, List, LoadWindow,
-    Namespace, PrefixChange, PrefixRows, RowPage, Settle, Settled, Settlement, Store, StoreTime,
-    Stored, StoredInstance, StoredNamespace, Version, Write, WriteOutcome,
+    Namespace, PrefixChange, PrefixRows, RowPage, Settle, Settled, Settlement, State, Store,
+    StoreTime, Stored, StoredInstance, StoredNamespace, Version, Write, WriteOutcome,
 };
 use tokio::time::{Instant, timeout};
 
@@ -153,7 +153,7 @@ impl Operator {
     /// codec.
     pub(crate) async fn key(&self, key: &str, form: KeyForm) -> Result<Vec<u8>, Failure> {
         if form != KeyForm::Shown {
-            return self.prefix(key, form);
+            return stored(key, form);
         }
         let meant = from_line(key);
         let mut readings = vec![key.into(), meant.clone()];
@@ -173,18 +173,36 @@ impl Operator {
         Ok(last)
     }
 
-    /// The first bytes of keys with a text that begins with this.
-    pub(crate) fn prefix(&self, prefix: &str, form: KeyForm) -> Result<Vec<u8>, Failure> {
-        match form {
-            KeyForm::Hex => from_hex(prefix).ok_or_else(|| {
-                Failure::Usage(format!("{prefix:?} is not pairs of hexadecimal digits"))
-            }),
-            KeyForm::Shown if self.is_json() => {
-                let mut quoted = serde_json::Value::from(prefix).to_string();
-                quoted.pop();
-                Ok(quoted.into())
+    /// The first bytes of the keys that are meant by the beginning of one: as it is given, unless
+    /// the codec has strings that begin so, and no timer in that state has another such key.
+    pub(crate) async fn prefix(
+        &self,
+        prefix: &str,
+        form: KeyForm,
+        state: State,
+    ) -> Result<Vec<u8>, Failure> {
+        let given = stored(prefix, form)?;
+        // Only strings begin with a letter, but for words that make no keys.
+        let may_be_no_string = !prefix.starts_with(char::is_alphabetic);
+        if form != KeyForm::Shown
+            || !self.is_json()
+            || (may_be_no_string && self.has_prefix(state, given.clone()).await?)
+        {
+            return Ok(given);
+        }
+        let mut quoted = serde_json::Value::from(prefix).to_string();
+        quoted.pop();
+        Ok(quoted.into())
+    }
+
+    async fn has_prefix(&self, state: State, prefix: Vec<u8>) -> Result<bool, Failure> {
+        let mut request = PrefixRows::new(state, prefix, 1);
+        loop {
+            let page = self.with_prefix(request.clone()).await?;
+            request.after = page.next;
+            if !page.rows.is_empty() || request.after.is_none() {
+                return Ok(!page.rows.is_empty());
             }
-            KeyForm::Shown | KeyForm::Raw => Ok(prefix.into()),
         }
     }
 
@@ -231,6 +249,15 @@ impl Operator {
     }
 }
 
+/// The bytes of a text that is not quoted.
+fn stored(text: &str, form: KeyForm) -> Result<Vec<u8>, Failure> {
+    match form {
+        KeyForm::Hex => from_hex(text)
+            .ok_or_else(|| Failure::Usage(format!("{text:?} is not pairs of hexadecimal digits"))),
+        KeyForm::Shown | KeyForm::Raw => Ok(text.into()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -253,7 +280,8 @@ mod tests {
             (&text, "a", KeyForm::Raw, "a", "a"),
         ] {
             let codec = &operator.codec;
-            let found = operator.prefix(given, form).expect("it is right");
+            let found = operator.prefix(given, form, State::Waiting).await;
+            let found = found.expect("it is right");
             assert_eq!(found, prefix.as_bytes(), "{codec} {given} {form:?}");
             let found = operator.key(given, form).await.expect("it is right");
             assert_eq!(found, key.as_bytes(), "{codec} {given} {form:?}");
@@ -262,6 +290,18 @@ mod tests {
         let stored = "\"order 0\"";
         let found = json.key(stored, KeyForm::Shown).await;
         assert_eq!(found.expect("it is right"), stored.as_bytes());
+    }
+
+    #[tokio::test]
+    async fn prefix_of_a_key_that_is_no_string_has_no_quote() {
+        let case = Case::new().await;
+        let keys = [&b"17"[..], b"[1,\"a\"]", b"\"2 a\""].map(<[u8]>::to_vec);
+        case.set_keys(keys, Duration::from_secs(60)).await;
+        for (given, prefix) in [("1", "1"), ("[1", "[1"), ("\"2", "\"2"), ("2", "\"2")] {
+            let found = (case.operator).prefix(given, KeyForm::Shown, State::Waiting);
+            let found = found.await.expect("it is right");
+            assert_eq!(found, prefix.as_bytes(), "{given}");
+        }
     }
 
     #[tokio::test]

@@ -331,6 +331,23 @@ async fn change_of_two_timers_says_that_one_has_gone() {
     }
 }
 
+#[tokio::test]
+async fn filter_finds_keys_that_are_no_strings() {
+    let service = Service::new("/timers", |page| page).await;
+    let builder = builder::<u64, String>("numbers");
+    let started = builder
+        .start(&TimerWheel::new(), service.store.clone())
+        .await;
+    let (timers, _claims) = started.expect("it starts");
+    let set = timers.set_timer(&17, &"v".to_owned(), HOUR).await;
+    set.expect("it is set");
+    let list = "/timers/n/numbers/list/waiting?prefix=";
+    let page = service.page(&format!("{list}1")).await;
+    assert!(page.contains("<bdi>17</bdi>"), "{page}");
+    let page = service.page(&format!("{list}2")).await;
+    assert!(page.contains("No timer fits the filter."), "{page}");
+}
+
 /// A timer that died while somebody read the question was discarded unseen.
 #[tokio::test]
 async fn confirmed_change_leaves_what_died_after_the_question() {

@@ -395,10 +395,13 @@ async fn list(
     let state = states.find(|known| state_name(*known) == state);
     let state = state.ok_or_else(|| Failure::NotFound("there is no such list".to_owned()))?;
     let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    let prefix = some(&listed.prefix).map(|prefix| operator.prefix(&prefix, KeyForm::default()));
+    let prefix = match &*listed.prefix {
+        "" => None,
+        prefix => Some((operator.prefix(prefix, KeyForm::default(), state)).await?),
+    };
     let filter = Filter {
         state,
-        prefix: prefix.transpose()?,
+        prefix,
         error: some(&listed.error),
     };
     let found = listing::page(operator, &filter, listed.after.as_deref(), ROWS).await?;

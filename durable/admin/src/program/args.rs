@@ -59,8 +59,7 @@ pub(super) enum Command {
         /// In this state
         #[arg(long, default_value = STATES[0], value_parser = PossibleValuesParser::new(STATES).map(state))]
         state: State,
-        /// Only timers with keys that begin with this. With JSON it is the beginning of a string,
-        /// without the quote
+        /// Only timers with keys that begin with this. With JSON, a string may be without its quote
         #[arg(long)]
         prefix: Option<String>,
         /// Only timers with an error that contains this
@@ -206,8 +205,7 @@ pub(super) struct Which {
     /// That claim or dead timer; may come several times
     #[arg(long = "token", value_parser = token, value_name = "TOKEN", conflicts_with = "keys")]
     pub(super) tokens: Vec<Version>,
-    /// All with keys that begin with this. With JSON it is the beginning of a string, without the
-    /// quote
+    /// All with keys that begin with this. With JSON, a string may be without its quote
     #[arg(long, conflicts_with_all = ["keys", "tokens"])]
     pub(super) prefix: Option<String>,
     /// All in the state that is changed

@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, IsTerminal as _};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use tickwheel_durable::store::State;
 
 use super::args::{Change, Which};
 use super::output::{print, print_json};
@@ -29,7 +30,7 @@ fn who() -> String {
 
 pub(super) async fn change(operator: &Operator, json: bool, change: Change) -> Result<(), Failure> {
     let (action, which, yes) = change.parts();
-    let selection = select(operator, which).await?;
+    let selection = select(operator, action, which).await?;
     let is_one = matches!(&selection, Selection::Keys(keys) if keys.len() == 1);
     let question = count(operator, action, &selection).await?;
     if action.is_asked(&selection) && !yes {
@@ -109,13 +110,18 @@ fn ask(operator: &Operator, what: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn select(operator: &Operator, which: Option<Which>) -> Result<Selection, Failure> {
+async fn select(
+    operator: &Operator,
+    action: Action,
+    which: Option<Which>,
+) -> Result<Selection, Failure> {
+    let state = action.state().unwrap_or(State::Waiting);
     Ok(match which {
         Some(Which {
             prefix: Some(prefix),
             form,
             ..
-        }) => Selection::Prefix(operator.prefix(&prefix, form.into())?),
+        }) => Selection::Prefix(operator.prefix(&prefix, form.into(), state).await?),
         Some(Which { keys, form, .. }) if !keys.is_empty() => {
             let mut stored = Vec::new();
             for key in &keys {

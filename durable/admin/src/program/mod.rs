@@ -77,10 +77,13 @@ async fn on_one(operator: &Operator, json: bool, command: Command) -> Result<(),
             limit,
             after,
         } => {
-            let prefix = prefix.map(|prefix| operator.prefix(&prefix, form.into()));
+            let prefix = match prefix {
+                Some(prefix) => Some(operator.prefix(&prefix, form.into(), state).await?),
+                None => None,
+            };
             let filter = Filter {
                 state,
-                prefix: prefix.transpose()?,
+                prefix,
                 error,
             };
             list::list(operator, json, &filter, limit, after.as_deref()).await

@@ -34,6 +34,7 @@ async fn key_is_given_as_it_is_shown_or_stored() {
     };
     for (space, prefix, number) in [
         ("json", &["a"][..], 2),
+        ("json", &["\"a"], 2),
         ("json", &["a", "--raw"], 0),
         ("json", &["\"a", "--raw"], 2),
         ("json", &["2261", "--hex"], 2),
