@@ -32,10 +32,12 @@ pub(super) fn url(common: &Common) -> Result<String, Failure> {
     })
 }
 
+const KINDS: &str = "it must begin with postgres://, redis://, rediss://, redis+sentinel://, redis+cluster://, unix:// or sqlite://, or be a path, or PostgreSQL settings";
+
 /// Connects to the store at a URL, or opens an SQLite file that is there.
 pub(super) async fn connect(url: &str, limit: Duration) -> Result<Box<dyn Store>, Failure> {
     let connecting = async {
-        Ok(match url.split_once("://").map(|(scheme, _)| scheme) {
+        Ok(match scheme(url) {
             Some("postgres" | "postgresql") => {
                 // To look must not make tables.
                 let options = PostgresOptions::new(url)?.create_tables(false);
@@ -57,7 +59,12 @@ pub(super) async fn connect(url: &str, limit: Duration) -> Result<Box<dyn Store>
             // The rest may contain a password.
             Some(scheme) => {
                 return Err(Failure::Usage(format!(
-                    "the URL begins with {scheme}://; it must be postgres://, redis://, rediss://, redis+sentinel://, redis+cluster://, unix:// or sqlite://, or a path"
+                    "the URL begins with {scheme}://; {KINDS}"
+                )));
+            }
+            None if url.contains(['@', '=']) && !Path::new(url).is_file() => {
+                return Err(Failure::Usage(format!(
+                    "the URL has no scheme and is no file; {KINDS}"
                 )));
             }
             None => open(url.strip_prefix("sqlite:").unwrap_or(url))?,
@@ -65,6 +72,16 @@ pub(super) async fn connect(url: &str, limit: Duration) -> Result<Box<dyn Store>
     };
     let connected = timeout(limit, connecting).await;
     connected.map_err(|_| Failure::timeout(limit))?
+}
+
+/// The scheme of a URL. Settings such as `host=db user=worker` are of PostgreSQL.
+fn scheme(url: &str) -> Option<&str> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '+';
+    match url.split_once("://") {
+        Some((scheme, _)) if scheme.chars().all(is_part) => Some(scheme),
+        _ if Path::new(url).is_file() => None,
+        _ => PostgresOptions::new(url).is_ok().then_some("postgres"),
+    }
 }
 
 /// Says where a password is looked for, if the client has found none.

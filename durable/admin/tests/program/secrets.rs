@@ -49,15 +49,22 @@ async fn url_is_in_a_file_or_the_environment() {
     );
     assert_eq!(stats(&["--url-file", "absent"], None).code, 2);
     // An error does not repeat a password.
-    let secret = stats(&[], Some("mysql://me:s3cret@host/db"));
-    assert!(
-        secret.code == 2 && !secret.errors.contains("s3cret"),
-        "{secret:?}"
-    );
+    for url in [
+        "mysql://me:s3cret@host/db",
+        "postgres//me:s3cret@host/db",
+        "host=db usr=me password=s3cret",
+        "host=db usr=me password=s3cret://",
+    ] {
+        let secret = stats(&[], Some(url));
+        assert!(
+            secret.code == 2 && !secret.errors.contains("s3cret"),
+            "{secret:?}"
+        );
+    }
 }
 
-/// A PostgreSQL server that asks for a password. Returns its URL, and the password that it gets.
-fn guarded_server() -> (String, JoinHandle<Option<String>>) {
+/// A PostgreSQL server that asks for a password. Returns its port, and the password that it gets.
+fn guarded_server() -> (u16, JoinHandle<Option<String>>) {
     fn message(client: &mut TcpStream) -> Option<Vec<u8>> {
         let mut length = [0; 4];
         client.read_exact(&mut length).ok()?;
@@ -66,7 +73,7 @@ fn guarded_server() -> (String, JoinHandle<Option<String>>) {
         Some(message)
     }
     let listener = TcpListener::bind("127.0.0.1:0").expect("it listens");
-    let address = listener.local_addr().expect("it has one");
+    let port = listener.local_addr().expect("it has one").port();
     let asked = std::thread::spawn(move || {
         let (mut client, _) = listener.accept().expect("it comes");
         message(&mut client)?;
@@ -77,8 +84,20 @@ fn guarded_server() -> (String, JoinHandle<Option<String>>) {
         let password = String::from_utf8(message(&mut client)?).ok()?;
         Some(password.trim_end_matches('\0').to_owned())
     });
-    let url = format!("postgres://worker@{address}/orders?sslmode=disable");
-    (url, asked)
+    (port, asked)
+}
+
+/// They were taken for the path of a file, which an error repeated.
+#[test]
+fn settings_of_postgresql_lead_to_it() {
+    let (port, asked) = guarded_server();
+    let settings = format!(
+        "host=127.0.0.1 port={port} user=worker password=s3cret dbname=orders sslmode=disable"
+    );
+    let ran = ended(program().args(["stats", "--url", &settings]));
+    assert!(ran.code == 1 && !ran.errors.contains("s3cret"), "{ran:?}");
+    let sent = asked.join().expect("it ends");
+    assert_eq!(sent.as_deref(), Some("s3cret"), "{ran:?}");
 }
 
 /// A password that all may read is not used, and the program says why.
@@ -96,7 +115,8 @@ fn password_is_in_a_variable_or_a_private_file() {
     ] {
         let mode = std::fs::Permissions::from_mode(mode);
         std::fs::set_permissions(&passwords, mode).expect("it is ours");
-        let (url, asked) = guarded_server();
+        let (port, asked) = guarded_server();
+        let url = format!("postgres://worker@127.0.0.1:{port}/orders?sslmode=disable");
         let mut command = program();
         command.args(["stats", "--url", &url]);
         command
