@@ -108,6 +108,9 @@ async fn token_is_needed_for_every_page() {
     }
     let answer = server.ask("POST /n/orders/change", &[], "action=purge&all=1");
     assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+    // A proxy with a password of its own passes it on.
+    let answer = server.ask("GET /", &["Authorization: Basic bWU6czNjcmV0"], "");
+    assert!(answer.starts_with("HTTP/1.1 303"), "{answer}");
     let right = format!("Authorization: Bearer {TOKEN}");
     for forwarded in ["X: y", "X-Forwarded-For: 192.0.2.1"] {
         let answer = server.ask(

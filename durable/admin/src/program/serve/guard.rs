@@ -111,8 +111,7 @@ impl Guard {
         let Some(token) = &self.token else {
             return true;
         };
-        let bearer = text(headers, AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
-        bearer.is_some_and(|bearer| is_same(bearer, token))
+        bearer(headers).is_some_and(|bearer| is_same(bearer, token))
             || cookies(headers).any(|secret| self.sessions.is_open(&secret))
     }
 
@@ -139,6 +138,11 @@ impl Guard {
         let cookie = Cookie::build((SESSION, "")).max_age(cookie::time::Duration::ZERO);
         attributes(cookie, headers)
     }
+}
+
+/// The token that a script sends. Other kinds of authorization are for a proxy.
+pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    text(headers, AUTHORIZATION)?.strip_prefix("Bearer ")
 }
 
 /// Whether a page needs no token: it has nothing of the store.
