@@ -59,7 +59,8 @@ pub(crate) struct Done {
     pub(crate) in_flight: u64,
     /// How many were not changed because an open transaction has changed their keys.
     pub(crate) locked: u64,
-    /// Why others were not changed: the first of them.
+    /// How many others were not changed, and why the first of them were not.
+    pub(crate) unchanged: u64,
     pub(crate) reasons: Vec<String>,
     /// Why it has ended before its end, or has failed there.
     pub(crate) failure: Option<Failure>,
@@ -80,7 +81,11 @@ impl Done {
                     separated(self.in_flight)
                 )]
             }
-            _ => self.reasons.clone(),
+            _ => {
+                let more = self.unchanged - self.reasons.len() as u64;
+                let more = (more > 0).then(|| format!("and {} more", separated(more)));
+                self.reasons.iter().cloned().chain(more).collect()
+            }
         }
     }
 
@@ -95,6 +100,7 @@ impl Done {
     }
 
     fn because(&mut self, reason: String) {
+        self.unchanged += 1;
         if self.reasons.len() < REASONS {
             self.reasons.push(reason);
         }

@@ -81,7 +81,7 @@ async fn lists_and_shows_timers_of_each_state() {
     let shown = run(&file, &["show", "\"order 1\"", "--json"]).json();
     let timer = shown["timers"][0].as_object().expect("it is one");
     let fields: Vec<_> = timer.keys().map(String::as_str).collect();
-    let expected = "attempt claimed_by deadline died due error key key_hex lease_until loaded_by period_seconds schedule state token value";
+    let expected = "attempt claimed_by deadline died due error key key_hex lease_until loaded_by period_seconds schedule state token value value_hex";
     assert_eq!(fields, expected.split(' ').collect::<Vec<_>>());
 }
 

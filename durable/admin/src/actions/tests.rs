@@ -87,6 +87,17 @@ async fn timers_in_flight_with_the_prefix_are_left_and_counted() {
     assert_eq!(done.left(), ["3 in flight: left alone"]);
 }
 
+#[tokio::test]
+async fn reasons_end_and_say_how_many_more_there_are() {
+    let case = Case::new().await;
+    let keys = (0..REASONS + 3).map(|key| vec![b'a'; key + 1]).collect();
+    let done = acted(&case, Action::Run, Selection::Keys(keys)).await;
+    assert_eq!(done.unchanged, REASONS as u64 + 3);
+    let left = done.left();
+    assert_eq!(left.len(), REASONS + 1);
+    assert_eq!(left[REASONS], "and 3 more");
+}
+
 /// A question stops counting; the change does not.
 #[tokio::test]
 async fn all_dead_timers_of_a_prefix_are_retried() {

@@ -64,6 +64,8 @@ fn timer(row: &Stored) -> Value {
         "key": shown(&row.key),
         "key_hex": hex(&row.key),
         "value": shown(&row.value),
+        // As data, JSON numbers are rounded to 64 bits.
+        "value_hex": hex(&row.value),
         // When it was set to be due.
         "deadline": time(row.deadline),
         "due": due_if(State::Waiting),
@@ -105,7 +107,9 @@ pub(super) fn changed(operator: &Operator, done: &Done) -> Value {
         "changed": done.changed,
         "in_flight": done.in_flight,
         "locked": done.locked,
+        // The first ones, and of how many.
         "reasons": done.reasons,
+        "unchanged": done.unchanged,
         "error": done.failure.as_ref().map(ToString::to_string),
     })
 }
@@ -198,5 +202,18 @@ mod tests {
             }
             assert_eq!(record["period_seconds"], 90.0);
         }
+    }
+
+    #[test]
+    fn value_is_there_digit_by_digit() {
+        let value = u128::MAX.to_string().into_bytes();
+        let row = Stored::new(
+            Version(1),
+            State::Waiting,
+            b"a".to_vec(),
+            value.clone(),
+            NOW,
+        );
+        assert_eq!(timer(&row)["value_hex"], hex(&value));
     }
 }
