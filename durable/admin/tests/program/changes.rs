@@ -1,9 +1,13 @@
 //! Changes of all timers in a state.
 
-use std::time::SystemTime;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use tickwheel_durable::rusqlite::Connection;
 
 use super::HOUR;
-use super::support::{File, counted, kill_timers, run, set};
+use super::support::{File, counted, kill_timers, program, run, set};
 
 /// A change of all is of all in its state: none of the others, dead ones least of all.
 #[tokio::test]
@@ -46,4 +50,60 @@ async fn all_chooses_the_timers_in_the_state_that_is_changed() {
     again.ack().await.expect("it is held");
     let shown = run(&file, &["show", "dead", "--json"]).json();
     assert_eq!(shown["timers"][0]["state"], "dead");
+}
+
+/// The end of its terminal ended the program in the middle of a change, which no log told. Under
+/// `nohup` the program goes on.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn change_that_ends_with_its_terminal_is_logged() {
+    const TERMINATE: u64 = 1 << 14;
+    let file = File::new();
+    let (timers, _claims) = file.instance().await;
+    // A removal takes seconds.
+    let slow = "CREATE TRIGGER slow AFTER DELETE ON tickwheel_timers BEGIN
+        SELECT (
+            WITH RECURSIVE n (x) AS (VALUES (1) UNION ALL SELECT x + 1 FROM n WHERE x < 2000000)
+            SELECT max(x) FROM n);
+        END";
+    let other = Connection::open(file.path()).expect("it opens");
+    other.execute_batch(slow).expect("it is made");
+    for (start, code, words) in [
+        (r#"exec "$0" "$@""#, 1, "it was cut off"),
+        (r#"trap "" HUP; exec "$0" "$@""#, 0, "changed=1"),
+    ] {
+        set(&timers, &["a"], HOUR).await;
+        let mut command = Command::new("sh");
+        command.args(["-c", start]).arg(program().get_program());
+        command.args(["--timeout", "60s", "--url"]).arg(file.path());
+        command.args(["remove", "--prefix", "a", "--yes", "--json"]);
+        let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = piped.spawn().expect("it starts");
+        let is_ready = || {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", child.id()));
+            let status = status.expect("it runs");
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+            let caught = u64::from_str_radix(caught.expect("it is there").trim(), 16);
+            caught.expect("it is a number") & TERMINATE != 0
+        };
+        while !is_ready() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        // It asks the store at once.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let mut kill = Command::new("kill");
+        let hangup = kill.args(["-HUP", &child.id().to_string()]).status();
+        assert!(hangup.expect("it runs").success());
+        let mut errors = BufReader::new(child.stderr.take().expect("it is piped"));
+        let mut log = String::new();
+        errors.read_line(&mut log).expect("it is text");
+        assert!(
+            log.contains("change: time=") && log.contains(words),
+            "{log}"
+        );
+        errors.read_to_string(&mut log).expect("it is text");
+        let ended = child.wait_with_output().expect("it ends");
+        assert_eq!(ended.status.code(), Some(code), "{log}");
+        assert!(ended.stdout.starts_with(b"{"), "{log}");
+    }
 }

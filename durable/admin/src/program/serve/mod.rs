@@ -101,19 +101,33 @@ pub(super) async fn serve(desk: Desk, common: &Common, options: Serve) -> Result
 /// Ends when the program is asked to stop.
 pub(super) fn stop() -> Result<impl Future<Output = ()>, Failure> {
     #[cfg(unix)]
-    let mut terminate = {
+    let (mut terminate, mut hangup) = {
         use tokio::signal::unix::{SignalKind, signal};
-        signal(SignalKind::terminate())?
+        let hangup = (!ignores_hangups()).then(|| signal(SignalKind::hangup()));
+        (signal(SignalKind::terminate())?, hangup.transpose()?)
     };
     Ok(async move {
         #[cfg(unix)]
         tokio::select! {
             _ = terminate.recv() => {}
+            Some(()) = async { hangup.as_mut()?.recv().await } => {}
             _ = tokio::signal::ctrl_c() => {}
         }
         #[cfg(not(unix))]
         let _ = tokio::signal::ctrl_c().await;
     })
+}
+
+/// Whether the program outlives its terminal, as under `nohup`. Where nothing tells, it is left as
+/// it is.
+#[cfg(unix)]
+fn ignores_hangups() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut ignored = status
+        .lines()
+        .filter_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.find_map(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_none_or(|mask| mask & 1 == 1)
 }
 
 /// Stands before each page, and refuses what the guard does.
