@@ -8,8 +8,7 @@ use std::task::Waker;
 pub(crate) const WOKEN: &str = "a waker panicked: its task may not be woken";
 
 /// Logged when dropping a waker panics.
-pub(crate) const DROPPED_WAKER: &str =
-    "a waker panicked when it was dropped: what it owns may leak";
+const DROPPED_WAKER: &str = "a waker panicked when it was dropped: what it owns may leak";
 
 /// Runs `user_code`; `None` if it panicked. `what`, which is logged then, says whose code panicked
 /// and what is lost.

@@ -1,7 +1,6 @@
 //! The settings of an instance, and their bounds.
 
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::backoff::Backoff;
@@ -29,8 +28,8 @@ pub(crate) struct Settings {
 
 const MILLI: Duration = Duration::from_millis(1);
 const DAY: Duration = Duration::from_secs(86_400);
-const CAPACITY: RangeInclusive<usize> = 1..=1_000_000;
-const ATTEMPTS: RangeInclusive<u32> = 1..=1_000_000;
+const CAPACITY: [usize; 2] = [1, 1_000_000];
+const ATTEMPTS: [u32; 2] = [1, 1_000_000];
 
 /// An instance counts as dead when its last load is this many polls old.
 const POLLS_ALIVE: u32 = 3;
@@ -64,18 +63,18 @@ impl Default for Settings {
 
 impl Settings {
     pub(crate) fn check(&self) -> Result<(), BuildError> {
-        within("poll interval", self.poll, 10 * MILLI..=DAY)?;
+        within("poll interval", self.poll, [10 * MILLI, DAY])?;
         // Rows would fall due between two polls.
-        within("window", self.window, 2 * self.poll..=30 * DAY)?;
-        within("lease", self.lease, 10 * MILLI..=30 * DAY)?;
-        within("call timeout", self.call_timeout, MILLI..=DAY)?;
+        within("window", self.window, [2 * self.poll, 30 * DAY])?;
+        within("lease", self.lease, [10 * MILLI, 30 * DAY])?;
+        within("call timeout", self.call_timeout, [MILLI, DAY])?;
         if let Some(timeout) = self.handler_timeout {
-            within("handler timeout", timeout, MILLI..=30 * DAY)?;
+            within("handler timeout", timeout, [MILLI, 30 * DAY])?;
         }
         within(
             "time for which dead timers are kept",
             self.keep_dead,
-            1_000 * MILLI..=3_650 * DAY,
+            [1_000 * MILLI, 3_650 * DAY],
         )?;
         if let Some(attempts) = self.max_attempts {
             within("number of attempts", attempts, ATTEMPTS)?;
@@ -110,18 +109,18 @@ impl Settings {
     }
 }
 
-fn within<T: PartialOrd + fmt::Debug>(
+fn within<T: Copy + PartialOrd + fmt::Debug>(
     setting: &'static str,
     value: T,
-    bounds: RangeInclusive<T>,
+    [min, max]: [T; 2],
 ) -> Result<(), BuildError> {
-    if bounds.contains(&value) {
+    if (min..=max).contains(&value) {
         return Ok(());
     }
     Err(BuildError::Setting {
         setting,
         value: format!("{value:?}"),
-        bounds: format!("{:?} to {:?}", bounds.start(), bounds.end()),
+        bounds: format!("{min:?} to {max:?}"),
     })
 }
 

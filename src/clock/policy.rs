@@ -62,8 +62,8 @@ impl ClockPolicy {
             && (self.is_virtual.load(Ordering::Relaxed) || is_virtual())
     }
 
-    /// Whether this is the actor's runtime, and its clock is virtual or has been. Calls `first` when
-    /// it is first found to be.
+    /// Whether this is the actor's runtime, and its clock is virtual or has been. Calls `first`
+    /// when it is first found to be.
     pub(crate) fn find_virtual(&self, first: impl FnOnce()) -> bool {
         if !self.can_pause || !self.is_actors_runtime() {
             return false;

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::idle_timer::assert_not_zero;
-use crate::shared::idle_clock::IdleDurations;
 
 /// How long a stream may be without progress: in each direction, in both, or between requests.
 ///
@@ -29,7 +28,12 @@ use crate::shared::idle_clock::IdleDurations;
 /// | a tunnel by `CONNECT`, with a 200 as response | only after a byte of the server: use `either` |
 /// | HTTP/2, gRPC | from the last byte, also while requests are being handled: use guards |
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct IdleLimits(pub(super) IdleDurations);
+pub struct IdleLimits {
+    pub(super) either: Option<Duration>,
+    pub(super) read: Option<Duration>,
+    pub(super) write: Option<Duration>,
+    pub(super) keep_alive: Option<Duration>,
+}
 
 impl IdleLimits {
     /// No limits. A stream without limits has no timer.
@@ -46,7 +50,7 @@ impl IdleLimits {
     #[track_caller]
     pub fn read(mut self, idle: Duration) -> Self {
         assert_not_zero(idle);
-        self.0.read = Some(idle);
+        self.read = Some(idle);
         self
     }
 
@@ -59,7 +63,7 @@ impl IdleLimits {
     #[track_caller]
     pub fn write(mut self, idle: Duration) -> Self {
         assert_not_zero(idle);
-        self.0.write = Some(idle);
+        self.write = Some(idle);
         self
     }
 
@@ -72,7 +76,7 @@ impl IdleLimits {
     #[track_caller]
     pub fn either(mut self, idle: Duration) -> Self {
         assert_not_zero(idle);
-        self.0.either = Some(idle);
+        self.either = Some(idle);
         self
     }
 
@@ -138,7 +142,7 @@ impl IdleLimits {
     #[track_caller]
     pub fn keep_alive(mut self, idle: Duration) -> Self {
         assert_not_zero(idle);
-        self.0.keep_alive = Some(idle);
+        self.keep_alive = Some(idle);
         self
     }
 }

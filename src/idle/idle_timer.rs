@@ -117,7 +117,14 @@ impl IdleTimer {
     pub(crate) fn new(shared: &Arc<Shared>, limits: IdleLimits) -> Self {
         let resource = Resource::new(TimerType::IdleTimer);
         let now = shared.ticks.nanos(clock::now());
-        let clock = Arc::new(IdleClock::new(shared.ticks, limits.0, now));
+        let IdleLimits {
+            either,
+            read,
+            write,
+            keep_alive,
+        } = limits;
+        let kinds = [read, write, keep_alive];
+        let clock = Arc::new(IdleClock::new(shared.ticks, either, kinds, now));
         let sleep = Sleep::on_clock(resource, shared, Arc::clone(&clock), far_future());
         IdleTimer {
             clock,

@@ -28,11 +28,6 @@ impl WatchRules {
     fn idle_after(&self, last: u64) -> Timestamp {
         Timestamp::at(last.saturating_add(self.idle_nanos))
     }
-
-    /// The latest activity that counts: a touch in the future counts up to one idle duration ahead.
-    fn latest(&self, now: u64) -> u64 {
-        now.saturating_add(self.idle_nanos).min(LATEST_NANOS)
-    }
 }
 
 impl<V> Payload for Watched<V> {
@@ -43,13 +38,9 @@ impl<V> Payload for Watched<V> {
     /// `oldest` is the instant of the maximum age, or the instant at which it ended.
     fn due(&self, oldest: Timestamp, now: Timestamp, rules: &WatchRules) -> Timestamp {
         let now = now.after_origin();
-        let last = if self.activity.is_busy() {
-            // The actor reads it again after an idle duration.
-            Some(now)
-        } else {
-            let again = || rules.latest(rules.ticks.nanos(clock::now()));
-            self.activity.clamp(rules.latest(now), again)
-        };
+        // The actor reads one that is busy again after an idle duration.
+        let clock = || rules.ticks.nanos(clock::now());
+        let last = (self.activity).last_counted(now, rules.idle_nanos, clock);
         // The activity is gone only if the watch has ended.
         last.map_or(oldest, |last| rules.idle_after(last).min(oldest))
     }
@@ -86,7 +77,8 @@ impl<V> Payload for Watched<V> {
         // The watch was neither reaped nor ended before: both take the timer out, or are handled
         // above.
         let last = self.activity.end().unwrap_or(0);
-        let last = last.min(rules.latest(now.after_origin()));
+        let latest = now.after_origin().saturating_add(rules.idle_nanos);
+        let last = last.min(latest.min(LATEST_NANOS));
         let (deadline, cause) = earlier(rules.idle_after(last), oldest);
         self.ended = Some(cause);
         (deadline, cause)

@@ -141,6 +141,21 @@ impl Activity {
         })
     }
 
+    /// The last activity that counts at `now` for a limit: `now` while a guard is held, and at most
+    /// one limit ahead. `None` if gone. `clock` reads the time again.
+    pub(crate) fn last_counted(
+        &self,
+        now: u64,
+        limit: u64,
+        clock: impl Fn() -> u64,
+    ) -> Option<u64> {
+        if self.is_busy() {
+            return Some(now);
+        }
+        let latest = |now: u64| now.saturating_add(limit).min(LATEST_NANOS);
+        self.clamp(latest(now), || latest(clock()))
+    }
+
     /// Lowers activity that was recorded for later than `latest`. Returns the last activity; `None`
     /// if gone.
     ///

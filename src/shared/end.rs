@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use slab::Slab;
 
-use crate::panic::{DROPPED_WAKER, catch_panic, drop_replaced, wake};
+use crate::panic::{drop_replaced, wake};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, lock_with_backoff};
 
@@ -91,7 +91,7 @@ impl Drop for Ended<'_> {
         // After the end the list stays empty.
         let waker = waiting.try_remove(index);
         drop(waiting);
-        catch_panic(DROPPED_WAKER, || drop(waker));
+        drop_replaced(waker);
     }
 }
 

@@ -47,15 +47,6 @@ pub(crate) enum Kind {
     KeepAlive,
 }
 
-/// How long activity may be absent.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct IdleDurations {
-    pub(crate) either: Option<Duration>,
-    pub(crate) read: Option<Duration>,
-    pub(crate) write: Option<Duration>,
-    pub(crate) keep_alive: Option<Duration>,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct IdleClock {
@@ -85,12 +76,7 @@ impl Limited {
     /// When this limit alone is reached: see [`IdleClock::due`].
     fn due(&self, now: u64, clock: impl Fn() -> u64) -> Option<u64> {
         let limit = self.limit()?;
-        if self.activity.is_busy() {
-            return after(now, limit);
-        }
-        // A touch in the future counts, up to one idle duration ahead.
-        let latest = |now: u64| now.saturating_add(limit).min(LATEST_NANOS);
-        match self.activity.clamp(latest(now), || latest(clock())) {
+        match self.activity.last_counted(now, limit, clock) {
             Some(last) => after(last, limit),
             // Decided: there is nothing to wait for.
             None => Some(0),
@@ -99,9 +85,14 @@ impl Limited {
 }
 
 impl IdleClock {
-    /// A clock with activity at `now`.
-    pub(crate) fn new(ticks: Ticks, idle: IdleDurations, now: u64) -> Self {
-        let kinds = [idle.read, idle.write, idle.keep_alive];
+    /// A clock with activity at `now`, and the limits for activity of either kind and of each
+    /// [`Kind`].
+    pub(crate) fn new(
+        ticks: Ticks,
+        either: Option<Duration>,
+        kinds: [Option<Duration>; 3],
+        now: u64,
+    ) -> Self {
         let limited = |idle: Option<Duration>| Limited {
             activity: Activity::new(now, ticks.tick_nanos(), 0),
             // A duration that does not fit is no limit.
@@ -109,7 +100,7 @@ impl IdleClock {
         };
         IdleClock {
             ticks,
-            either: limited(idle.either),
+            either: limited(either),
             kinds: (kinds.iter().any(Option::is_some)).then(|| Box::new(kinds.map(limited))),
             last_when_idle: AtomicU64::new(now),
         }

@@ -78,7 +78,11 @@ pub(super) fn wheel() -> TimerWheel {
 #[inline]
 #[track_caller]
 pub(super) fn reserve(deadline: Option<Instant>) -> Option<Reserved> {
-    with_slot(|wheel| wheel.reserve(deadline)).or_else(|| reserve_first(deadline))
+    // Not a closure, which would be the caller.
+    match with_slot(|wheel| wheel.reserve(deadline)) {
+        None => reserve_first(deadline),
+        reserved => reserved,
+    }
 }
 
 /// Like [`reserve`] where this thread has no copy of the wheel.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::table::{Timer, hash_of};
+use super::table::{Table, Timer, hash_of};
 use super::{BATCH, Closed, Guard, Payload, Phase, Plain, Repeat, Set, SetTimerError};
 use crate::clock;
 use crate::metrics::Event;
@@ -40,7 +40,8 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
             guard.counters.add(Event::KeyedReplaced, 1);
             (index, number, replaced, Some(key))
         } else {
-            let (index, number) = guard.add(hash, key, value, deadline)?;
+            let plain = |value, _: &_| (Plain(value), ());
+            let (index, number, ()) = guard.add(hash, key, value, deadline, deadline, plain)?;
             (index, number, None, None)
         };
         if let Some(repeat) = repeat {
@@ -69,7 +70,8 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
         if guard.table.find(hash, |other| *other == key).is_some() {
             return Ok(Some((key, value)));
         }
-        guard.add(hash, key, value, deadline)?;
+        let plain = |value, _: &_| (Plain(value), ());
+        guard.add(hash, key, value, deadline, deadline, plain)?;
         Ok(None)
     }
 
@@ -137,27 +139,32 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
     }
 }
 
-impl<K, V> Guard<'_, K, Plain<V>> {
-    /// Adds a timer under a key that has none. Returns its index and number.
+impl<K, S: Payload> Guard<'_, K, S> {
+    /// Adds a timer under a key that has none. Once there is room, `make` makes the stored value and
+    /// the result. Returns the timer's index and number, and the result.
     #[inline]
-    fn add(
+    fn add<R>(
         &mut self,
         hash: u32,
         key: K,
-        value: V,
+        value: S::Value,
         deadline: Timestamp,
-    ) -> Result<(u32, NonZeroU64), SetTimerError<K, V>> {
+        now: Timestamp,
+        make: impl FnOnce(S::Value, &Table<K, S>) -> (S, R),
+    ) -> Result<(u32, NonZeroU64, R), SetTimerError<K, S::Value>> {
         if !self.count_new() {
             return Err(SetTimerError::Full(key, value));
         }
+        let (value, result) = make(value, &self.table);
+        let due = value.due(deadline, now, &self.set().rules);
         let number = self.next_number();
         let timer = Timer {
             deadline,
             number,
             key,
-            value: Plain(value),
+            value,
         };
-        Ok((self.insert(hash, timer, deadline), number))
+        Ok((self.insert(hash, timer, due), number, result))
     }
 }
 
@@ -216,18 +223,8 @@ impl<K, S: Payload> Set<K, S> {
         if guard.phase != Phase::Open {
             return Err(SetTimerError::Closed(key, value));
         }
-        if !guard.count_new() {
-            return Err(SetTimerError::Full(key, value));
-        }
-        let (value, result) = make(value, guard.table.next_index());
-        let due = value.due(deadline, now, &self.rules);
-        let timer = Timer {
-            deadline,
-            number: guard.next_number(),
-            key,
-            value,
-        };
-        guard.insert(0, timer, due);
+        let make = |value, table: &Table<K, S>| make(value, table.next_index());
+        let (.., result) = guard.add(0, key, value, deadline, now, make)?;
         Ok(result)
     }
 

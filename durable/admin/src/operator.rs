@@ -81,16 +81,17 @@ impl Desk {
 
 /// How a person writes keys and prefixes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(
+    not(feature = "program"),
+    expect(dead_code, reason = "the page has one field for all")
+)]
 pub(crate) enum KeyForm {
     /// As they are shown. Strings may be without their quotes.
     #[default]
     Shown,
     /// As they are stored.
     Raw,
-    #[cfg_attr(
-        not(feature = "program"),
-        expect(dead_code, reason = "the page has no field for it")
-    )]
+    /// In hexadecimal digits.
     Hex,
 }
 

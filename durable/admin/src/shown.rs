@@ -33,15 +33,12 @@ pub(crate) fn from_line(line: &str) -> Vec<u8> {
             Some((char::from_u32(code)?, after))
         });
         text += before;
-        match code {
-            Some((c, after)) => {
-                text.push(c);
-                rest = after;
-            }
-            None => {
-                text += "\\u{";
-                rest = after;
-            }
+        if let Some((c, after)) = code {
+            text.push(c);
+            rest = after;
+        } else {
+            text += "\\u{";
+            rest = after;
         }
     }
     (text + rest).into()

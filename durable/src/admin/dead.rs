@@ -22,7 +22,8 @@ impl<K, V> Admin<K, V> {
     }
 
     /// Retries the dead timers with this key. Returns how many there were: of a repeating timer
-    /// each occurrence dies for itself.
+    /// each occurrence dies for itself. It goes in steps of some hundreds, so where there are more,
+    /// one that dies again meanwhile is retried again.
     ///
     /// # Errors
     ///

@@ -132,8 +132,8 @@ impl Core {
         self.write_near(near, vec![write], Some(until)).await
     }
 
-    /// The store's time, asked for if it was last heard long ago: an instance that only writes hears
-    /// it from no load.
+    /// The store's time, asked for if it was last heard long ago: an instance that only writes
+    /// hears it from no load.
     pub(crate) async fn fresh_now(&self) -> Result<StoreTime, Error> {
         if self.clock.is_old() {
             let opened = self.calls.open_for(OPEN_TO_WRITE).await?;

@@ -10,22 +10,16 @@ use std::time::Duration;
 use loom::thread;
 use tokio::time::Instant;
 
-use super::{IdleClock, IdleDurations, Kind, Reap};
+use super::{IdleClock, Kind, Reap};
 use crate::model::check;
 use crate::tick::Ticks;
 
 /// A clock with activity at 0, and with ticks of a nanosecond: activity is not rounded.
 fn clock(either: u64, kinds: [Option<u64>; 3]) -> Arc<IdleClock> {
     let ticks = Ticks::new(Instant::now(), Duration::from_nanos(1)).expect("not zero");
-    let [read, write, keep_alive] = kinds.map(|limit| limit.map(Duration::from_nanos));
+    let kinds = kinds.map(|limit| limit.map(Duration::from_nanos));
     let either = Some(Duration::from_nanos(either));
-    let idle = IdleDurations {
-        either,
-        read,
-        write,
-        keep_alive,
-    };
-    Arc::new(IdleClock::new(ticks, idle, 0))
+    Arc::new(IdleClock::new(ticks, either, kinds, 0))
 }
 
 /// A thread that takes a guard and releases it at 6. Returns whether the guard had an effect.

@@ -2,8 +2,8 @@
 
 use super::locks::space_seed;
 
-/// Makes a namespace with a charter, if it is new. Looks first: a conflict uses a number up too, and
-/// there are two billion.
+/// Makes a namespace with a charter, if it is new. Looks first: a conflict uses a number up too,
+/// and there are two billion.
 pub(in crate::postgres) const NAME: &str = "
     INSERT INTO @.tickwheel_namespaces (name, codec, no_overlap, at_most_once, parts, edition)
     SELECT $1::text, $2::text, $3::bool, $4::bool, $5::int, nextval('@.tickwheel_versions')
