@@ -140,8 +140,8 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
 }
 
 impl<K, S: Payload> Guard<'_, K, S> {
-    /// Adds a timer under a key that has none. Once there is room, `make` makes the stored value and
-    /// the result. Returns the timer's index and number, and the result.
+    /// Adds a timer under a key that has none. Once there is room, `make` makes the stored value
+    /// and the result. Returns the timer's index and number, and the result.
     #[inline]
     fn add<R>(
         &mut self,
