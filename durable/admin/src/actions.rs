@@ -209,7 +209,8 @@ pub(crate) async fn count(
             let (state, mut number, mut more) = (state.unwrap_or(State::Waiting), 0, false);
             for key in keys {
                 let rows = operator.rows_of(key.clone()).await?;
-                let (found, over) = of_key(operator, state, key, &rows, COUNTED).await?;
+                let (found, over) =
+                    of_key(operator, state, key, &rows, counts.now, COUNTED).await?;
                 number += found.len() as u64;
                 more |= over;
             }
@@ -243,21 +244,25 @@ pub(crate) async fn count(
 
 /// The versions of the timers of a key in a state, the oldest first, and whether there may be more
 /// than so many. A key has any number of claims and of dead timers, of which `rows` are the latest.
+/// None has died after the question, at `asked`.
 async fn of_key(
     operator: &Operator,
     state: State,
     key: &[u8],
     rows: &[Stored],
+    asked: StoreTime,
     most: usize,
 ) -> Result<(Vec<Version>, bool), Failure> {
     let bytes: usize = rows.iter().map(|row| row.key.len() + row.value.len()).sum();
-    let found = rows.iter().rev().filter(|row| row.state == state);
+    let fits = |row: &Stored| row.key == key && (state != State::Dead || row.due <= asked);
+    let in_state: Vec<_> = rows.iter().filter(|row| row.state == state).collect();
+    let may_be_more = in_state.len() >= MAX_KEY_ROWS || bytes >= ANSWER_BYTES;
+    let found = in_state.iter().rev().filter(|row| fits(row));
     let found: Vec<_> = found.map(|row| row.version).collect();
-    let may_be_more = found.len() >= MAX_KEY_ROWS || bytes >= ANSWER_BYTES;
     if !may_be_more || found.len() >= most {
         return Ok((found, may_be_more));
     }
-    find(operator, state, key, |row| row.key == key, most).await
+    find(operator, state, key, fits, most).await
 }
 
 /// The versions of the timers in a state whose keys begin with that and that fit, and whether there
@@ -282,8 +287,8 @@ async fn find(
     }
 }
 
-/// Does it, step by step, and logs it with who did it. Of all timers, or all with a prefix, it
-/// takes none that has died after the question, at `asked`.
+/// Does it, step by step, and logs it with who did it. It takes none that has died after the
+/// question, at `asked`.
 pub(crate) async fn act(
     operator: &Operator,
     who: &str,
@@ -430,7 +435,8 @@ impl Work<'_> {
         } else {
             usize::MAX
         };
-        let (found, _) = of_key(self.operator, state, &key, &rows, most).await?;
+        let asked = self.asked;
+        let (found, _) = of_key(self.operator, state, &key, &rows, asked, most).await?;
         if found.is_empty() {
             let is_in_flight = rows.iter().any(|row| row.state == State::InFlight);
             self.done.in_flight += u64::from(is_in_flight);

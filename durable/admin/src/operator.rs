@@ -13,7 +13,7 @@ use tickwheel_durable::store::{
 use tokio::time::{Instant, timeout};
 
 use crate::failure::Failure;
-use crate::shown::{from_hex, from_line};
+use crate::shown::{from_hex, from_line, line};
 
 /// Released timers that are due are hinted to the instances; how far ahead does not matter.
 const NEAR: LoadWindow = LoadWindow::new(Duration::from_secs(1), None);
@@ -156,7 +156,10 @@ impl Operator {
         if form != KeyForm::Shown {
             return stored(key, form);
         }
-        let meant = from_line(key);
+        let mut meant = from_line(key);
+        if line(&meant, usize::MAX - 1) != key {
+            meant = key.into();
+        }
         let mut readings = vec![key.into(), meant.clone()];
         if self.is_json() {
             let meant = String::from_utf8(meant).ok();
@@ -174,8 +177,8 @@ impl Operator {
         Ok(last)
     }
 
-    /// The first bytes of the keys that are meant by the beginning of one: as it is given, unless
-    /// the codec has strings that begin so, and no timer in that state has another such key.
+    /// The first bytes of the keys that are meant by the beginning of one: those of a string, if a
+    /// timer in that state has such a key or none has another, and else as it is given.
     pub(crate) async fn prefix(
         &self,
         prefix: &str,
@@ -183,17 +186,20 @@ impl Operator {
         state: State,
     ) -> Result<Vec<u8>, Failure> {
         let given = stored(prefix, form)?;
-        // Only strings begin with a letter, but for words that make no keys.
-        let may_be_no_string = !prefix.starts_with(char::is_alphabetic);
-        if form != KeyForm::Shown
-            || !self.is_json()
-            || (may_be_no_string && self.has_prefix(state, given.clone()).await?)
-        {
+        if form != KeyForm::Shown || !self.is_json() {
             return Ok(given);
         }
         let mut quoted = serde_json::Value::from(prefix).to_string();
         quoted.pop();
-        Ok(quoted.into())
+        let quoted = quoted.into_bytes();
+        // Only strings begin with a letter, but for words that make no keys.
+        if prefix.starts_with(char::is_alphabetic)
+            || self.has_prefix(state, quoted.clone()).await?
+            || !self.has_prefix(state, given.clone()).await?
+        {
+            return Ok(quoted);
+        }
+        Ok(given)
     }
 
     async fn has_prefix(&self, state: State, prefix: Vec<u8>) -> Result<bool, Failure> {

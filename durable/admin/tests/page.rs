@@ -346,6 +346,8 @@ async fn page_is_used_by_keyboard() {
         server.address
     ));
     browser.until("document.querySelectorAll('tbody tr').length === 2");
+    // Its script runs last.
+    browser.until("document.readyState === 'complete'");
     let unnamed = "[...document.querySelectorAll('input:not([type=hidden])')].filter(i => !i.ariaLabel && !i.labels.length).length";
     assert_eq!(browser.value(unnamed), 0);
     browser.press("/");

@@ -4,19 +4,21 @@
 (() => {
     const every = 2000;
     const state = document.getElementById("live-state");
-    const isInUse = part => part.matches(":hover") || part.contains(document.activeElement) || part.querySelector("input:checked");
+    const isInUse = part => part.querySelector("table") && part.matches(":hover")
+        || part.contains(document.activeElement) || part.querySelector("input:checked");
     async function refresh() {
         if (!document.hidden) {
             try {
                 const answer = await fetch(location.href, { redirect: "error" });
                 if (!answer.ok) throw new Error(answer.status);
                 const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+                const isOver = !page.getElementById("live-state");
                 for (const part of page.querySelectorAll("[data-live]")) {
                     const old = document.getElementById(part.id);
                     // A part that somebody uses stays, so that no row moves away under the pointer.
-                    if (old && !isInUse(old)) old.replaceWith(part);
+                    if (old && (isOver || !isInUse(old))) old.replaceWith(part);
                 }
-                if (!page.getElementById("live-state")) return state.remove();
+                if (isOver) return state.remove();
                 state.textContent = "live";
             } catch {
                 state.textContent = "not connected";

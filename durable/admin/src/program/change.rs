@@ -66,17 +66,20 @@ fn finish(
     done: Done,
 ) -> Result<(), Failure> {
     let left = done.left();
-    if json {
-        print_json(&records::changed(operator, &done))?;
+    let printed = if json {
+        print_json(&records::changed(operator, &done))
     } else if done.changed > 0 || done.failure.is_some() || action == Action::Purge {
-        print(&format!("{} {}", done.changed, action.done()))?;
-        for line in &left {
-            print(line)?;
-        }
-    }
+        let mut lines = vec![format!("{} {}", done.changed, action.done())];
+        lines.extend(left.iter().cloned());
+        print(&lines.join("\n"))
+    } else {
+        Ok(())
+    };
+    // Nobody may read it any more, and it has failed all the same.
     if let Some(failure) = done.failure {
         return Err(failure);
     }
+    printed?;
     if done.changed > 0 || action == Action::Purge {
         return Ok(());
     }

@@ -62,12 +62,15 @@ pub(super) async fn connect(url: &str, limit: Duration) -> Result<Box<dyn Store>
                     "the URL begins with {scheme}://; {KINDS}"
                 )));
             }
-            None if url.contains(['@', '=']) && !Path::new(url).is_file() => {
-                return Err(Failure::Usage(format!(
-                    "the URL has no scheme and is no file; {KINDS}"
-                )));
-            }
-            None => open(url.strip_prefix("sqlite:").unwrap_or(url))?,
+            None => match url.strip_prefix("sqlite:") {
+                Some(path) => open(path)?,
+                None if url.contains(['@', '=']) && !Path::new(url).is_file() => {
+                    return Err(Failure::Usage(format!(
+                        "the URL has no scheme and is no file; {KINDS}"
+                    )));
+                }
+                None => open(url)?,
+            },
         })
     };
     let connected = timeout(limit, connecting).await;
@@ -79,7 +82,7 @@ fn scheme(url: &str) -> Option<&str> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '+';
     match url.split_once("://") {
         Some((scheme, _)) if scheme.chars().all(is_part) => Some(scheme),
-        _ if Path::new(url).is_file() => None,
+        _ if url.starts_with("sqlite:") || Path::new(url).is_file() => None,
         _ => PostgresOptions::new(url).is_ok().then_some("postgres"),
     }
 }
@@ -150,6 +153,7 @@ mod tests {
             ("sqlite:///absent/timers.db", "/absent/timers.db"),
             ("sqlite://absent/timers.db", "absent/timers.db"),
             ("sqlite:absent/timers.db", "absent/timers.db"),
+            ("sqlite:absent@b/a=1.db", "absent@b/a=1.db"),
             ("absent/timers.db", "absent/timers.db"),
         ] {
             let Err(failure) = connect(url, Duration::from_secs(60)).await else {

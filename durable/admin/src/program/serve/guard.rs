@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use axum::http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN, REFERER};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, Request, StatusCode, Version};
+use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, Version};
 use cookie::{Cookie, SameSite};
 use subtle::ConstantTimeEq as _;
 
@@ -80,7 +80,14 @@ impl Guard {
                 ),
             ));
         }
+        // A browser that follows a link of another site says so. Behind a proxy the pages of this
+        // one would be of another Host.
+        let is_link = text(headers, "sec-fetch-site")
+            .is_some_and(|site| ["cross-site", "same-site"].contains(&site));
         for name in [ORIGIN, REFERER] {
+            if is_link && name == REFERER {
+                continue;
+            }
             let page = headers.get(&name).map(|page| page.to_str().unwrap_or("?"));
             if let Some(page) = page.filter(|page| !is_from(page, host)) {
                 let page = text_line(page, HEADER);
@@ -140,9 +147,15 @@ impl Guard {
     }
 }
 
-/// The token that a script sends. Other kinds of authorization are for a proxy.
-pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
+/// The token that a script sends.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
     text(headers, AUTHORIZATION)?.strip_prefix("Bearer ")
+}
+
+/// Whether a script has sent something for a token. A password is for a proxy.
+pub(super) fn is_tried(headers: &HeaderMap) -> bool {
+    let sent = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
+    sent.is_some_and(|sent| !sent.to_ascii_lowercase().starts_with(b"basic "))
 }
 
 /// Whether a page needs no token: it has nothing of the store.

@@ -147,7 +147,7 @@ async fn admit(site: &Site, mut request: Request) -> Result<Request, Response> {
         return Err(refused(status, &text));
     }
     if !is_open && !site.guard.lets_in(headers) {
-        if guard::bearer(headers).is_some() {
+        if guard::is_tried(headers) {
             site.wheel.sleep(PAUSE).await;
         } else if request.method().is_safe() {
             return Err(Redirect::to("/login").into_response());
