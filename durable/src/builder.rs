@@ -116,6 +116,9 @@ impl<K, V, C: Codec> Builder<K, V, C> {
     /// The capacity bounds programs that receive claims and do not wait for their handlers.
     /// Otherwise [demand](crate::Claims#demand) decides how many timers are claimed:
     /// `dispatch(16, ..)` has few more than 16 at once, or 32 while its handlers are quick.
+    ///
+    /// The parts of a namespace that is spread share it: each has as many as the others, and one at
+    /// least.
     pub fn capacity(mut self, capacity: usize) -> Self {
         self.settings.capacity = capacity;
         self

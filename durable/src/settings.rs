@@ -82,6 +82,15 @@ impl Settings {
         within("capacity", self.capacity, CAPACITY)
     }
 
+    /// Those of one of so many parts: it has its share of the capacity, which is one at least.
+    pub(crate) fn of_part(&self, part: usize, parts: usize) -> Self {
+        let one_more = usize::from(part < self.capacity % parts);
+        Settings {
+            capacity: (self.capacity / parts + one_more).max(1),
+            ..self.clone()
+        }
+    }
+
     /// How long after its last load an instance counts as alive.
     pub(crate) fn alive(&self) -> Duration {
         self.poll * POLLS_ALIVE

@@ -54,13 +54,12 @@ impl Cores {
     }
 
     pub(crate) fn read_metrics(&self) -> DurableMetrics {
-        // All count in the same, and share one capacity.
-        let first = &self.cores[0];
-        let mut metrics = first.metrics.read();
-        metrics.unsettled = first.settings.capacity - first.capacity.available_permits();
+        // All count in the same.
+        let mut metrics = self.cores[0].metrics.read();
         for core in &self.cores {
             metrics.on_wheel += core.on_wheel.len();
             metrics.due += core.due.len();
+            metrics.unsettled += core.settings.capacity - core.capacity.available_permits();
             metrics.failing |= core.calls.failing();
             metrics.differs |= core.calls.differs();
         }

@@ -45,9 +45,8 @@ enum Event {
     End,
     /// Rows have come due: from the wheel, or elsewhere.
     Due,
-    /// The program can take more, and there is or may be more. The permit is for the first row: let
-    /// go and taken again, it would pass from one part to another and back for ever.
-    Demand(OwnedSemaphorePermit),
+    /// The program can take more, and there is or may be more.
+    Demand,
     /// A claim has waited for the program for too long.
     Stale,
     /// Claims of a lost fire may be there.
@@ -72,7 +71,7 @@ impl Firing {
                     let due = expired.drain(..).map(|due| (due.deadline, due.key));
                     core.due.add(due);
                 }
-                Event::Demand(permit) => self.fire_some(permit).await,
+                Event::Demand => self.fire_some().await,
                 Event::Stale => self.give_up_stale(),
                 Event::Lost => self.lost.unfire(&core, &self.leases).await,
             }
@@ -107,11 +106,9 @@ impl Firing {
                 return pending().await;
             }
             core.deliveries.demanded(core.part).await;
-            match Arc::clone(&core.capacity).acquire_owned().await {
-                Ok(permit) => Event::Demand(permit),
-                // The semaphore is never closed.
-                Err(_) => Event::End,
-            }
+            // The semaphore is never closed.
+            drop(core.capacity.acquire().await);
+            Event::Demand
         };
         let stale = async {
             match core.deliveries.stale_at() {
@@ -139,17 +136,10 @@ impl Firing {
     }
 
     /// Fires as much as the program asks for, and has more loaded meanwhile.
-    async fn fire_some(&mut self, mut permits: OwnedSemaphorePermit) {
+    async fn fire_some(&mut self) {
         let core = Arc::clone(&self.core);
         let (wanted, _) = core.deliveries.demand(core.part);
-        let capacity = Arc::clone(&core.capacity);
-        let more = wanted.min(capacity.available_permits() + 1).min(BATCH);
-        let more = u32::try_from(more.saturating_sub(1)).unwrap_or(0);
-        // Other parts may take them meanwhile.
-        if let Ok(more) = capacity.try_acquire_many_owned(more) {
-            permits.merge(more);
-        }
-        let wanted = wanted.min(permits.num_permits());
+        let wanted = wanted.min(core.capacity.available_permits()).min(BATCH);
         let rows = core.due.take(wanted);
         let unloaded = if core.due_left() {
             wanted - rows.len()
@@ -157,7 +147,12 @@ impl Firing {
             0
         };
         let firing = rows.len() + unloaded;
-        drop(permits.split(permits.num_permits() - firing));
+        let permits = u32::try_from(firing).unwrap_or(0);
+        // Only this task takes permits.
+        let permits = Arc::clone(&core.capacity).try_acquire_many_owned(permits);
+        let Ok(permits) = permits else {
+            return;
+        };
         core.deliveries.begin_firing(core.part, firing);
         core.load_if_wanted();
         if firing > 0 {

@@ -109,6 +109,8 @@ pub(crate) struct Core {
     load_now: Notify,
     /// Notified of hints.
     heard: Notify,
+    /// Held by the one call that asks for the time.
+    asking: Mutex<()>,
 }
 
 impl Core {
@@ -136,8 +138,11 @@ impl Core {
     /// hears it from no load.
     pub(crate) async fn fresh_now(&self) -> Result<StoreTime, Error> {
         if self.clock.is_old() {
-            let opened = self.calls.open_for(OPEN_TO_WRITE).await?;
-            self.observe(opened.sent, opened.received, opened.answer.now);
+            let _turn = self.asking.lock().await;
+            if self.clock.is_old() {
+                let opened = self.calls.open_for(OPEN_TO_WRITE).await?;
+                self.observe(opened.sent, opened.received, opened.answer.now);
+            }
         }
         Ok(self.now())
     }
@@ -371,11 +376,11 @@ pub(crate) async fn start(
     opened.extend(try_join_all(others).await?);
     let parts = opened.len();
     let deliveries = Arc::new(Deliveries::new(settings.poll, parts));
-    let capacity = Arc::new(Semaphore::new(settings.capacity));
     let (stop, stopped) = watch::channel(false);
     let (end, ended) = watch::channel(());
     let (mut cores, mut writes) = (Vec::new(), Vec::new());
     for (part, (calls, (id, loaded))) in calls.into_iter().zip(opened).enumerate() {
+        let settings = settings.of_part(part, parts);
         let (on_wheel, expirations) = wheel.keyed();
         let limit = settings.call_timeout;
         let (write, write_batches) = group("write", limit);
@@ -399,12 +404,13 @@ pub(crate) async fn start(
             due: Due::default(),
             undecoded: Undecoded::default(),
             deliveries: Arc::clone(&deliveries),
-            max_loaded: AtomicUsize::new(settings.max_loaded().div_ceil(parts)),
-            capacity: Arc::clone(&capacity),
+            max_loaded: AtomicUsize::new(settings.max_loaded()),
+            capacity: Arc::new(Semaphore::new(settings.capacity)),
             loads: AtomicBool::new(true),
             left: StdMutex::new(Left::Nothing),
             load_now: Notify::new(),
             heard: Notify::new(),
+            asking: Mutex::default(),
             settings: settings.clone(),
         });
         drop(tokio::spawn(run_writes(Arc::clone(&core), write_batches)));

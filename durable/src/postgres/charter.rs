@@ -100,7 +100,11 @@ impl Call for Amend<'_> {
             let gone = format!("namespace {} is not there any more", self.namespace);
             return Ok(Err(StoreError::refused(gone)));
         };
-        Ok(read_charter(row, 0).check_amendment(self.namespace, self.charter, row.get(4)))
+        let allowed = read_charter(row, 0).check_amendment(self.namespace, charter, row.get(4));
+        if allowed.is_ok() && row.get(5) {
+            return Ok(Err(StoreError::locked("keys of the namespace")));
+        }
+        Ok(allowed)
     }
 }
 

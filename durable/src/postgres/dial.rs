@@ -145,22 +145,20 @@ pub(super) async fn listen(target: Target, hints: Arc<Hints>) {
     let mut retry = FIRST_RETRY;
     hints.added.notified().await;
     loop {
+        let Ok((client, closed)) = connect(&target, Some(Arc::clone(&hints))).await else {
+            sleep(jittered(retry)).await;
+            retry = (retry * 2).min(LAST_RETRY);
+            continue;
+        };
         let given_up = hints.given_up.notified();
-        let mut has_listened = false;
-        race(listen_once(&target, &hints, &mut has_listened), given_up).await;
-        if has_listened {
-            retry = FIRST_RETRY;
-        }
+        race(listen_on(&client, closed, &hints), given_up).await;
+        retry = FIRST_RETRY;
         sleep(jittered(retry)).await;
-        retry = (retry * 2).min(LAST_RETRY);
     }
 }
 
-/// Listens on one connection until it ends.
-async fn listen_once(target: &Target, hints: &Arc<Hints>, has_listened: &mut bool) {
-    let Ok((client, mut closed)) = connect(target, Some(Arc::clone(hints))).await else {
-        return;
-    };
+/// Listens on a connection until it ends.
+async fn listen_on(client: &Client, mut closed: watch::Receiver<()>, hints: &Hints) {
     let mut listening = Vec::new();
     loop {
         let known: Vec<_> = hints.channels().keys().cloned().collect();
@@ -170,7 +168,6 @@ async fn listen_once(target: &Target, hints: &Arc<Hints>, has_listened: &mut boo
         if client.batch_execute(&listen.join(";")).await.is_err() {
             return;
         }
-        *has_listened = true;
         for name in &new {
             hints.notify(name);
         }

@@ -30,11 +30,9 @@ fn take_roots(url: &str) -> (String, Option<PathBuf>) {
         return (url.to_owned(), None);
     };
     let rest = &url[begin + OPTION.len()..];
-    let is_quoted = rest.starts_with('\'');
-    let end = match rest[1.min(rest.len())..].find('\'') {
-        Some(quote) if is_quoted => quote + 2,
-        _ => rest.find(['&', ' ']).unwrap_or(rest.len()),
-    };
+    let quoted = rest.strip_prefix('\'').and_then(|rest| rest.find('\''));
+    let unquoted = || rest.find(['&', ' ']).unwrap_or(rest.len());
+    let end = quoted.map_or_else(unquoted, |quote| quote + 2);
     let before = url[..begin].trim_end_matches(['&', ' ']);
     let (path, after) = rest.split_at(end);
     let after = if before.ends_with('?') {
@@ -88,6 +86,7 @@ mod tests {
             "postgres://a@b/c?sslrootcert=%2Fca.pem&sslmode=require",
             "host=b user=a sslrootcert=/ca.pem sslmode=require",
             "host=b sslrootcert='/ca.pem' user=a sslmode=require",
+            "host=b user=a sslmode=require sslrootcert=/ca.pem",
         ] {
             assert_eq!(tls(url), (true, file.clone()), "{url}");
         }

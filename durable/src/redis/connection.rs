@@ -14,12 +14,12 @@ use tokio::time::sleep;
 
 use super::error::{Redirect, ends_connection, store_error, without_credentials};
 use super::keys::{absent_key_of, key_of};
-use super::scripts::Script;
+use super::scripts::{FOLLOW, Script};
 use super::servers::Servers;
 use crate::crypto;
 use crate::lock::lock;
 use crate::silence::Silence;
-use crate::store::{Namespace, StoreError};
+use crate::store::{Namespace, StoreError, StoreTime};
 
 /// A server has this time to let a store connect, or a listener connect and subscribe.
 pub(super) const CONNECT: Duration = Duration::from_secs(5);
@@ -99,6 +99,11 @@ struct Link {
 }
 
 impl Link {
+    /// Whether replicas have just had what a call has changed.
+    fn have_followed(&self) -> bool {
+        lock(&self.replicated).is_some_and(|at| at.elapsed() < REPLICATED)
+    }
+
     /// Sends a command, and waits until what it has changed is on so many replicas. Dropping the
     /// future gives up waiting for the response.
     async fn send(&self, command: &Cmd, replicas: Option<Replicas>) -> Result<Value, RedisError> {
@@ -122,10 +127,10 @@ impl Link {
 
 /// How many replicas are to have what a call has changed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Replicas {
-    pub(super) count: usize,
+struct Replicas {
+    count: usize,
     /// What an error says that was done if they have not.
-    pub(super) done: &'static str,
+    done: &'static str,
 }
 
 impl Replicas {
@@ -222,14 +227,6 @@ impl Connection {
         Ok(link)
     }
 
-    /// Whether replicas have just had what a call on the namespace has changed.
-    pub(super) async fn have_followed(&self, namespace: &Namespace) -> bool {
-        let line = self.line(Some(namespace));
-        let live = line.live.lock().await;
-        let at = live.as_ref().and_then(|link| *lock(&link.replicated));
-        at.is_some_and(|at| at.elapsed() < REPLICATED)
-    }
-
     /// Sends a command.
     pub(super) async fn send(&self, command: &Cmd) -> Result<Value, RedisError> {
         self.link(None).await?.send(command, None).await
@@ -248,36 +245,39 @@ impl Connection {
     }
 
     /// Runs a script on a namespace: one round trip, unless the server does not know the script
-    /// yet, or another one has the namespace. If it is to reach `replicas`, an answer means that so
-    /// many have what it has changed.
+    /// yet, or another one has the namespace. If so many `replicas` are to have what it has
+    /// changed, an answer means that they do.
+    ///
+    /// A call that fails after it has fired timers delivers them to no instance. While replicas are
+    /// away, each timer that comes due would lose an attempt to each instance, or be lost itself if
+    /// it is delivered at most once. So a script that fires follows a small write that they have.
     pub(super) async fn run(
         &self,
         script: &Script,
         namespace: &Namespace,
-        replicas: Option<Replicas>,
+        replicas: Option<usize>,
         arguments: impl Fn(&mut Cmd),
     ) -> Result<Value, StoreError> {
         let failed = |error: &RedisError| store_error(error, &self.place, Some(namespace));
+        let replicas = replicas.filter(|_| script.changes());
+        let replicas = |done| replicas.map(|count| Replicas { count, done });
         let mut moves = 0;
         loop {
             let link = self
                 .link(Some(namespace))
                 .await
                 .map_err(|error| failed(&error))?;
-            let mut command = ::redis::cmd("EVALSHA");
-            command.arg(script.hash()).arg(2);
-            command.arg(key_of(namespace)).arg(absent_key_of(namespace));
-            arguments(&mut command);
-            command.arg(&self.name).arg(link.epoch);
-            let mut answer = link.send(&command, replicas).await;
-            for _ in 0..LOADS {
-                if answer.as_ref().err().and_then(RedisError::code) != Some("NOSCRIPT") {
-                    break;
-                }
-                answer = match link.send(&script.load(), None).await {
-                    Ok(_) => link.send(&command, replicas).await,
-                    Err(error) => Err(error),
+            let before = replicas("nothing was fired:");
+            let mut answer = Ok(Value::Nil);
+            if script.fires() && before.is_some() && !link.have_followed() {
+                let any_time = |command: &mut Cmd| {
+                    command.arg("").arg(StoreTime::NEVER.as_micros());
                 };
+                answer = self.call(&link, &FOLLOW, namespace, before, any_time).await;
+            }
+            if answer.is_ok() {
+                let after = replicas("it is done, but");
+                answer = self.call(&link, script, namespace, after, &arguments).await;
             }
             let error = match answer {
                 Ok(answer) => return Ok(answer),
@@ -302,5 +302,30 @@ impl Connection {
             // The caller has a limit for the whole call.
             sleep(REDIRECTED).await;
         }
+    }
+
+    /// Calls a script on one connection, and makes it known to the server first if it has to.
+    async fn call(
+        &self,
+        link: &Link,
+        script: &Script,
+        namespace: &Namespace,
+        replicas: Option<Replicas>,
+        arguments: impl Fn(&mut Cmd),
+    ) -> Result<Value, RedisError> {
+        let mut command = ::redis::cmd("EVALSHA");
+        command.arg(script.hash()).arg(2);
+        command.arg(key_of(namespace)).arg(absent_key_of(namespace));
+        arguments(&mut command);
+        command.arg(&self.name).arg(link.epoch);
+        let mut answer = link.send(&command, replicas).await;
+        for _ in 0..LOADS {
+            if answer.as_ref().err().and_then(RedisError::code) != Some("NOSCRIPT") {
+                break;
+            }
+            link.send(&script.load(), None).await?;
+            answer = link.send(&command, replicas).await;
+        }
+        answer
     }
 }

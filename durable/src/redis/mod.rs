@@ -67,11 +67,11 @@ use ::redis::Cmd;
 use tokio::time::timeout;
 
 use arguments::digits;
-use connection::{CONNECT, Connection, Replicas};
+use connection::{CONNECT, Connection};
 use error::store_error;
 use hints::Hints;
 use reply::Reply;
-use scripts::{FOLLOW, Script};
+use scripts::Script;
 
 use crate::store::{
     Answer, BoxFuture, ChangedRows, Charter, Counts, DeadChange, DeadRows, Edition, Fire,
@@ -348,26 +348,13 @@ impl Redis {
         LoadWindow { charter, until, .. }: LoadWindow,
         arguments: impl Fn(&mut Cmd),
     ) -> Result<Reply, StoreError> {
-        let terms = |command: &mut Cmd| {
+        let arguments = |command: &mut Cmd| {
+            arguments(command);
             let edition = charter.map(|Edition(edition)| edition.to_string());
             command.arg(edition.unwrap_or_default());
             command.arg(until.as_micros());
         };
-        let replicas = |done| self.replicas.map(|count| Replicas { count, done });
-        // A call that fails after it has fired timers delivers them to no instance. While replicas
-        // are away, each timer that comes due would lose an attempt to each instance, or be lost
-        // itself if it is delivered at most once.
-        let fires = script.fires() && self.replicas.is_some();
-        if fires && !self.connection.have_followed(namespace).await {
-            let replicas = replicas("nothing was fired:");
-            let following = self.connection.run(&FOLLOW, namespace, replicas, terms);
-            following.await?;
-        }
-        let replicas = replicas("it is done, but").filter(|_| script.changes());
-        let running = self.connection.run(script, namespace, replicas, |command| {
-            arguments(command);
-            terms(command);
-        });
+        let running = (self.connection).run(script, namespace, self.replicas, arguments);
         Reply::new(running.await?)
     }
 }

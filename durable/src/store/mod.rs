@@ -429,8 +429,9 @@ pub trait Store: Send + Sync + 'static {
     /// The reads of an operator.
     fn inspect(&self) -> &dyn Inspect;
 
-    /// Returns when another instance may have left near rows that no instance has loaded. One
-    /// caller for an instance calls it again and again. Cancel safe.
+    /// Returns when another instance may have left near rows that no instance has loaded: at a hint
+    /// that comes while a caller waits. So an instance has one caller, which calls it again and
+    /// again. Cancel safe.
     fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()>;
 }
 

@@ -35,25 +35,26 @@ pub(in crate::postgres) const HOLD_ALL: &str = concat!(
 );
 
 /// Gives the namespace another charter and another edition, if it has the same parts, and the same
-/// codec or no rows. Returns the charter as it was, and whether there are rows.
+/// codec, or no rows and no key that a transaction holds. Returns the charter as it was, and
+/// whether there are rows and such keys.
 pub(in crate::postgres) const AMEND: &str = concat!(
     "WITH held AS MATERIALIZED (
         SELECT n.* FROM @.tickwheel_namespaces n WHERE n.id = $1::int FOR UPDATE
     ), rows AS MATERIALIZED (
         SELECT (SELECT true FROM @.tickwheel_timers WHERE namespace = $1 AND NOT in_flight LIMIT 1) IS NOT NULL
             OR (SELECT true FROM @.tickwheel_timers WHERE namespace = $1 AND in_flight LIMIT 1) IS NOT NULL
-            OR (SELECT true FROM @.tickwheel_dead WHERE namespace = $1 LIMIT 1) IS NOT NULL
-            OR current_setting('tickwheel.locked', true) = 'true' AS has_rows
+            OR (SELECT true FROM @.tickwheel_dead WHERE namespace = $1 LIMIT 1) IS NOT NULL AS has_rows,
+            coalesce(current_setting('tickwheel.locked', true), '') = 'true' AS is_held
     ), amended AS (
         UPDATE @.tickwheel_namespaces n SET codec = $2::text, no_overlap = $3::bool, at_most_once = $4::bool, parts = $5::int,
             edition = nextval('@.tickwheel_versions')
         FROM held, rows
-        WHERE n.id = held.id AND held.parts = $5 AND (held.codec = $2 OR NOT rows.has_rows)
+        WHERE n.id = held.id AND held.parts = $5 AND (held.codec = $2 OR NOT (rows.has_rows OR rows.is_held))
             AND (held.codec, held.no_overlap, held.at_most_once, held.parts) <> ($2, $3, $4, $5)
     )
     SELECT ",
     charter!(),
-    ", rows.has_rows FROM held n, rows"
+    ", rows.has_rows, rows.is_held FROM held n, rows"
 );
 
 /// The namespaces, by name.
