@@ -288,6 +288,30 @@ mod tests {
         assert_eq!(guard(Some("token")).check_way(&request), Ok(()));
     }
 
+    /// A page of a wiki on this machine may have a link.
+    #[test]
+    fn link_of_another_page_is_followed() {
+        for (site, is_link) in [
+            ("cross-site", true),
+            ("same-site", true),
+            ("same-origin", false),
+        ] {
+            let link = request(headers(&[
+                ("host", "localhost:8017"),
+                ("referer", "http://localhost:3000/runbook"),
+                ("sec-fetch-site", site),
+            ]));
+            assert_eq!(guard(None).check_way(&link).is_ok(), is_link, "{site}");
+        }
+    }
+
+    #[test]
+    fn password_for_a_proxy_is_no_token() {
+        for (sent, tries) in [("Basic YTpi", false), ("bearer t", true), ("t", true)] {
+            assert_eq!(is_tried(&headers(&[("authorization", sent)])), tries);
+        }
+    }
+
     #[test]
     fn only_the_token_or_its_cookie_lets_in() {
         let guard = guard(Some("right token"));
