@@ -63,7 +63,7 @@ async fn change_that_ends_with_its_terminal_is_logged() {
     // A removal takes seconds.
     let slow = "CREATE TRIGGER slow AFTER DELETE ON tickwheel_timers BEGIN
         SELECT (
-            WITH RECURSIVE n (x) AS (VALUES (1) UNION ALL SELECT x + 1 FROM n WHERE x < 10000000)
+            WITH RECURSIVE n (x) AS (VALUES (1) UNION ALL SELECT x + 1 FROM n WHERE x < 5000000)
             SELECT max(x) FROM n);
         END";
     let other = Connection::open(file.path()).expect("it opens");
