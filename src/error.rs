@@ -110,7 +110,7 @@ impl fmt::Display for BuildError {
 impl std::error::Error for BuildError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            BuildError::Thread(error) => Some(error),
+            BuildError::Thread(error) => Some(&**error),
             _ => None,
         }
     }

@@ -32,8 +32,8 @@
 //!   converts into this one, but not back; both convert into [`io::Error`](std::io::Error).
 //!   `Instant`, `MissedTickBehavior` and `error::Error` are Tokio's.
 //! * [`Sleep`] is `Unpin`. Code that pins it compiles unchanged.
-//! * [`ext::FutureExt`] and [`IntervalStream`] replace those of `tokio-util` and `tokio-stream`,
-//!   which name Tokio's types.
+//! * [`ext::FutureExt`] has the timeouts of that of `tokio-util`, and not its cancellation tokens.
+//!   [`IntervalStream`] replaces that of `tokio-stream`. Both name Tokio's types there.
 //!
 //! When timers fire:
 //!
@@ -77,7 +77,7 @@
 //!
 //! A sleep that waits when the clock is paused goes over to Tokio's timer, which wakes its task
 //! once, spuriously. After Tokio's own `pause`, as opposed to the one of this module, it goes over
-//! when the next timer is made, polled or reset.
+//! when the next timer is polled or reset.
 //!
 //! Keyed timers, idle timers and reapers stay on the wheel. After `advance`,
 //! [`settle`](TimerWheel::settle) lets them fire.

@@ -17,8 +17,8 @@
 //!
 //! # Examples
 //!
-//! A server that gives a client ten seconds to send the head of a request, and closes a connection
-//! on which no request is in flight for a minute:
+//! A server that closes a connection on which a request does not begin and send its head within ten
+//! seconds, or on which a response does not go on for a minute:
 //!
 //! ```
 //! use std::convert::Infallible;

@@ -16,9 +16,10 @@
 //! These need no adapter: `backon` takes `.sleep(move |delay| wheel.sleep(delay))`, and the AWS SDK
 //! an `AsyncSleep` of eight lines, which the example `aws_sleep` in the repository has.
 //!
-//! Every adapter takes the wheel that it uses. A duration of zero elapses at once; one that cannot
-//! be represented never does. hyper adds some durations to an instant by itself, and panics if the
-//! sum cannot be represented: that of `header_read_timeout`, for example.
+//! Every adapter takes the wheel that it uses. A limit of zero elapses at once, but an idle
+//! duration or a period of zero panics; one that cannot be represented never elapses. hyper adds
+//! some durations to an instant by itself, and panics if the sum cannot be represented: that of
+//! `header_read_timeout`, for example.
 //!
 //! # The limits of a server
 //!

@@ -27,9 +27,9 @@ use crate::token::Token;
 /// A view of all timers of a namespace, whichever instance has set or claimed them. Made by
 /// [`DurableTimers::admin`](crate::DurableTimers::admin).
 ///
-/// Each call but [`purge`](Self::purge), those about many dead timers, and long lists is one call
-/// of the store. Errors are those of [`DurableTimers`](crate::DurableTimers#errors). Queries delay
-/// no other call and no delivery.
+/// Each call but [`amend`](Self::amend), [`purge`](Self::purge), those about many timers, and long
+/// lists is one call of the store for each part. Errors are those of
+/// [`DurableTimers`](crate::DurableTimers#errors). Queries delay no other call and no delivery.
 ///
 /// # Dead timers
 ///

@@ -115,7 +115,8 @@ impl<K, V, C: Codec> Builder<K, V, C> {
     ///
     /// The capacity bounds programs that receive claims and do not wait for their handlers.
     /// Otherwise [demand](crate::Claims#demand) decides how many timers are claimed:
-    /// `dispatch(16, ..)` has few more than 16 at once, or 32 while its handlers are quick.
+    /// `dispatch(16, ..)` has few more than 16 at once, or 32 while its handlers are quick, and up
+    /// to 512 more while they are quicker than the store fires.
     ///
     /// The parts of a namespace that is spread share it: each has as many as the others, and one at
     /// least.
@@ -134,10 +135,10 @@ impl<K, V, C: Codec> Builder<K, V, C> {
     /// its handler runs on any instance, while it waits for its next attempt, and after a crash
     /// until its lease has ended and it is handled.
     ///
-    /// The occurrence waits until the next time of its schedule, again and again. Those that it
-    /// stands in the way of are missed, and [`missed`](Self::missed) decides about them: `FireOnce`
-    /// delivers one of them, at the first scheduled time at which none is in flight; `FireAll`
-    /// each, one at each such time; `Skip` none, but the one that is on time then.
+    /// Later occurrences count as missed meanwhile, and [`missed`](Self::missed) decides about them
+    /// at the first scheduled time at which none is in flight: `FireOnce` delivers one for all of
+    /// them; `FireAll` delivers the oldest, and one more at each such time after that; `Skip`
+    /// delivers only the occurrence of that time.
     ///
     /// Dead occurrences that are retried are not held back. All instances of a namespace have the
     /// same setting: it is part of the [charter](crate::Charter).

@@ -10,11 +10,13 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let wheel = tickwheel::TimerWheel::new();
-//! let store = tickwheel_durable::Memory::new(); let (timers, _claims) =
-//! tickwheel_durable::builder::<String, u32>("reports").start(&wheel, store).await?;
-//! timers.set_cron("nightly", &1, "30 2 * * *", "Europe/Berlin").await?; timers.set_cron("office
-//! hours", &2, "*/15 9-17 * * MON-FRI", "America/New_York").await?; timers.set_cron("month's end",
-//! &3, "0 18 L * *", "UTC").await?;
+//! let store = tickwheel_durable::Memory::new();
+//! let reports = tickwheel_durable::builder::<String, u32>("reports");
+//! let (timers, _claims) = reports.start(&wheel, store).await?;
+//! timers.set_cron("nightly", &1, "30 2 * * *", "Europe/Berlin").await?;
+//! let weekdays = "*/15 9-17 * * MON-FRI";
+//! timers.set_cron("office hours", &2, weekdays, "America/New_York").await?;
+//! timers.set_cron("month's end", &3, "0 18 L * *", "UTC").await?;
 //! # Ok(())
 //! # }
 //! ```

@@ -19,10 +19,10 @@ use crate::token::Token;
 ///
 /// This instance holds the claim until its lease ends. The lease counts from firing, and at least
 /// half of it is left when the program receives the claim, unless the whole process stood still
-/// during the fire. Work that may take longer [renews](Self::auto_renew) it;
-/// [`dispatch`](crate::Claims::dispatch) does so by itself. [`ack`](Self::ack) the claim when the
-/// work is done. Otherwise any instance delivers the timer again: at once when the claim is
-/// dropped, else when the lease has ended.
+/// during the fire, or the store took longer than a quarter of the lease to answer it. Work that
+/// may take longer [renews](Self::auto_renew) it; [`dispatch`](crate::Claims::dispatch) does so by
+/// itself. [`ack`](Self::ack) the claim when the work is done. Otherwise any instance delivers the
+/// timer again: at once when the claim is dropped, else when the lease has ended.
 ///
 /// A claim takes up one place of the instance's [capacity](crate::Builder::capacity) until it is
 /// settled or dropped.
@@ -154,8 +154,9 @@ impl<K, V> Claim<K, V> {
         self.lease.end(end).await
     }
 
-    /// How much of the lease is left, as this instance knows it: never more than the store grants.
-    /// Zero once the claim is settled or lost, and for one delivered at most once.
+    /// How much of the lease is left, as this instance knows it: no more than the store grants,
+    /// unless the store took longer than a quarter of the lease to answer the fire. Zero once the
+    /// claim is settled or lost, and for one delivered at most once.
     pub fn lease_remaining(&self) -> Duration {
         self.lease.remaining()
     }

@@ -44,8 +44,8 @@ use crate::store::{Fired, Settlement};
 /// [protocol](crate::protocol#demand) says how instances share a backlog.
 ///
 /// The program receives every claim with at least half of its lease left, unless the whole process
-/// stood still while it was fired. A claim that has waited for longer is released, and does not
-/// count as an [attempt](Claim::attempt).
+/// stood still while it was fired, or the store took longer than a quarter of the lease. A claim
+/// that has waited for longer is released, and does not count as an [attempt](Claim::attempt).
 ///
 /// # Timers that do not decode
 ///

@@ -69,7 +69,7 @@ pub enum Error {
         /// The token of the claim.
         token: Token,
     },
-    /// The instance was shut down.
+    /// The Tokio runtime on which the instance was started has ended.
     Closed,
 }
 
@@ -149,7 +149,7 @@ impl fmt::Display for Error {
             Error::Settled { token } => {
                 write!(f, "the claim with token {token} is settled already")
             }
-            Error::Closed => f.write_str("the instance was shut down"),
+            Error::Closed => f.write_str("the runtime of the instance has ended"),
         }?;
         write_causes(self, f)
     }

@@ -105,7 +105,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use tickwheel_durable::{Memory, builder, store::StoreTime};
+//! use tickwheel_durable::{Memory, StoreTime, builder};
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {

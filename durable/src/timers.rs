@@ -164,8 +164,8 @@ impl<K, V> DurableTimers<K, V> {
     ///
     /// # Errors
     ///
-    /// See [above](Self#errors). [`Error::Cron`] when the expression or the zone is none, and when
-    /// the expression never occurs.
+    /// See [above](Self#errors). [`Error::Cron`] when the expression is not valid or never
+    /// occurs, and when there is no such zone.
     #[cfg(feature = "cron")]
     #[cfg_attr(docsrs, doc(cfg(feature = "cron")))]
     pub async fn set_cron<Q>(
@@ -188,8 +188,8 @@ impl<K, V> DurableTimers<K, V> {
     ///
     /// # Errors
     ///
-    /// See [above](Self#errors). [`Error::Cron`] when the expression or the zone is none, and when
-    /// the expression never occurs.
+    /// See [above](Self#errors). [`Error::Cron`] when the expression is not valid or never
+    /// occurs, and when there is no such zone.
     #[cfg(feature = "cron")]
     #[cfg_attr(docsrs, doc(cfg(feature = "cron")))]
     pub async fn set_cron_if_absent<Q>(

@@ -8,23 +8,23 @@
 //! | operation | allocates | locks | commands |
 //! |---|---|---|---|
 //! | make, poll and drop a sleep or timeout, with a pooled entry that fits | nothing | its own entry's, twice | none |
-//! | the same without one | the entry, unless the thread's pool has four entries or more | its own entry's, twice | one |
+//! | the same without one | the entry, unless the thread's pool has four entries or more | its own entry's, three times | one |
 //! | a timeout with a future that is ready at the first poll, with a pooled entry that fits | nothing | none | none |
 //! | dropping a sleep when the thread's pool is full | nothing | its own entry's, twice | none, but one once many were dropped |
 //! | [`Sleep::reset`] to later | nothing | its own entry's | none |
 //! | [`Sleep::reset`] to before the scheduled tick of its entry | nothing | its own entry's | one |
-//! | [`set_timer`](KeyedTimers::set_timer) of a new key | amortised | the set's | none if the slot of a removed timer fits, else one |
+//! | [`set_timer`](KeyedTimers::set_timer) of a new key | amortised | the set's | none if the index of a removed timer fits, else one |
 //! | [`set_timer`](KeyedTimers::set_timer) of a key that has a timer, [`move_timer`](KeyedTimers::move_timer) | nothing | the set's | one if the timer is due already or moves to before its scheduled tick, else none |
-//! | [`remove_timer`](KeyedTimers::remove_timer) | nothing | the set's | none while the set keeps fewer than sixteen slots of removed timers and no more than it has timers, else one |
+//! | [`remove_timer`](KeyedTimers::remove_timer) | nothing | the set's | none while the set keeps fewer than sixteen indices of removed timers and no more than it has timers, else one or two |
 //! | [`set_if_absent`](KeyedTimers::set_if_absent) | as `set_timer` of a new key; nothing if there is a timer | the set's | the same |
 //! | [`retain`](KeyedTimers::retain) | a list of up to 256 removed timers | the set's, once for every 256 | as `remove_timer` |
 //! | [`deadline`](KeyedTimers::deadline), [`contains`](KeyedTimers::contains), [`get`](KeyedTimers::get), [`len`](KeyedTimers::len) | nothing | the set's | none |
 //! | [`recv`](Expirations::recv) | nothing | the set's | none |
-//! | [`touch`](crate::WatchGuard::touch) of a watch, timer or stream | nothing | none | none; one compare-and-exchange in each tick, else one load; for a stream, for each of its limits |
-//! | a [`BusyGuard`], taken and dropped | nothing | a lock of the watch or timer, twice; for a stream, of each of its limits | none |
+//! | [`touch`](crate::WatchGuard::touch) of a watch, timer or stream | nothing | none | none; one compare-and-exchange in each tick, else one load; for a stream, for activity of any kind and each of its limits |
+//! | a [`BusyGuard`], taken and dropped | nothing | a lock of the watch or timer, twice; for a stream, of activity of any kind and each of its limits | none |
 //! | [`Reaper::watch`] | the activity, 32 bytes; the rest is amortised | the set's | one |
 //! | dropping a [`WatchGuard`](crate::WatchGuard), [`expire_now`](crate::WatchGuard::expire_now) | nothing | the set's | one |
-//! | [`metrics`](TimerWheel::metrics) | 4 kB for the histogram | one for all threads' counts, one for the list of sets | none |
+//! | [`metrics`](TimerWheel::metrics) | 4 kB for the histogram | one, for all counts | none |
 //! | [`settle`](TimerWheel::settle) | a channel | a queue's | one |
 //!
 //! Setting a new key, removing one and every expiration also change one count that all sets of the

@@ -47,7 +47,7 @@
 //! nothing but itself. A caller that sees that the actor wants the lock gives way for a moment, so
 //! callers in a loop do not keep the actor out.
 //!
-//! The slot of a removed timer stays on the wheel, for up to sixteen of them in a set. The next
+//! The index of a removed timer stays on the wheel, for up to sixteen of them in a set. The next
 //! timer whose deadline is not earlier takes one over, and needs no note. The module `timer_set`
 //! has the invariants.
 //!
@@ -60,7 +60,7 @@
 //!              |      |      |
 //!              |     timer_set         the timers of one set, under one lock
 //!              |      |
-//! between    shared                    commands, mailbox, the bound of a timer, the entry of a sleep, activity
+//! between    shared                    commands, mailbox, the entry of a sleep, activity
 //!              |
 //! actor      actor                     the task that owns the wheels
 //!              |
@@ -144,7 +144,7 @@
 //!
 //! * **Results.** A call returns the value it replaced, whether there was a timer, how many there
 //!   are. With a map and entries, *removed or fired, never both* has to hold across two locks.
-//! * **Commands.** A removed timer leaves its slot on the wheel for the next one, whichever thread
+//! * **Commands.** A removed timer leaves its index on the wheel for the next one, whichever thread
 //!   sets it. An entry is used again by its own thread only.
 //! * **Order.** Expirations leave in the order of arming. That takes a heap for the whole set in
 //!   either shape.
@@ -169,13 +169,13 @@
 //! | P5 | last write wins: once a move has been applied, the old deadline never fires | `p5_moved_timer_fires_only_at_its_new_deadline`, `p5_only_the_last_reset_counts` |
 //! | P6 | removed or fired: exactly one of them happens, and `remove_timer` says which | `p6_remove_timer_says_whether_the_timer_fired`, `p6_p16_every_timer_ends_once_whatever_threads_do` |
 //! | P7 | dropping a future cancels it: no wake afterwards, and its memory does not wait for the deadline | `p7_sleep_dropped_by_another_waker_wakes_no_task`, `p7_million_dropped_sleeps_are_freed_early`, `p7_released_sleeps_leave_once_there_are_many`, `p7_released_sleeps_leave_when_the_others_have_fired`, `p7_one_sleep_that_stays_keeps_little_memory` |
-//! | P8 | no `Duration` or `Instant` panics or fires early; unrepresentable deadlines never fire | `p8_far_deadlines_do_not_hide_near_timers`, `p8_last_instant_is_accepted_everywhere`, `p8_far_sleep_does_not_hide_a_near_one` |
+//! | P8 | no `Instant`, and no `Duration` above zero, panics or fires early; unrepresentable deadlines never fire | `p8_far_deadlines_do_not_hide_near_timers`, `p8_last_instant_is_accepted_everywhere`, `p8_far_sleep_does_not_hide_a_near_one` |
 //! | P9 | a clock that stands still or steps back is harmless | `p9_nothing_fires_while_the_clock_stands_still`, `p9_time_does_not_go_backwards` |
 //! | P10 | the actor never waits for a consumer | `p10_consumer_that_never_reads_blocks_no_task`, `p10_unread_streams_and_sleeps_delay_no_timer` |
 //! | P11 | timers fire under any load of commands, from any number of producers, on one thread and with more busy threads than cores: the actor waits for no lock that a caller may hold; commands progress under any storm of expirations; other tasks progress under both | `p11_heartbeat_is_punctual_in_a_flood_of_commands`, `p11_commands_progress_in_a_storm_of_expirations`, `p11_turns_are_bounded_in_a_storm_of_expirations`, `p11_due_timers_do_not_wait_for_a_whole_backlog`, `p11_near_sleeps_fire_within_rounds_of_a_lasting_flood`, `p11_far_timers_of_a_set_delay_no_due_timer`, `p11_due_timers_fire_while_a_set_is_locked`, `p11_actor_never_waits_for_a_set_that_stays_locked`, `p11_actor_gets_the_lock_beside_callers_in_a_loop`, `p11_heartbeats_keep_up_with_tokios_beside_callers_in_a_loop` |
 //! | P12 | a panicking waker or user type harms only itself | `p12_panicking_waker_harms_only_its_own_sleep`, `p12_panic_of_hash_unwinds_into_the_caller`, `p12_wakers_that_panic_when_settled_harm_no_timer`, `p12_values_whose_drop_panics_are_dropped_once_each` |
 //! | P13 | idle costs nothing: an empty wheel arms no timer and is not polled; one far timer costs at most one wake-up per level | `p13_empty_wheel_arms_no_timer_and_is_not_polled`, `p13_far_timer_costs_one_wake_up_per_level_at_most` |
-//! | P14 | exact and deterministic under `start_paused = true` | `p14_clock_advances_to_exactly_the_next_deadline`, `p14_same_program_runs_the_same_way_each_time`, `sees_what_tokio_shows_at_the_same_instants`, `sees_what_tokio_shows_when_paused_midway` |
+//! | P14 | deterministic under `start_paused = true`, and exact where deadlines are whole milliseconds | `p14_clock_advances_to_exactly_the_next_deadline`, `p14_same_program_runs_the_same_way_each_time`, `sees_what_tokio_shows_at_the_same_instants`, `sees_what_tokio_shows_when_paused_midway` |
 //! | P15 | nothing is lost at shutdown: keyed leftovers are returned, a pending `Sleep` keeps its promise on Tokio's own timer | `p15_pending_sleeps_fire_on_time_after_shutdown`, `p15_unexpired_timers_are_returned_once_earliest_first`, `p15_sleeps_outlive_the_runtime_of_their_wheel` |
 //! | P16 | the counters add up: set = pending + fired + removed + replaced + drained | `p16_counters_add_up_after_any_mix_of_operations`, `p16_each_end_of_a_sleep_is_counted_once`, `p16_set_is_counted_once_while_it_is_dropped`, `p16_counters_add_up_in_every_snapshot` |
 //! | P17 | while any worker thread is free timers fire, whatever blocks the others - the one that armed last included | `p17_timer_fires_on_time_when_the_arming_task_blocks`, `p17_timer_fires_on_time_when_a_woken_task_blocks` |

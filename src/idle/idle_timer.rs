@@ -35,7 +35,8 @@ use crate::tick::{Ticks, far_future};
 ///
 /// # Cancel safety
 ///
-/// Dropping the timer cancels it. Touching its handles has no effect then.
+/// Dropping the timer cancels it. Its handles wake no task then, though a touch still returns
+/// `true`.
 ///
 /// # Examples
 ///

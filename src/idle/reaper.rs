@@ -386,7 +386,7 @@ impl<K, V> WatchGuard<K, V> {
         Arc::ptr_eq(&watched.activity, &self.activity)
     }
 
-    /// A clone of the value, while it is watched; `None` if it was reaped or drained.
+    /// A clone of the value, until the watch is delivered, drained or returned as unexpired.
     ///
     /// `Clone` runs while the set is locked. It must not call back into the reaper.
     ///

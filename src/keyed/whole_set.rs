@@ -51,8 +51,8 @@ impl<K, V> KeyedTimers<K, V> {
     /// timers set meanwhile. It drops keys and values of removed timers while the set is not
     /// locked.
     ///
-    /// `keep` runs while the set is locked, for 256 timers at a time; other calls and the actor
-    /// wait meanwhile. It must be quick, and must not call back into the set.
+    /// `keep` runs while the set is locked, for 256 timers at a time; other calls wait, and timers
+    /// of this set are late meanwhile. It must be quick, and must not call back into the set.
     ///
     /// # Errors
     ///

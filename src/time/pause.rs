@@ -7,7 +7,7 @@ use super::registry;
 /// Pauses the clock, as [`tokio::time::pause`] does.
 ///
 /// After Tokio's own `pause`, a timer cancelled before it still moves the clock, until a timer of
-/// this module is made or polled.
+/// this module is polled or reset.
 ///
 /// # Panics
 ///

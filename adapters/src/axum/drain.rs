@@ -51,8 +51,9 @@ const ROUND: Duration = Duration::from_millis(5);
 ///
 /// The future completes when `signal` has, and when all requests that had arrived by then have been
 /// read, on connections that were accepted as on those that waited for that. Until then the server
-/// goes on. That takes ten to thirty milliseconds, and at most five seconds: a server that has not
-/// read its requests by then is overloaded.
+/// goes on. That takes ten to thirty milliseconds, or some hundred where a task only writes, such
+/// as that of a WebSocket; and at most five seconds: a server that has not read its requests by
+/// then is overloaded.
 ///
 /// Requests that arrive later may be cut, as may those that are pipelined behind another. axum
 /// tells the client by `connection: close` that it answers no more. Bytes that arrived encrypted

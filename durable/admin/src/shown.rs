@@ -21,7 +21,7 @@ pub(crate) fn text_line(text: &str, most: usize) -> String {
     line(text.as_bytes(), most)
 }
 
-/// The bytes of a whole [`line`]. Others may be shown as the same line.
+/// The bytes of a whole [`line`](line()). Others may be shown as the same line.
 pub(crate) fn from_line(line: &str) -> Vec<u8> {
     if let Some(bytes) = line.strip_prefix("0x").and_then(from_hex) {
         return bytes;

@@ -44,11 +44,11 @@
 //! | module | what |
 //! |---|---|
 //! | [`contract`] | each call of the store alone, where traces do not hold it to the store in memory |
-//! | [`promises`] | D1 to D12 through whole instances |
+//! | [`promises`] | D1 to D12 and D16 through whole instances |
 //! | [`administration`] | what an operator does to a running instance |
 //! | [`demand`] | D5, D10 and D14 through whole instances with handlers that take time |
 //! | [`dead`] | timers that fail for good, through whole instances |
-//! | [`outages`] | D5 and D11: claims that end while the store is unreachable |
+//! | [`outages`] | D2 and D5: claims that end while the store is unreachable |
 //! | [`looking`] | D13: looks beside calls and deliveries |
 //! | [`scripts`] | random programs of whole instances |
 //! | [`races`] | calls that meet on one key at the same moment |

@@ -1,4 +1,4 @@
-//! A store that is away for a moment while claims end, through whole instances: D5 and D11.
+//! A store that is away for a moment while claims end, through whole instances: D2 and D5.
 
 use std::pin::pin;
 use std::time::Duration;

@@ -39,7 +39,7 @@ async fn order(State(pool): State<PgPool>, Path(id): Path<i64>) -> Result<Status
     Ok(StatusCode::CREATED)
 }
 
-/// An order is paid: no reminder of it comes once this has returned.
+/// An order is paid: no reminder of it comes once this has returned, unless it has fired already.
 async fn pay(State(pool): State<PgPool>, Path(id): Path<i64>) -> Result<StatusCode, Failure> {
     let mut transaction = pool.begin().await?;
     let paid = sqlx::query("UPDATE orders SET paid = true WHERE id = $1 AND NOT paid")

@@ -1,7 +1,8 @@
 //! Loads rows onto the wheel.
 //!
 //! Other instances count this one as alive for as long as it loads. So there is a load for each
-//! poll, whatever else happens, and an idle instance makes no other call. The instance also loads
+//! poll, whatever else happens, and an idle instance makes no other call but to discard old dead
+//! timers. The instance also loads
 //! at once when a hint says that there may be near rows, and when the last load left rows out and
 //! there is [demand](super::delivery) or room for them. The response says what other instances
 //! lack, and the instance leaves due rows that it does not need to them.

@@ -178,7 +178,9 @@ use crate::store::{
 ///     +zremrangebyscore +exists +unlink
 /// ```
 ///
-/// [`Inspect`], and with it `tickwheel-admin`, needs `+scan +hscan +zscan` besides.
+/// [`Inspect`], and with it `tickwheel-admin`, needs `+scan +hscan +zscan` besides,
+/// [`check_durability`](Self::check_durability) `+config|get`, and a database other than 0
+/// `+select`. The user of the Sentinels needs `+sentinel|get-master-addr-by-name`.
 ///
 /// # Clusters
 ///

@@ -110,7 +110,7 @@ impl Sqlite {
     ///
     /// # Errors
     ///
-    /// [`NamespaceError`] when the name is none.
+    /// [`NamespaceError`] when the name is not valid.
     pub fn hint(&self, namespace: &str) -> Result<(), NamespaceError> {
         self.thread.hints().notify(&Namespace::new(namespace)?);
         Ok(())

@@ -106,9 +106,9 @@ where
     ///
     /// # Errors
     ///
-    /// [`BuildError::Namespace`] when the name is none. [`BuildError::Open`] when the namespace was
-    /// not opened, or with another codec; when the file has no timers, or its schema is of another
-    /// version; and when SQLite fails.
+    /// [`BuildError::Namespace`] when the name is not valid. [`BuildError::Open`] when the
+    /// namespace was not opened, or with another codec; when the file has no timers, or its schema
+    /// is of another version; and when SQLite fails.
     pub fn new(transaction: &'t Transaction<'t>, namespace: &str) -> Result<Self, BuildError> {
         Self::with_codec(transaction, namespace, Json)
     }
@@ -118,9 +118,9 @@ where
     ///
     /// # Errors
     ///
-    /// [`BuildError::Namespace`] when the name is none. [`BuildError::Open`] when the namespace was
-    /// not opened, or with another codec; when the file has no timers, or its schema is of another
-    /// version; and when SQLite fails.
+    /// [`BuildError::Namespace`] when the name is not valid. [`BuildError::Open`] when the
+    /// namespace was not opened, or with another codec; when the file has no timers, or its schema
+    /// is of another version; and when SQLite fails.
     pub fn with_codec(
         transaction: &'t Transaction<'t>,
         namespace: &str,

@@ -11,8 +11,8 @@ use super::{Answer, StoreError};
 
 /// The reads of an operator: its namespaces, its instances, and rows by key.
 ///
-/// Optional: a store that has it returns itself from [`Store::inspect`](super::Store::inspect). No
-/// call changes anything or opens a namespace, and each is a *look*: it delays no other call by
+/// Every store has it, and as a rule returns itself from [`Store::inspect`](super::Store::inspect).
+/// No call changes anything or opens a namespace, and each is a *look*: it delays no other call by
 /// more than a few milliseconds, however many rows there are. See rule 3 of [the
 /// contract](super#the-contract).
 pub trait Inspect: Send + Sync {

@@ -18,11 +18,11 @@ pub struct LoadWindow {
     /// The instance that loads such rows in the same step. Without one, others are given a hint.
     pub loader: Option<InstanceId>,
     /// The charter that the caller agrees with. Under another one a write or a fire changes
-    /// nothing: [`StoreError::Amended`](super::StoreError::Amended). `None` for an operator, whose
+    /// nothing: [`StoreError::Amended`]. `None` for an operator, whose
     /// calls suit any charter.
     pub charter: Option<Edition>,
     /// The caller has given up by then, by the store's clock. A write that the store gets to later
-    /// changes nothing: [`StoreError::Late`](super::StoreError::Late).
+    /// changes nothing: [`StoreError::Late`].
     pub until: StoreTime,
 }
 
@@ -197,7 +197,7 @@ pub struct Load {
     /// Rows with schedules other than these are left to other instances.
     pub schedules: Schedules,
     /// The charter that the instance agrees with. Under another one it loads nothing:
-    /// [`StoreError::Amended`](super::StoreError::Amended). `None` for any.
+    /// [`StoreError::Amended`]. `None` for any.
     pub charter: Option<Edition>,
     /// The name of the instance, which the store keeps for operators.
     pub name: Option<String>,

@@ -45,9 +45,10 @@ pub(crate) const FORM: usize = 64 * 1024;
 
 /// The page of an operator, as routes of an axum service.
 ///
-/// The page shows all timers of the store, their keys, values and errors, to whoever gets it: put
-/// the sign-in of the service before the routes, as a layer. Each change is logged in one line with
-/// who made it: the [`User`] that the sign-in has found, by default on standard error.
+/// The page shows all timers of the store, their keys, values and errors, to every client that
+/// requests it: put the sign-in of the service before the routes, as a layer. Each change is logged
+/// in one line with who made it: the [`User`] that the sign-in has found, by default on standard
+/// error.
 ///
 /// Forms change something only if the browser says that they come from a page of the same origin,
 /// in `Sec-Fetch-Site`, or in an `Origin` that is the `Host` of the request. Answers have a content
