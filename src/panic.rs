@@ -50,6 +50,12 @@ pub(crate) fn drop_caught<T>(values: impl IntoIterator<Item = T>) {
     }
 }
 
+/// Drops a key and its value, as [`drop_caught`] does.
+pub(crate) fn drop_pair<K, V>(key: K, value: V) {
+    drop_caught([key]);
+    drop_caught([value]);
+}
+
 /// Logs a panic that was caught.
 #[cold]
 pub(crate) fn report(what: &'static str, panic: Box<dyn Any + Send>) {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::clock;
-use crate::shared::activity::{Activity, LATEST_NANOS, Reap};
+use crate::shared::activity::{Activity, Reap, latest_counted};
 use crate::tick::{Ticks, Timestamp};
 use crate::timer_set::{Cause, Payload};
 
@@ -77,8 +77,7 @@ impl<V> Payload for Watched<V> {
         // The watch was neither reaped nor ended before: both take the timer out, or are handled
         // above.
         let last = self.activity.end().unwrap_or(0);
-        let latest = now.after_origin().saturating_add(rules.idle_nanos);
-        let last = last.min(latest.min(LATEST_NANOS));
+        let last = last.min(latest_counted(now.after_origin(), rules.idle_nanos));
         let (deadline, cause) = earlier(rules.idle_after(last), oldest);
         self.ended = Some(cause);
         (deadline, cause)

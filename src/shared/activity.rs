@@ -96,6 +96,11 @@ impl Guards {
     }
 }
 
+/// The latest activity that counts at `now` for a limit: one limit ahead.
+pub(crate) fn latest_counted(now: u64, limit: u64) -> u64 {
+    now.saturating_add(limit).min(LATEST_NANOS)
+}
+
 /// The outcome of an attempt to decide that something is idle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
@@ -141,8 +146,8 @@ impl Activity {
         })
     }
 
-    /// The last activity that counts at `now` for a limit: `now` while a guard is held, and at most
-    /// one limit ahead. `None` if gone. `clock` reads the time again.
+    /// The last activity that counts at `now` for a limit: `now` while a guard is held, and the
+    /// [latest](latest_counted) at most. `None` if gone. `clock` reads the time again.
     pub(crate) fn last_counted(
         &self,
         now: u64,
@@ -152,8 +157,9 @@ impl Activity {
         if self.is_busy() {
             return Some(now);
         }
-        let latest = |now: u64| now.saturating_add(limit).min(LATEST_NANOS);
-        self.clamp(latest(now), || latest(clock()))
+        self.clamp(latest_counted(now, limit), || {
+            latest_counted(clock(), limit)
+        })
     }
 
     /// Lowers activity that was recorded for later than `latest`. Returns the last activity; `None`

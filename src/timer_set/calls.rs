@@ -13,7 +13,7 @@ use super::table::{Table, Timer, hash_of};
 use super::{BATCH, Closed, Guard, Payload, Phase, Plain, Repeat, Set, SetTimerError};
 use crate::clock;
 use crate::metrics::Event;
-use crate::panic::{drop_caught, wake};
+use crate::panic::{drop_caught, drop_pair, wake};
 use crate::shared::Alive;
 use crate::tick::Timestamp;
 
@@ -196,8 +196,7 @@ impl<K, V> Set<K, Plain<V>> {
             let visited = catch_unwind(AssertUnwindSafe(|| (next..until).for_each(&mut visit)));
             drop(guard);
             for Timer { key, value, .. } in removed.drain(..) {
-                drop_caught([key]);
-                drop_caught([value]);
+                drop_pair(key, value);
             }
             if let Err(panic) = visited {
                 resume_unwind(panic);
@@ -270,8 +269,7 @@ impl<K, S: Payload> Set<K, S> {
         drop(guard);
         wake(receiver);
         if let Some(Timer { key, value, .. }) = taken {
-            drop_caught([key]);
-            drop_caught([value]);
+            drop_pair(key, value);
         }
     }
 }

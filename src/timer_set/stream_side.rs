@@ -7,7 +7,7 @@ use std::num::NonZeroU64;
 use std::task::{Context, Poll, Waker};
 
 use super::{BATCH, Delivered, Expired, Payload, Phase, Set, State, TryRecvError};
-use crate::panic::{drop_caught, drop_replaced};
+use crate::panic::{drop_pair, drop_replaced};
 
 /// The source of a stream of expirations: a set with any payload.
 pub(crate) trait Source<K, V>: Send + Sync + fmt::Debug {
@@ -97,8 +97,7 @@ where
         drop_replaced(receiver);
         let pending = self.take_all(NonZeroU64::MAX);
         for Expired { key, value, .. } in iter::from_fn(|| delivered.pop()).chain(pending) {
-            drop_caught([key]);
-            drop_caught([value]);
+            drop_pair(key, value);
         }
     }
 }

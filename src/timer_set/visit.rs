@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::table::Timer;
 use super::{BATCH, Expired, Guard, Payload, Phase, Set};
 use crate::metrics::Event;
-use crate::panic::{drop_caught, report, wake};
+use crate::panic::{drop_pair, report, wake};
 use crate::shared::note::Note;
 use crate::shared::timer_set::{Due, DueTimers, TimerSet};
 use crate::shared::turn::Turn;
@@ -82,8 +82,7 @@ where
             report(CLONE, panic);
         }
         for timer in lost {
-            drop_caught([timer.key]);
-            drop_caught([timer.value]);
+            drop_pair(timer.key, timer.value);
         }
         Some(processed)
     }

@@ -81,7 +81,7 @@ fn assert_none_missed(mail: &Mail, actor: Parked, pushed: &[u64]) {
 ///
 /// Fails without [`Mailbox::wake_by`] after the push; without the check of the queues in
 /// [`Mailbox::park`], or if that comes before the publication; without `self.awake()` there;
-/// without the notification in `claim`; if `wake_by` compares the other way, or with `<=`; if
+/// without the notification in `wake_by`; if `wake_by` compares the other way, or with `<=`; if
 /// `next_wake` of `None` is published as 0.
 #[test]
 fn push_against_park() {
