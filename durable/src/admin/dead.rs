@@ -7,8 +7,7 @@ use tokio::time::Instant;
 
 use super::Admin;
 use crate::error::Error;
-use crate::instance::{Core, in_steps};
-use crate::store::{DeadChange, DeadRows, StoreError};
+use crate::store::{DeadChange, DeadRows};
 use crate::token::Token;
 
 impl<K, V> Admin<K, V> {
@@ -87,7 +86,7 @@ impl<K, V> Admin<K, V> {
             return Ok(false);
         };
         let which = || DeadRows::Token(token.version);
-        Ok(change_dead(core, change, which).await? > 0)
+        Ok(core.change_dead(change, which).await? > 0)
     }
 
     async fn change_dead_key<Q>(&self, key: &Q, change: DeadChange) -> Result<u64, Error>
@@ -96,7 +95,8 @@ impl<K, V> Admin<K, V> {
     {
         let key = self.coder.encode_key(&key)?;
         let which = || DeadRows::Key(key.clone());
-        change_dead(self.cores.of_key(&key), change, which).await
+        let core = self.cores.of_key(&key);
+        core.change_dead(change, which).await
     }
 
     async fn change_all(&self, change: DeadChange) -> Result<u64, Error> {
@@ -104,25 +104,8 @@ impl<K, V> Admin<K, V> {
         let mut changed = 0;
         for core in self.cores.iter() {
             let which = || DeadRows::OlderThan(began.elapsed());
-            changed += change_dead(core, change, which).await?;
+            changed += core.change_dead(change, which).await?;
         }
         Ok(changed)
     }
-}
-
-async fn change_dead(
-    core: &Core,
-    change: DeadChange,
-    which: impl Fn() -> DeadRows,
-) -> Result<u64, Error> {
-    let step = || {
-        (core.calls).ask("change_dead", |store, space| {
-            store.change_dead(space, which(), change)
-        })
-    };
-    let changed = in_steps(step).await?;
-    if changed.locked > 0 {
-        return Err(Error::Store(StoreError::locked("the keys of dead timers")));
-    }
-    Ok(changed.rows)
 }

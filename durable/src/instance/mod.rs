@@ -134,6 +134,24 @@ impl Core {
         self.write_near(near, vec![write], Some(until)).await
     }
 
+    /// Changes dead timers, step by step. Returns how many there were.
+    pub(crate) async fn change_dead(
+        &self,
+        change: DeadChange,
+        which: impl Fn() -> DeadRows,
+    ) -> Result<u64, Error> {
+        let step = || {
+            self.calls.ask("change_dead", |store, space| {
+                store.change_dead(space, which(), change)
+            })
+        };
+        let changed = in_steps(step).await?;
+        if changed.locked > 0 {
+            return Err(Error::Store(StoreError::locked("the keys of dead timers")));
+        }
+        Ok(changed.rows)
+    }
+
     /// The store's time, asked for if it was last heard long ago: an instance that only writes
     /// hears it from no load.
     pub(crate) async fn fresh_now(&self) -> Result<StoreTime, Error> {
@@ -470,12 +488,7 @@ async fn sweep(core: &Core) {
         sleep(jittered(pause)).await;
         pause = settings.sweep();
         // After an error the next sweep does what this one has left.
-        let discard = || {
-            core.calls.ask("change_dead", |store, space| {
-                let old = DeadRows::OlderThan(settings.keep_dead);
-                store.change_dead(space, old, DeadChange::Discard)
-            })
-        };
-        let _ = in_steps(discard).await;
+        let old = || DeadRows::OlderThan(settings.keep_dead);
+        let _ = core.change_dead(DeadChange::Discard, old).await;
     }
 }

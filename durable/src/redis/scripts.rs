@@ -17,8 +17,7 @@ pub(super) struct Script {
 impl Script {
     fn new(code: &'static str) -> Self {
         let hash = ::redis::Script::new(code).get_hash().to_owned();
-        let changes = [CHANGES, PURGES, FOLLOWS];
-        let changes = changes.iter().any(|part| code.contains(part));
+        let changes = [CHANGES, PURGES].iter().any(|part| code.contains(part));
         Script {
             code,
             hash,
@@ -54,7 +53,6 @@ const CHANGES: &str = include_str!("scripts/changes.lua");
 const FIRES: &str = include_str!("scripts/fire.lua");
 /// It shares nothing with those that change timers.
 const PURGES: &str = include_str!("scripts/purge.lua");
-const FOLLOWS: &str = include_str!("scripts/follow.lua");
 
 macro_rules! scripts {
     ($($name:ident = $($part:literal)+;)*) => {$(
