@@ -55,22 +55,22 @@ pub(super) async fn connect(url: &str, limit: Duration) -> Result<Box<dyn Store>
                     .into()
             }
             Some(scheme) if is_redis(scheme) => Redis::connect(url).await?.into(),
-            Some("sqlite") => open(url.trim_start_matches("sqlite://"))?,
+            Some("sqlite") => {
+                let path = url.trim_start_matches("sqlite:");
+                open(path.strip_prefix("//").unwrap_or(path))?
+            }
             // The rest may contain a password.
             Some(scheme) => {
                 return Err(Failure::Usage(format!(
                     "the URL begins with {scheme}://; {KINDS}"
                 )));
             }
-            None => match url.strip_prefix("sqlite:") {
-                Some(path) => open(path)?,
-                None if url.contains(['@', '=']) && !Path::new(url).is_file() => {
-                    return Err(Failure::Usage(format!(
-                        "the URL has no scheme and is no file; {KINDS}"
-                    )));
-                }
-                None => open(url)?,
-            },
+            None if url.contains(['@', '=']) && !Path::new(url).is_file() => {
+                return Err(Failure::Usage(format!(
+                    "the URL has no scheme and is no file; {KINDS}"
+                )));
+            }
+            None => open(url)?,
         })
     };
     let connected = timeout(limit, connecting).await;
@@ -82,7 +82,8 @@ fn scheme(url: &str) -> Option<&str> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '+';
     match url.split_once("://") {
         Some((scheme, _)) if scheme.chars().all(is_part) => Some(scheme),
-        _ if url.starts_with("sqlite:") || Path::new(url).is_file() => None,
+        _ if url.starts_with("sqlite:") => Some("sqlite"),
+        _ if Path::new(url).is_file() => None,
         _ => PostgresOptions::new(url).is_ok().then_some("postgres"),
     }
 }

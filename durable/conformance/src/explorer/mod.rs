@@ -227,9 +227,7 @@ async fn walk(bounds: &Bounds, random: &mut Rng, steps: usize) -> Trace {
     while node.trace.0.len() < steps {
         let any = random.usize(..12) == 0;
         let choices = if any { &all } else { &calm };
-        let Some(&(mut step)) = random.choice(choices) else {
-            break;
-        };
+        let mut step = *random.choice(choices).expect("there are steps");
         let last = node.trace.0.last();
         if random.usize(..2) == 0 {
             // One that a call can join with the last one, if there is any.
