@@ -2,10 +2,10 @@
 //!
 //! Other instances count this one as alive for as long as it loads. So there is a load for each
 //! poll, whatever else happens, and an idle instance makes no other call but to discard old dead
-//! timers. The instance also loads
-//! at once when a hint says that there may be near rows, and when the last load left rows out and
-//! there is [demand](super::delivery) or room for them. The response says what other instances
-//! lack, and the instance leaves due rows that it does not need to them.
+//! timers. The instance also loads at once when a hint says that there may be near rows, and when
+//! the last load left rows out and there is [demand](super::delivery) or room for them. The
+//! response says what other instances lack, and the instance leaves due rows that it does not need
+//! to them.
 //!
 //! **Invariant.** Every row that is marked by the present id of this instance is on its wheel, is
 //! due here and waits to be fired, is being fired, or the instance is about to unload it or

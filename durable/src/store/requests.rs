@@ -18,8 +18,7 @@ pub struct LoadWindow {
     /// The instance that loads such rows in the same step. Without one, others are given a hint.
     pub loader: Option<InstanceId>,
     /// The charter that the caller agrees with. Under another one a write or a fire changes
-    /// nothing: [`StoreError::Amended`]. `None` for an operator, whose
-    /// calls suit any charter.
+    /// nothing: [`StoreError::Amended`]. `None` for an operator, whose calls suit any charter.
     pub charter: Option<Edition>,
     /// The caller has given up by then, by the store's clock. A write that the store gets to later
     /// changes nothing: [`StoreError::Late`].
