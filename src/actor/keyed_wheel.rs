@@ -16,7 +16,6 @@ use std::sync::Weak;
 
 use super::backlog::{Backlog, Behind};
 use super::places::{Places, Timers};
-use crate::panic::catch_panic;
 use crate::shared::note::{Note, SetKey};
 use crate::shared::timer_set::{Due, DueTimers, TimerSet};
 use crate::shared::turn::Turn;
@@ -226,10 +225,9 @@ impl KeyedWheel {
                 backlog.put_behind(Behind::Free(set, chunk));
             }
         }
-        // It may be the last reference: its drop drops keys and values.
-        catch_panic("a key or a value panicked as its set was dropped", || {
-            drop(visited);
-        });
+        if let Some(set) = visited.release() {
+            backlog.put_behind(Behind::Forget(set));
+        }
         processed
     }
 }

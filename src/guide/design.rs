@@ -90,7 +90,7 @@
 //!
 //! Pushing a command must not wake the actor each time. The actor publishes the tick at which it
 //! runs next, then checks the queues. A caller pushes its command, then reads that tick, and
-//! notifies the actor only if the command is needed earlier or 512 commands lie in its queue. Push
+//! notifies the actor only if the command is needed earlier or 2048 commands lie in its queue. Push
 //! and check take the queue's lock, so no command is missed: `shared/mailbox` has the proof. Each
 //! core has its own queue, with two lanes. Commands that are needed within 256 ticks go into
 //! the first, which the actor empties first: a near timer does not wait behind a million far ones.

@@ -12,10 +12,9 @@ use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 use super::idle_limits::IdleLimits;
 use super::idle_timer::{IdleHandle, IdleTimer};
 use super::request_guess::RequestGuess;
-use crate::panic::{drop_replaced, wake};
 use crate::shared::Shared;
 use crate::shared::idle_clock::Kind;
-use crate::sync::SpinMutex;
+use crate::shared::pending::{Direction, Pending};
 
 pin_project! {
     /// Wraps a stream. Once the stream has been idle for too long, its operations fail with
@@ -88,51 +87,6 @@ struct Guard {
     waker: Waker,
     is_idle: bool,
     guess: RequestGuess,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Direction {
-    Read,
-    Write,
-}
-
-/// The wakers of the pending operations, by [`Direction`]. Each is the last poller's.
-///
-/// No code of a user runs under the locks. So a waker whose clone or drop panics leaves nothing
-/// half done that the next waker would need.
-#[derive(Debug)]
-struct Pending([SpinMutex<Option<Waker>>; 2]);
-
-impl Pending {
-    fn new() -> Self {
-        Pending([(); 2].map(|()| SpinMutex::new(None)))
-    }
-
-    /// Makes `waker` the one that is woken for this direction. It is cloned only if the one before
-    /// wakes another task.
-    fn register(&self, direction: Direction, waker: &Waker, clone: impl Fn(&Waker) -> Waker) {
-        let registered = &self.0[direction as usize];
-        let knows = |registered: &Waker| registered.will_wake(waker);
-        if registered.lock().as_ref().is_some_and(knows) {
-            return;
-        }
-        let waker = clone(waker);
-        let replaced = registered.lock().replace(waker);
-        drop_replaced(replaced);
-    }
-}
-
-impl Wake for Pending {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        for registered in &self.0 {
-            let waker = registered.lock().take();
-            wake(waker);
-        }
-    }
 }
 
 impl Guard {
@@ -412,62 +366,5 @@ impl<S: fmt::Debug> fmt::Debug for IdleStream<S> {
             .field("inner", &self.inner)
             .field("is_idle", &self.is_idle())
             .finish_non_exhaustive()
-    }
-}
-
-#[cfg(all(test, not(any(tickwheel_loom, tickwheel_shuttle))))]
-mod tests {
-    use super::*;
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    #[derive(Default)]
-    struct Count(AtomicUsize);
-
-    impl Wake for Count {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    fn counting() -> (Arc<Count>, Waker) {
-        let count = Arc::<Count>::default();
-        (Arc::clone(&count), Waker::from(count))
-    }
-
-    #[test]
-    fn p12_waker_whose_clone_panics_leaves_the_one_before_and_the_next_to_be_woken() {
-        let pending = Arc::new(Pending::new());
-        let (before, waker) = counting();
-        pending.register(Direction::Read, &waker, Waker::clone);
-        let panicking = |_: &Waker| -> Waker { panic!("the clone of a waker panics") };
-        let register = || pending.register(Direction::Read, Waker::noop(), panicking);
-        assert!(catch_unwind(AssertUnwindSafe(register)).is_err());
-        pending.wake_by_ref();
-        assert_eq!(before.0.load(Ordering::Relaxed), 1);
-
-        assert!(catch_unwind(AssertUnwindSafe(register)).is_err());
-        let (next, waker) = counting();
-        pending.register(Direction::Read, &waker, Waker::clone);
-        pending.wake_by_ref();
-        pending.wake_by_ref();
-        let woken = [before, next].map(|count| count.0.load(Ordering::Relaxed));
-        assert_eq!(woken, [1, 1]);
-    }
-
-    #[test]
-    fn waker_stays_registered_though_others_are_woken_while_it_is_cloned() {
-        let pending = Arc::new(Pending::new());
-        let (before, waker) = counting();
-        pending.register(Direction::Write, &waker, Waker::clone);
-        let (next, waker) = counting();
-        pending.register(Direction::Write, &waker, |waker| {
-            pending.wake_by_ref();
-            waker.clone()
-        });
-        assert_eq!(before.0.load(Ordering::Relaxed), 1);
-        assert_eq!(next.0.load(Ordering::Relaxed), 0);
-        pending.wake_by_ref();
-        assert_eq!(next.0.load(Ordering::Relaxed), 1);
     }
 }

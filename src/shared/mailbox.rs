@@ -55,10 +55,8 @@
 //! queue is long yields its processor once in [`FOLLOW`] commands, when it holds no lock. So where
 //! threads outnumber cores, callers that flood the mailbox do not keep the actor from emptying it.
 //!
-//! Two short gaps are left. A caller that is preempted between the exchange and the notification
-//! holds back the notification that others rely on, until it runs again. And an actor that drops
-//! the last reference to a set of timers waits for the lock of a queue, like any other thread that
-//! drops one.
+//! A short gap is left: a caller that is preempted between the exchange and the notification holds
+//! back the notification that others rely on, until it runs again.
 //!
 //! # The earliest tick
 //!
@@ -94,7 +92,7 @@ pub(crate) const QUEUE_BOUND: usize = if cfg!(tickwheel_loom) {
 } else if EXPLORED {
     8
 } else {
-    512
+    2048
 };
 
 /// How many commands a block has.

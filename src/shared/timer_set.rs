@@ -4,8 +4,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt;
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
-use super::note::Note;
+use super::note::{Note, SetKey};
 use super::turn::Turn;
 use crate::tick::NEVER;
 
@@ -26,6 +27,11 @@ pub(crate) trait TimerSet: Send + Sync + fmt::Debug {
         notes: &mut Vec<Note>,
         turn: &Turn<'_>,
     ) -> Option<usize>;
+
+    /// Gives the actor's reference back. If it is the last one, the set is dropped here. The actor
+    /// then has to forget the key that is returned, for which other threads send it a command: it
+    /// would have to wait for the lock of a queue.
+    fn release(self: Arc<Self>) -> Option<SetKey>;
 
     /// The actor ends: nothing will expire any more.
     fn close(&self);

@@ -4,12 +4,13 @@ use std::any::Any;
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use super::table::Timer;
 use super::{BATCH, Expired, Guard, Payload, Phase, Set};
 use crate::metrics::Event;
-use crate::panic::{drop_pair, report, wake};
-use crate::shared::note::Note;
+use crate::panic::{catch_panic, drop_pair, report, wake};
+use crate::shared::note::{Note, SetKey};
 use crate::shared::timer_set::{Due, DueTimers, TimerSet};
 use crate::shared::turn::Turn;
 use crate::tick::{NEVER, Timestamp};
@@ -85,6 +86,15 @@ where
             drop_pair(timer.key, timer.value);
         }
         Some(processed)
+    }
+
+    fn release(self: Arc<Self>) -> Option<SetKey> {
+        let set = Arc::into_inner(self)?;
+        let key = set.lock().key.take();
+        catch_panic("a key or a value panicked as its set was dropped", || {
+            drop(set);
+        });
+        key
     }
 
     fn close(&self) {

@@ -6,7 +6,7 @@ use std::sync::Weak;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::shared::note::Note;
+use crate::shared::note::{Note, SetKey};
 use crate::shared::timer_set::{Due, DueTimers, TimerSet};
 
 /// A set of one timer, due at tick 5, that counts how often it is visited.
@@ -32,6 +32,10 @@ impl TimerSet for OfOne {
         }
         let delivers = limit > 0 && before > 5;
         Some(usize::from(delivers && due.found.pop().is_some()))
+    }
+
+    fn release(self: Arc<Self>) -> Option<SetKey> {
+        None
     }
 
     fn close(&self) {}

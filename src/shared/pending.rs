@@ -1,0 +1,165 @@
+//! The wakers of the two operations of a stream that may be pending.
+
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+
+use crate::panic::{drop_replaced, wake};
+use crate::sync::SpinMutex;
+use crate::sync::atomic::{Ordering, fence};
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Direction {
+    Read,
+    Write,
+}
+
+/// The wakers of the pending operations, by [`Direction`]. Each is the last poller's.
+///
+/// A poll *registers* its waker, and then looks at the limits. The actor, which has set the timer
+/// to fired, *wakes* who is registered. It waits for no lock: a direction that is locked is about
+/// to look at the limits, or is being woken by another. With a fence on each side, one of them sees
+/// what the other did before its fence: either the poll sees that the timer has fired, or the actor
+/// finds the direction unlocked, with the waker.
+///
+/// No code of a user runs under the locks. So a waker whose clone or drop panics leaves nothing
+/// half done that the next waker would need.
+#[derive(Debug)]
+pub(crate) struct Pending([SpinMutex<Option<Waker>>; 2]);
+
+impl Pending {
+    pub(crate) fn new() -> Self {
+        Pending([(); 2].map(|()| SpinMutex::new(None)))
+    }
+
+    /// Makes `waker` the one that is woken for this direction. It is cloned only if the one before
+    /// wakes another task.
+    pub(crate) fn register(
+        &self,
+        direction: Direction,
+        waker: &Waker,
+        clone: impl Fn(&Waker) -> Waker,
+    ) {
+        let registered = &self.0[direction as usize];
+        let knows = |registered: &Waker| registered.will_wake(waker);
+        if !registered.lock().as_ref().is_some_and(knows) {
+            let waker = clone(waker);
+            let replaced = registered.lock().replace(waker);
+            drop_replaced(replaced);
+        }
+        fence(Ordering::SeqCst);
+    }
+}
+
+impl Wake for Pending {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        fence(Ordering::SeqCst);
+        for registered in &self.0 {
+            let registered = registered.try_lock();
+            wake(registered.and_then(|mut registered| registered.take()));
+        }
+    }
+}
+
+#[cfg(all(test, tickwheel_loom))]
+mod model {
+    //! [`crate::model`] explains such models.
+
+    use loom::sync::atomic::AtomicBool;
+    use loom::thread;
+
+    use super::*;
+    use crate::model::check;
+
+    struct Flag(AtomicBool);
+
+    impl Wake for Flag {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// An operation registers while the timer fires: it sees that, or is woken.
+    ///
+    /// Fails without either fence.
+    #[test]
+    fn operation_registers_while_the_timer_fires() {
+        check(None, || {
+            let flag = || Arc::new(Flag(AtomicBool::new(false)));
+            let (has_fired, woken) = (flag(), flag());
+            let pending = Arc::new(Pending::new());
+            let actor = thread::spawn({
+                let (has_fired, pending) = (Arc::clone(&has_fired), Arc::clone(&pending));
+                move || {
+                    has_fired.0.store(true, Ordering::Relaxed);
+                    pending.wake();
+                }
+            });
+            let waker = Waker::from(Arc::clone(&woken));
+            pending.register(Direction::Write, &waker, Waker::clone);
+            let sees = has_fired.0.load(Ordering::Relaxed);
+            actor.join().unwrap();
+            assert!(sees || woken.0.load(Ordering::Relaxed));
+        });
+    }
+}
+
+#[cfg(all(test, not(any(tickwheel_loom, tickwheel_shuttle))))]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn counting() -> (Arc<Count>, Waker) {
+        let count = Arc::<Count>::default();
+        (Arc::clone(&count), Waker::from(count))
+    }
+
+    #[test]
+    fn p12_waker_whose_clone_panics_leaves_the_one_before_and_the_next_to_be_woken() {
+        let pending = Arc::new(Pending::new());
+        let (before, waker) = counting();
+        pending.register(Direction::Read, &waker, Waker::clone);
+        let panicking = |_: &Waker| -> Waker { panic!("the clone of a waker panics") };
+        let register = || pending.register(Direction::Read, Waker::noop(), panicking);
+        assert!(catch_unwind(AssertUnwindSafe(register)).is_err());
+        pending.wake_by_ref();
+        assert_eq!(before.0.load(Ordering::Relaxed), 1);
+
+        assert!(catch_unwind(AssertUnwindSafe(register)).is_err());
+        let (next, waker) = counting();
+        pending.register(Direction::Read, &waker, Waker::clone);
+        pending.wake_by_ref();
+        pending.wake_by_ref();
+        let woken = [before, next].map(|count| count.0.load(Ordering::Relaxed));
+        assert_eq!(woken, [1, 1]);
+    }
+
+    #[test]
+    fn waker_stays_registered_though_others_are_woken_while_it_is_cloned() {
+        let pending = Arc::new(Pending::new());
+        let (before, waker) = counting();
+        pending.register(Direction::Write, &waker, Waker::clone);
+        let (next, waker) = counting();
+        pending.register(Direction::Write, &waker, |waker| {
+            pending.wake_by_ref();
+            waker.clone()
+        });
+        assert_eq!(before.0.load(Ordering::Relaxed), 1);
+        assert_eq!(next.0.load(Ordering::Relaxed), 0);
+        pending.wake_by_ref();
+        assert_eq!(next.0.load(Ordering::Relaxed), 1);
+    }
+}
