@@ -3,7 +3,7 @@
 //! # Behind every command
 //!
 //! Some work has to wait until every command is applied that is on its way now: a
-//! [barrier](super::barrier) for the commands that were pushed before it, and memory about notes
+//! task that [settles](crate::TimerWheel::settle) for the commands that were pushed before it, and memory about notes
 //! for those that may be older than one that was applied. Such work is put
 //! [behind](Backlog::put_behind) the commands:
 //!
@@ -146,7 +146,7 @@ impl Backlog {
         std::iter::from_fn(|| self.next_run(0)).flat_map(|run| run.commands)
     }
 
-    /// The actor ends: the tasks that wait for a barrier.
+    /// The actor ends: the tasks that settle.
     pub(super) fn close_behind(&mut self) -> impl Iterator<Item = oneshot::Sender<()>> + '_ {
         let waiting = self.waiting.drain(..).map(|(_, work)| work);
         waiting

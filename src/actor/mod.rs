@@ -2,8 +2,6 @@
 
 #[cfg(not(tickwheel_loom))]
 mod backlog;
-#[cfg(not(tickwheel_loom))]
-mod barrier;
 pub(crate) mod hosted;
 #[cfg(not(tickwheel_loom))]
 mod keyed_wheel;

@@ -32,6 +32,7 @@ mod end;
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
@@ -40,10 +41,10 @@ use std::thread;
 use std::time::Duration;
 
 use super::backlog::{Backlog, Behind, COMMANDS_PER_TURN};
-use super::barrier::Barrier;
 use super::keyed_wheel::KeyedWheel;
 use super::lateness::{Lateness, Pause};
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio::task;
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -52,7 +53,7 @@ use crate::actor::sleep_wheel::SleepWheel;
 use crate::actor::timer::ActorTimer;
 use crate::clock;
 use crate::metrics::Event;
-use crate::panic::wake;
+use crate::panic::{WOKEN, catch_panic, wake};
 use crate::shared::command::{Command, Other, Request};
 use crate::shared::entry::Expiration;
 use crate::shared::notifier::ActorNotifier;
@@ -66,6 +67,9 @@ const INDICES_PER_TURN: u32 = if EXPLORED { 2 } else { 4096 };
 /// How many sleeps, keyed timers, and ends of sets a turn processes.
 const TIMERS_PER_TURN: usize = if EXPLORED { 2 } else { 256 };
 
+/// How many tasks that settle a turn wakes.
+const SETTLED_PER_TURN: usize = if EXPLORED { 1 } else { 256 };
+
 /// The longest wait on Tokio's timer, which reaches about two years.
 const LONGEST_SLEEP: Duration = Duration::from_secs(86_400 * 365);
 
@@ -78,7 +82,9 @@ pub(crate) struct Actor {
     sleeps: SleepWheel<Arc<SleepContext>>,
     keyed: KeyedWheel,
     backlog: Backlog,
-    barrier: Barrier,
+    /// The tasks that [settle](crate::TimerWheel::settle), and the ticks of turns by which everything
+    /// has to have fired for them. These do not decrease.
+    settling: VecDeque<(u64, oneshot::Sender<()>)>,
     timer: ActorTimer,
     sweep: Sweep,
     must_end: bool,
@@ -116,7 +122,7 @@ impl Actor {
             sleeps: SleepWheel::new(slots),
             keyed: KeyedWheel::new(slots),
             backlog: Backlog::new(),
-            barrier: Barrier::default(),
+            settling: VecDeque::new(),
             timer,
             sweep: Sweep::None,
             must_end: false,
@@ -319,7 +325,7 @@ impl Actor {
     fn has_work_left(&self) -> bool {
         !self.backlog.is_empty()
             || self.backlog.has_behind()
-            || !self.barrier.waiting.is_empty()
+            || !self.settling.is_empty()
             || self.sweep != Sweep::None
             || self.sleeps.wheel.has_spare()
             || self.keyed.wheel.has_spare()
@@ -377,7 +383,7 @@ impl Actor {
                 return;
             };
             match work {
-                Behind::Settle(done) => self.barrier.add(tick, done),
+                Behind::Settle(done) => self.settling.push_back((tick, done)),
                 Behind::Free(set, chunk) => {
                     self.keyed.free_chunk(set, chunk, &mut self.backlog);
                 }
@@ -392,10 +398,14 @@ impl Actor {
         }
     }
 
-    /// Takes the sleeps off the wheel, because the clock is virtual. Idle timers stay.
+    /// The clock is virtual: takes the sleeps off the wheel, and the nodes of removed keyed timers.
+    /// Idle timers stay.
     ///
-    /// This is not bounded: it takes place once, in tests.
+    /// This is not bounded, and waits for locks: it takes place once, in tests.
     fn evict(&mut self) {
+        for set in self.shared.sets.all() {
+            set.release_kept();
+        }
         // The nodes for commands on their way are stale.
         self.sweep = Sweep::Wanted;
         let wakers = (self.sleeps).evict(|context: &Arc<SleepContext>| context.clock.is_none());
@@ -428,8 +438,8 @@ impl Actor {
 
     // --- time ---
 
-    /// Fires timers that are due before a tick, and then meets barriers. Returns the tick before
-    /// which every timer has fired.
+    /// Fires timers that are due before a tick, and then wakes tasks that settle. Returns the tick
+    /// before which every timer has fired.
     fn fire(&mut self, before: u64, turn: &Turn<'_>) -> u64 {
         let Some(until) = before.checked_sub(1) else {
             return 0;
@@ -437,11 +447,26 @@ impl Actor {
         let sleeps = self.fire_sleeps(until, turn);
         let keyed = (self.keyed).fire(until, TIMERS_PER_TURN, turn, &mut self.backlog);
         let fired_before = sleeps.min(keyed);
-        self.barrier.fired(fired_before);
+        self.wake_settled(fired_before);
         if let Some(tick) = fired_before.checked_sub(1) {
             (self.lateness).has_fired(tick, turn.now, &self.shared.ticks);
         }
         fired_before
+    }
+
+    /// Everything has fired that is due before this tick.
+    fn wake_settled(&mut self, fired_before: u64) {
+        for _ in 0..SETTLED_PER_TURN {
+            let first = self.settling.front();
+            if first.is_none_or(|&(tick, _)| tick >= fired_before) {
+                return;
+            }
+            let Some((_, done)) = self.settling.pop_front() else {
+                return;
+            };
+            // An error means that the task does not wait any more.
+            catch_panic(WOKEN, || done.send(()));
+        }
     }
 
     /// Processes the sleeps that are scheduled by tick `until`. Returns the tick before which every

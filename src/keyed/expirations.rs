@@ -11,7 +11,7 @@ use futures_util::StreamExt;
 use tokio::task::coop;
 
 use super::dispatch::Handler;
-use crate::timer_set::{Expired, Receiver, Source, TryRecvError};
+use crate::timer_set::{Expired, Source, TryRecvError};
 
 /// The expirations of one set of timers. Made by [`TimerWheel::keyed`](crate::TimerWheel::keyed)
 /// and [`TimerWheel::reaper`](crate::TimerWheel::reaper).
@@ -53,9 +53,11 @@ impl<K, V> Expirations<K, V> {
 
     /// Polls for the next expiration; `None` when there will be no more.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Expired<K, V>>> {
-        let mut one = None;
-        ready!(self.poll_into(cx, 1, &mut one));
-        Poll::Ready(one)
+        let budget = ready!(coop::poll_proceed(cx));
+        let received = ready!(self.set.poll_recv(cx));
+        budget.made_progress();
+        self.has_ended = received.is_none();
+        Poll::Ready(received)
     }
 
     /// Returns the next expiration if it has been delivered.
@@ -100,7 +102,11 @@ impl<K, V> Expirations<K, V> {
         if limit == 0 {
             return 0;
         }
-        poll_fn(|cx| self.poll_into(cx, limit, into)).await
+        let Some(first) = self.recv().await else {
+            return 0;
+        };
+        into.push(first);
+        1 + self.set.recv_more(limit - 1, into)
     }
 
     /// Runs `handler` for each expiration, at most `concurrency` of them at once, until there are
@@ -152,19 +158,6 @@ impl<K, V> Expirations<K, V> {
     /// does a call while the wheel runs.
     pub fn unexpired(&mut self) -> Vec<Expired<K, V>> {
         self.set.unexpired()
-    }
-
-    fn poll_into(
-        &mut self,
-        cx: &mut Context<'_>,
-        limit: usize,
-        out: &mut dyn Receiver<Expired<K, V>>,
-    ) -> Poll<usize> {
-        let budget = ready!(coop::poll_proceed(cx));
-        let received = ready!(self.set.poll_recv(cx, limit, out));
-        budget.made_progress();
-        self.has_ended = received == 0;
-        Poll::Ready(received)
     }
 }
 

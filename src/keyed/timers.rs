@@ -241,7 +241,10 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     {
         let repeat = Repeat {
             period: i64::try_from(self.period(period).as_nanos()).unwrap_or(i64::MAX),
-            clone: |key: &K, Plain(value): &Plain<V>| (key.clone(), value.clone()),
+            clone: |key: &K, Plain(value): &Plain<V>, copied| {
+                copied.0 = Some(key.clone());
+                copied.1 = Some(value.clone());
+            },
         };
         (self.handles.set).set(key, value, first, Some(repeat))
     }

@@ -67,6 +67,10 @@
 //! a turn fires timers that are due before both. A command that the turn does not see was pushed
 //! after the turn read the clock, so it is not due before the timers that the turn fires.
 //!
+//! A command for a tick that has passed already when it is pushed, by the clock that was last
+//! published, holds up no timer: it is late by its caller. Or a flood of overdue timers would keep
+//! everything from firing that is due after them.
+//!
 //! # After the end
 //!
 //! [`close`](Mailbox::close) closes each queue under its lock; from then on a push returns the
@@ -243,17 +247,20 @@ impl<C, S: Notifier> Mailbox<C, S> {
         now: impl FnOnce() -> u64,
     ) -> Result<Pushed, C> {
         let shard = self.shard(thread);
-        let is_soon = tick < self.published.0.horizon.load(Ordering::Relaxed);
+        let horizon = self.published.0.horizon.load(Ordering::Relaxed);
+        let is_soon = tick < horizon;
+        let is_overdue = tick < horizon - HORIZON;
+        let holds_up = if is_overdue { NEVER } else { tick };
         let mut queue = lock(&shard.queue);
         let Some(commands) = &mut *queue else {
             return Err(command);
         };
-        if tick < shard.earliest.load(Ordering::Relaxed) {
-            shard.earliest.store(tick, Ordering::SeqCst);
+        if holds_up < shard.earliest.load(Ordering::Relaxed) {
+            shard.earliest.store(holds_up, Ordering::SeqCst);
         }
         let Lanes { soon, later } = commands;
         let lane = if is_soon { soon } else { later };
-        lane.push(tick, command);
+        lane.push(holds_up, command);
         let length = commands.len();
         if length % FOLLOW == 0 {
             self.set_horizon(now());

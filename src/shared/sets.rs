@@ -28,6 +28,13 @@ struct Sets {
     closed: bool,
 }
 
+impl Sets {
+    fn all(&self) -> Vec<Arc<dyn TimerSet>> {
+        let registered = self.registered.iter();
+        registered.filter_map(|(_, set)| set.upgrade()).collect()
+    }
+}
+
 impl SetList {
     /// Adds a new set. `None` when the actor has ended and will not close it.
     pub(crate) fn register(&self, set: Weak<dyn TimerSet>) -> Option<SetKey> {
@@ -68,12 +75,16 @@ impl SetList {
         lock(&self.0).registered.len()
     }
 
+    /// Every set that is still referred to.
+    pub(crate) fn all(&self) -> Vec<Arc<dyn TimerSet>> {
+        lock(&self.0).all()
+    }
+
     /// Every set that is still referred to. None can be [registered](Self::register) after
     /// this.
     pub(crate) fn close(&self) -> Vec<Arc<dyn TimerSet>> {
         let mut sets = lock(&self.0);
         sets.closed = true;
-        let registered = sets.registered.iter();
-        registered.filter_map(|(_, set)| set.upgrade()).collect()
+        sets.all()
     }
 }

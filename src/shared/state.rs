@@ -134,6 +134,12 @@ impl Shared {
         })
     }
 
+    /// Whether the clock of the actor's runtime is virtual or has been, as far as this thread can
+    /// find out, which may be another one.
+    pub(crate) fn is_on_virtual_clock(&self) -> bool {
+        self.has_virtual_clock() || self.clock.was_found_virtual()
+    }
+
     /// Whether a sleep that is polled or reset here goes to Tokio's timer.
     pub(crate) fn hands_sleeps_over(&self) -> bool {
         !self.clock.sleeps_stay() && self.has_virtual_clock()
@@ -219,7 +225,7 @@ impl Shared {
     /// one. Without a handle, and under a virtual clock, the [limit](Self::stale_limit) is low.
     #[inline]
     pub(crate) fn stale_at_once(&self) -> usize {
-        if self.is_orphaned() || self.has_virtual_clock() || self.clock.was_found_virtual() {
+        if self.is_orphaned() || self.is_on_virtual_clock() {
             1
         } else {
             STALE_AT_ONCE

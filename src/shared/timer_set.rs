@@ -33,6 +33,9 @@ pub(crate) trait TimerSet: Send + Sync + fmt::Debug {
     /// would have to wait for the lock of a queue.
     fn release(self: Arc<Self>) -> Option<SetKey>;
 
+    /// The clock is virtual: takes the nodes off the wheel that are kept for later timers.
+    fn release_kept(&self);
+
     /// The actor ends: nothing will expire any more.
     fn close(&self);
 }

@@ -40,7 +40,7 @@ use std::io;
 use std::panic::resume_unwind;
 use std::pin::{Pin, pin};
 use std::sync::OnceLock;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ use tokio::task::coop;
 use tokio::time::{self, Instant};
 
 use crate::clock;
-use crate::panic::wake;
+use crate::panic::{drop_replaced, wake};
 use crate::tick::far_future;
 
 /// A sleep of Tokio's never fires if its deadline is further away than this. A wheel's ticks reach
@@ -64,6 +64,9 @@ pub(super) struct OnTokio {
     sleep: Pin<Box<time::Sleep>>,
     /// It has another deadline, which Tokio's timer does not know yet.
     is_unarmed: bool,
+    /// The task that waits for a sleep that never completes: none of Tokio's timers is registered
+    /// for it, to which a paused clock would move.
+    waiting: Option<Waker>,
 }
 
 impl OnTokio {
@@ -79,6 +82,7 @@ impl OnTokio {
             is_never,
             sleep: Box::pin(time::sleep_until(instant(deadline, is_never))),
             is_unarmed: false,
+            waiting: None,
         }
     }
 
@@ -129,10 +133,17 @@ impl OnTokio {
         self.is_unarmed = false;
         let instant = instant(self.deadline, self.is_never);
         self.sleep.as_mut().reset(instant);
+        if let Some(waker) = self.waiting.take() {
+            self.wait(waker);
+        }
     }
 
     /// Makes `waker` the one that waits. It is woken now if the deadline has passed.
     pub(super) fn wait(&mut self, waker: Waker) {
+        if self.is_never {
+            drop_replaced(self.waiting.replace(waker));
+            return;
+        }
         let mut cx = Context::from_waker(&waker);
         let sleep = self.sleep.as_mut();
         if pin!(coop::unconstrained(sleep)).poll(&mut cx).is_ready() {
@@ -154,20 +165,17 @@ impl OnTokio {
     /// Polls Tokio's timer, which takes care of the budget.
     #[cold]
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.is_never {
+            self.wait(cx.waker().clone());
+            return Poll::Pending;
+        }
         if self.is_unarmed {
             if !coop::has_budget_remaining() {
                 return coop::poll_proceed(cx).map(|_| ());
             }
             self.register();
         }
-        loop {
-            ready!(self.sleep.as_mut().poll(cx));
-            if !self.is_never {
-                return Poll::Ready(());
-            }
-            // It fired at the instant that stands for never, decades away.
-            self.sleep.as_mut().reset(far_future());
-        }
+        self.sleep.as_mut().poll(cx)
     }
 }
 

@@ -95,7 +95,12 @@ impl Timer {
     /// interval.
     pub(super) fn rearm_when_polled(&mut self, deadline: Option<Instant>) {
         match self {
-            Timer::Wheel(_) => self.reset(deadline),
+            Timer::Wheel(timer) => {
+                if timer.reset(deadline) {
+                    timer.count(Event::SleepMade);
+                    self.leave().rearm_when_polled(deadline);
+                }
+            }
             Timer::Tokio(timer) => get(timer).rearm_when_polled(deadline),
         }
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::table::{Table, Timer, hash_of};
-use super::{BATCH, Closed, Guard, Payload, Phase, Plain, Repeat, Set, SetTimerError};
+use super::{BATCH, Closed, Guard, Payload, Plain, Repeat, Set, SetTimerError};
 use crate::clock;
 use crate::metrics::Event;
 use crate::panic::{drop_caught, drop_pair, wake};
@@ -28,7 +28,7 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
     ) -> Result<Option<V>, SetTimerError<K, V>> {
         let hash = hash_of(&self.hasher, &key);
         let mut guard = self.lock();
-        if guard.phase != Phase::Open {
+        if !guard.is_open {
             return Err(SetTimerError::Closed(key, value));
         }
         let found = guard.table.find(hash, |other| *other == key);
@@ -64,7 +64,7 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
     ) -> Result<Option<(K, V)>, SetTimerError<K, V>> {
         let hash = hash_of(&self.hasher, &key);
         let mut guard = self.lock();
-        if guard.phase != Phase::Open {
+        if !guard.is_open {
             return Err(SetTimerError::Closed(key, value));
         }
         if guard.table.find(hash, |other| *other == key).is_some() {
@@ -175,12 +175,9 @@ impl<K, V> Set<K, Plain<V>> {
         &self,
         mut keep: impl FnMut(&K, &mut V, Instant) -> bool,
     ) -> Result<(), Closed> {
-        // Timers that are set meanwhile extend the table, and must not keep this call going.
-        let end = self.open()?.table.end();
+        drop(self.open()?);
         let mut removed = Vec::with_capacity(BATCH as usize);
-        let mut next = 0;
-        while next < end {
-            let until = end.min(next.saturating_add(BATCH));
+        for indices in self.batches() {
             let mut guard = self.open()?;
             let mut visit = |index| {
                 let slot = guard.table.get_mut(index);
@@ -193,7 +190,7 @@ impl<K, V> Set<K, Plain<V>> {
                 }
             };
             // The timers that were removed before `keep` panics are dropped as well.
-            let visited = catch_unwind(AssertUnwindSafe(|| (next..until).for_each(&mut visit)));
+            let visited = catch_unwind(AssertUnwindSafe(|| indices.for_each(&mut visit)));
             drop(guard);
             for Timer { key, value, .. } in removed.drain(..) {
                 drop_pair(key, value);
@@ -201,7 +198,6 @@ impl<K, V> Set<K, Plain<V>> {
             if let Err(panic) = visited {
                 resume_unwind(panic);
             }
-            next = until;
         }
         Ok(())
     }
@@ -219,7 +215,7 @@ impl<K, S: Payload> Set<K, S> {
         make: impl FnOnce(S::Value, u32) -> (S, R),
     ) -> Result<R, SetTimerError<K, S::Value>> {
         let mut guard = self.lock();
-        if guard.phase != Phase::Open {
+        if !guard.is_open {
             return Err(SetTimerError::Closed(key, value));
         }
         let make = |value, table: &Table<K, S>| make(value, table.next_index());
@@ -241,7 +237,7 @@ impl<K, S: Payload> Set<K, S> {
     pub(crate) fn expire_now(&self, index: u32, decide: impl FnOnce(&mut S) -> bool) -> bool {
         let now = self.shared.ticks.timestamp(clock::now());
         let mut guard = self.lock();
-        if guard.phase != Phase::Open {
+        if !guard.is_open {
             return false;
         }
         let slot = guard.table.get_mut(index);

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::ops::Range;
 
 use super::table::Timer;
-use super::{BATCH, Cause, Closed, Expired, Guard, Payload, Set, State};
+use super::{BATCH, Cause, Closed, Expired, Payload, Set, State};
 use crate::clock;
 use crate::metrics::Event;
 
@@ -22,7 +22,8 @@ impl<K, S: Payload> Set<K, S> {
         let now = self.shared.ticks.timestamp(clock::now());
         // Timers armed from here on are not taken, so this never grows while the set is locked.
         let mut taken: Vec<(Timer<K, S>, Cause)> = Vec::with_capacity(self.len());
-        self.in_batches(|guard, indices| {
+        for indices in self.batches() {
+            let mut guard = self.lock();
             for index in indices {
                 if (guard.set_at(index)).is_none_or(|number| number > armed_by) {
                     continue;
@@ -33,7 +34,7 @@ impl<K, S: Payload> Set<K, S> {
                     taken.push((timer, cause));
                 }
             }
-        });
+        }
         // The actor takes the indices off the wheel now. It may have nothing else left to do, and
         // end.
         self.shared.mailbox.wake_by(0);
@@ -52,28 +53,23 @@ impl<K, S: Payload> Set<K, S> {
     /// The set is closed.
     pub(super) fn end_all(&self) {
         let now = self.shared.ticks.timestamp(clock::now());
-        self.in_batches(|guard, indices| {
+        for indices in self.batches() {
+            let mut guard = self.lock();
             for index in indices {
                 let slot = guard.table.get_mut(index);
                 if let Some(timer) = slot.and_then(|slot| slot.timer.as_mut()) {
                     timer.deadline = timer.value.end(timer.deadline, now, &self.rules).0;
                 }
             }
-        });
+        }
     }
 
-    /// Visits all indices, a batch under each hold of the lock.
-    pub(super) fn in_batches(&self, mut visit: impl FnMut(&mut Guard<'_, K, S>, Range<u32>)) {
-        let mut next = 0_u32;
-        loop {
-            let mut guard = self.lock();
-            let until = guard.table.end().min(next.saturating_add(BATCH));
-            if next >= until {
-                return;
-            }
-            visit(&mut guard, next..until);
-            next = until;
-        }
+    /// All indices of now, in parts that one hold of the lock visits. Timers that are set meanwhile
+    /// extend the table, and must not keep a visit going.
+    pub(super) fn batches(&self) -> impl Iterator<Item = Range<u32>> + use<K, S> {
+        let end = self.lock().table.end();
+        let batch = move |from: u32| from..end.min(from.saturating_add(BATCH));
+        (0..end).step_by(BATCH as usize).map(batch)
     }
 }
 

@@ -129,7 +129,7 @@ use table::{Table, Timer};
 pub(crate) use calls::Handles;
 pub use error::{Closed, SetTimerError, TryRecvError};
 pub use expired::{Cause, Expired};
-pub(crate) use stream_side::{Receiver, Source};
+pub(crate) use stream_side::Source;
 
 /// The most timers that one hold of the lock touches.
 const BATCH: u32 = if EXPLORED { 2 } else { 256 };
@@ -220,7 +220,8 @@ struct State<K, S: Payload> {
     receiver: Option<Waker>,
     /// The last number that was drawn.
     number: NonZeroU64,
-    phase: Phase,
+    /// Whether timers can be set. It is closed once the stream is dropped, or the actor has ended.
+    is_open: bool,
     /// Whether a handle is left that could set a timer.
     has_handles: bool,
 }
@@ -233,20 +234,16 @@ struct Kept {
     scheduled: Timestamp,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    Open,
-    /// The stream was dropped.
-    Unread,
-    /// The actor has ended.
-    Ended,
-}
+/// The copies of a key and its value.
+type Copied<K, V> = (Option<K>, Option<V>);
 
 /// How a timer repeats.
 pub(crate) struct Repeat<K, S: Payload> {
     /// In nanoseconds; above zero.
     pub(crate) period: i64,
-    pub(crate) clone: fn(&K, &S) -> (K, S::Value),
+    /// What it has cloned lies in the copy also if it panics: the set is locked, and the drop of a
+    /// key may lock it.
+    pub(crate) clone: fn(&K, &S, &mut Copied<K, S::Value>),
 }
 
 /// The set is locked. Its drop unlocks the set, and then follows the wake rule for the notes that
@@ -275,7 +272,7 @@ impl<K, S: Payload> Drop for AfterUnlock<'_, K, S> {
             let shared = &self.set.shared;
             // A virtual clock moves on its own to the earliest tick of the wheel, also to that of a
             // timer that was removed.
-            if shared.has_virtual_clock() {
+            if shared.is_on_virtual_clock() {
                 shared.mailbox.wake_by(0);
             }
             shared.mailbox.wake_after(pushed);
@@ -326,14 +323,14 @@ where
                 delivered: Delivered::new(),
                 receiver: None,
                 number: NonZeroU64::MIN,
-                phase: Phase::Open,
+                is_open: true,
                 has_handles: true,
             }),
             resource,
         });
         let registered: Weak<Self> = Arc::downgrade(&set);
         match shared.sets.register(registered) {
-            None => set.lock().phase = Phase::Ended,
+            None => set.lock().is_open = false,
             key => set.lock().key = key,
         }
         set
@@ -350,7 +347,7 @@ impl<K, S: Payload> Set<K, S> {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.lock().phase != Phase::Open
+        !self.lock().is_open
     }
 
     #[inline]
@@ -369,7 +366,7 @@ impl<K, S: Payload> Set<K, S> {
     #[inline]
     fn open(&self) -> Result<Guard<'_, K, S>, Closed> {
         let state = self.lock();
-        if state.phase == Phase::Open {
+        if state.is_open {
             Ok(state)
         } else {
             Err(Closed::new())
@@ -439,7 +436,7 @@ impl<K, S: Payload> State<K, S> {
 
     /// Whether the stream has ended once it has taken what was delivered.
     fn is_finished(&self) -> bool {
-        self.phase == Phase::Ended || (!self.has_handles && self.table.len() == 0)
+        !self.is_open || (!self.has_handles && self.table.len() == 0)
     }
 }
 
@@ -447,13 +444,13 @@ impl<K, S: Payload> fmt::Debug for Set<K, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.lock();
         let (pending, undelivered) = (state.table.len(), state.delivered.len());
-        let phase = state.phase;
+        let is_open = state.is_open;
         drop(state);
         f.debug_struct("Set")
             .field("wheel", &self.shared.name)
             .field("pending", &pending)
             .field("undelivered", &undelivered)
-            .field("phase", &phase)
+            .field("is_open", &is_open)
             .finish_non_exhaustive()
     }
 }

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use super::table::Timer;
-use super::{Guard, Kept, MAX_KEPT, Payload, Phase};
+use super::{Guard, Kept, MAX_KEPT, Payload};
 use crate::metrics::Event;
 use crate::shared::command::Command;
 use crate::tick::{NEVER, Timestamp};
@@ -85,8 +85,8 @@ impl<K, S: Payload> Guard<'_, K, S> {
         // Watches have no use for kept slots.
         S::KEYED
             && self.has_handles
-            && self.phase == Phase::Open
-            && (!shared.has_virtual_clock() || shared.clock.sleeps_stay())
+            && self.is_open
+            && (!shared.is_on_virtual_clock() || shared.clock.sleeps_stay())
     }
 
     /// A slot without a timer is not kept.

@@ -6,19 +6,17 @@ use std::mem;
 use std::num::NonZeroU64;
 use std::task::{Context, Poll, Waker};
 
-use super::{BATCH, Delivered, Expired, Payload, Phase, Set, State, TryRecvError};
+use super::{BATCH, Delivered, Expired, Payload, Set, TryRecvError};
 use crate::panic::{drop_pair, drop_replaced};
 
 /// The source of a stream of expirations: a set with any payload.
 pub(crate) trait Source<K, V>: Send + Sync + fmt::Debug {
-    /// Puts at most `limit` expirations into `out`; ready with how many. Zero when there will be no
-    /// more.
-    fn poll_recv(
-        &self,
-        cx: &mut Context<'_>,
-        limit: usize,
-        out: &mut dyn Receiver<Expired<K, V>>,
-    ) -> Poll<usize>;
+    /// The next expiration; `None` when there will be no more.
+    fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<Option<Expired<K, V>>>;
+
+    /// Appends what has been delivered to `out`, at most `limit`. It ends at the first batch that
+    /// is not full, so that an actor that delivers meanwhile cannot keep the consumer busy forever.
+    fn recv_more(&self, limit: usize, out: &mut Vec<Expired<K, V>>) -> usize;
 
     fn try_recv(&self) -> Result<Expired<K, V>, TryRecvError>;
 
@@ -29,44 +27,31 @@ pub(crate) trait Source<K, V>: Send + Sync + fmt::Debug {
     fn close_unread(&self);
 }
 
-/// A place for expirations. It makes room before the set is locked.
-pub(crate) trait Receiver<T> {
-    /// Makes room for `more` items.
-    fn reserve(&mut self, more: usize);
-    fn push(&mut self, item: T);
-}
-
-impl<T> Receiver<T> for Vec<T> {
-    fn reserve(&mut self, more: usize) {
-        self.reserve(more);
-    }
-
-    fn push(&mut self, item: T) {
-        self.push(item);
-    }
-}
-
-impl<T> Receiver<T> for Option<T> {
-    fn reserve(&mut self, _: usize) {}
-
-    fn push(&mut self, item: T) {
-        *self = Some(item);
-    }
-}
-
 impl<K, S> Source<K, S::Value> for Set<K, S>
 where
     K: Send,
     S: Payload<Value: Send, Rules: Send + Sync> + Send,
 {
-    fn poll_recv(
-        &self,
-        cx: &mut Context<'_>,
-        limit: usize,
-        out: &mut dyn Receiver<Expired<K, S::Value>>,
-    ) -> Poll<usize> {
-        let poll = || self.poll_taking(cx.waker(), Waker::clone, limit, out);
+    fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<Option<Expired<K, S::Value>>> {
+        let poll = || self.poll_taking(cx.waker(), Waker::clone);
         self.resource.poll(poll)
+    }
+
+    fn recv_more(&self, limit: usize, out: &mut Vec<Expired<K, S::Value>>) -> usize {
+        let before = out.len();
+        loop {
+            let most = (limit - (out.len() - before)).min(BATCH as usize);
+            // Not under the lock.
+            out.reserve(most);
+            let mut state = self.lock();
+            let taken = (0..most).map_while(|_| state.delivered.pop());
+            let length = out.len();
+            out.extend(taken);
+            drop(state);
+            if out.len() < length + most || most == 0 {
+                return out.len() - before;
+            }
+        }
     }
 
     fn try_recv(&self) -> Result<Expired<K, S::Value>, TryRecvError> {
@@ -79,7 +64,7 @@ where
     }
 
     fn unexpired(&self) -> Vec<Expired<K, S::Value>> {
-        if self.lock().phase != Phase::Ended {
+        if self.lock().is_open {
             return Vec::new();
         }
         self.take_all(NonZeroU64::MAX)
@@ -87,9 +72,7 @@ where
 
     fn close_unread(&self) {
         let mut state = self.lock();
-        if state.phase == Phase::Open {
-            state.phase = Phase::Unread;
-        }
+        state.is_open = false;
         state.release_all();
         let receiver = state.receiver.take();
         let mut delivered = mem::replace(&mut state.delivered, Delivered::new());
@@ -103,22 +86,18 @@ where
 }
 
 impl<K, S: Payload> Set<K, S> {
-    /// Takes what was delivered, or leaves a clone of the waker behind.
+    /// Takes what was delivered first, or leaves a clone of the waker behind.
     pub(super) fn poll_taking(
         &self,
         consumer: &Waker,
         clone: impl Fn(&Waker) -> Waker,
-        limit: usize,
-        out: &mut dyn Receiver<Expired<K, S::Value>>,
-    ) -> Poll<usize> {
+    ) -> Poll<Option<Expired<K, S::Value>>> {
         let mut waker = None;
         loop {
-            out.reserve(limit.min(BATCH as usize));
             let mut state = self.lock();
-            let taken = state.take_delivered(limit, out);
-            if taken > 0 || state.is_finished() {
-                drop(state);
-                return Poll::Ready(taken + self.take_more(limit - taken, taken, out));
+            let expired = state.delivered.pop();
+            if expired.is_some() || state.is_finished() {
+                return Poll::Ready(expired);
             }
             let knows = |receiver: &Waker| receiver.will_wake(consumer);
             if state.receiver.as_ref().is_some_and(knows) {
@@ -135,42 +114,5 @@ impl<K, S: Payload> Set<K, S> {
             drop(state);
             waker = Some(clone(consumer));
         }
-    }
-
-    /// Takes further batches after a full one. It ends at the first that is not full, so that an
-    /// actor that delivers meanwhile cannot keep the consumer busy forever.
-    fn take_more(
-        &self,
-        limit: usize,
-        first: usize,
-        out: &mut dyn Receiver<Expired<K, S::Value>>,
-    ) -> usize {
-        let mut taken = 0;
-        let mut last = first;
-        while last == BATCH as usize && taken < limit {
-            out.reserve((limit - taken).min(BATCH as usize));
-            last = self.lock().take_delivered(limit - taken, out);
-            taken += last;
-        }
-        taken
-    }
-}
-
-impl<K, S: Payload> State<K, S> {
-    /// Takes at most a batch of what was delivered.
-    pub(super) fn take_delivered(
-        &mut self,
-        limit: usize,
-        out: &mut dyn Receiver<Expired<K, S::Value>>,
-    ) -> usize {
-        let mut taken = 0;
-        while taken < limit.min(BATCH as usize) {
-            let Some(expired) = self.delivered.pop() else {
-                break;
-            };
-            out.push(expired);
-            taken += 1;
-        }
-        taken
     }
 }

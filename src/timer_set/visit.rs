@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::table::Timer;
-use super::{BATCH, Expired, Guard, Payload, Phase, Set};
+use super::{BATCH, Copied, Expired, Guard, Payload, Set};
 use crate::metrics::Event;
 use crate::panic::{catch_panic, drop_pair, report, wake};
 use crate::shared::note::{Note, SetKey};
@@ -40,10 +40,9 @@ where
             due,
             notes,
             turn,
-            lost: Vec::new(),
-            panics: Vec::new(),
+            failed: Vec::new(),
         };
-        if visit.guard.phase != Phase::Open {
+        if !visit.guard.is_open {
             // The stream is closed; the thread that closed the set takes its timers out.
             visit.due.found.clear();
         }
@@ -67,10 +66,7 @@ where
             has_delivered |= visit.deliver(first);
         }
         let Visit {
-            mut guard,
-            lost,
-            panics,
-            ..
+            mut guard, failed, ..
         } = visit;
         let receiver = if has_delivered || guard.is_finished() {
             guard.receiver.take()
@@ -79,11 +75,10 @@ where
         };
         drop(guard);
         wake(receiver);
-        for panic in panics {
+        for (timer, copied, panic) in failed {
             report(CLONE, panic);
-        }
-        for timer in lost {
             drop_pair(timer.key, timer.value);
+            drop_pair(copied.0, copied.1);
         }
         Some(processed)
     }
@@ -97,11 +92,13 @@ where
         key
     }
 
+    fn release_kept(&self) {
+        self.lock().release_all();
+    }
+
     fn close(&self) {
         let mut state = self.lock();
-        if state.phase == Phase::Open {
-            state.phase = Phase::Ended;
-        }
+        state.is_open = false;
         let receiver = state.receiver.take();
         drop(state);
         if !S::KEYED {
@@ -118,10 +115,9 @@ struct Visit<'a, K, S: Payload> {
     due: &'a mut DueTimers,
     notes: &'a mut Vec<Note>,
     turn: &'a Turn<'a>,
-    /// Timers that were removed, to be dropped when the set is not locked.
-    lost: Vec<Timer<K, S>>,
-    /// What their `Clone` panicked with, to be logged and dropped then too.
-    panics: Vec<Box<dyn Any + Send>>,
+    /// Timers whose `Clone` panicked, what it had copied, and what it panicked with: to be logged
+    /// and dropped when the set is not locked.
+    failed: Vec<(Timer<K, S>, Copied<K, S::Value>, Box<dyn Any + Send>)>,
 }
 
 impl<K, S: Payload> Visit<'_, K, S> {
@@ -130,7 +126,7 @@ impl<K, S: Payload> Visit<'_, K, S> {
     fn process_reached(&mut self, index: u32, earliest: u64) {
         let (set, state) = (self.guard.set(), &mut *self.guard);
         let mut tick = NEVER;
-        if state.phase != Phase::Open {
+        if !state.is_open {
             // Nothing fires any more.
         } else if let Some(slot) = state.table.get_mut(index) {
             if let Some(timer) = &slot.timer {
@@ -203,37 +199,40 @@ impl<K, S: Payload> Visit<'_, K, S> {
     /// Takes out a timer that expires, or arms it again if it repeats. Returns key and value to
     /// deliver, and how many periods are skipped. `None` when copying them panicked.
     fn expire(&mut self, index: u32, deadline: Timestamp) -> Option<(K, S::Value, u64)> {
-        let repeats = &self.guard.repeats;
-        let mut event = Event::KeyedFired;
-        if !repeats.is_empty() && repeats.contains_key(&index) {
-            let repeated = self.repeat(index, deadline);
-            if repeated.is_some() {
-                return repeated;
-            }
-            event = Event::KeyedRemoved;
-        }
+        let mut copied = (None, None);
+        let panic = match self.repeat(index, deadline, &mut copied) {
+            Ok(Some(missed)) => return Some((copied.0?, copied.1?, missed)),
+            Ok(None) => None,
+            Err(panic) => Some(panic),
+        };
         let timer = self.guard.remove(index)?;
         // It has no node (N3).
         self.guard.table.vacate(index);
-        self.guard.count_ended(event, 1);
-        if event == Event::KeyedFired {
+        let Some(panic) = panic else {
+            self.guard.count_ended(Event::KeyedFired, 1);
             return Some((timer.key, timer.value.into_value(), 0));
-        }
-        self.lost.push(timer);
+        };
+        self.guard.count_ended(Event::KeyedRemoved, 1);
+        self.failed.push((timer, copied, panic));
         None
     }
 
-    /// Arms a repeating timer for the next multiple of its period that has not passed. Returns
-    /// copies of its key and value for this expiration, and how many periods are skipped. `None`
-    /// when copying panicked.
-    fn repeat(&mut self, index: u32, deadline: Timestamp) -> Option<(K, S::Value, u64)> {
+    /// Copies a repeating timer, and arms it for the next multiple of its period that has not
+    /// passed. Returns how many periods are skipped, or what its `Clone` panicked with; `None` if
+    /// the timer does not repeat.
+    fn repeat(
+        &mut self,
+        index: u32,
+        deadline: Timestamp,
+        copied: &mut Copied<K, S::Value>,
+    ) -> Result<Option<u64>, Box<dyn Any + Send>> {
         let (set, state) = (self.guard.set(), &mut *self.guard);
-        let (_, repeat) = state.repeats.get(&index)?;
-        let timer = state.table.timer(index)?;
-        let cloned = catch_unwind(AssertUnwindSafe(|| {
-            (repeat.clone)(&timer.key, &timer.value)
-        }));
-        let (key, value) = cloned.map_err(|panic| self.panics.push(panic)).ok()?;
+        let repeat = state.repeats.get(&index);
+        let (Some((_, repeat)), Some(timer)) = (repeat, state.table.timer(index)) else {
+            return Ok(None);
+        };
+        let clone = || (repeat.clone)(&timer.key, &timer.value, copied);
+        catch_unwind(AssertUnwindSafe(clone))?;
         let late = self.turn.now.nanos().saturating_sub(deadline.nanos());
         let missed = late.max(0) / repeat.period;
         let next = deadline.plus(repeat.period.saturating_mul(missed.saturating_add(1)));
@@ -247,6 +246,6 @@ impl<K, S: Payload> Visit<'_, K, S> {
         }
         self.notes.extend(state.next_note(index, set.tick(next)));
         state.counters.add(Event::KeyedRepeated, 1);
-        Some((key, value, missed.unsigned_abs()))
+        Ok(Some(missed.unsigned_abs()))
     }
 }

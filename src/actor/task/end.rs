@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::Actor;
-use crate::panic::{catch_panic, wake};
+use crate::panic::{WOKEN, catch_panic, wake};
 use crate::shared::command::{Command, Other};
 
 impl Drop for Actor {
@@ -24,10 +24,10 @@ impl Drop for Actor {
                 || set.close(),
             );
         }
-        for done in self.backlog.close_behind() {
-            self.barrier.add(0, done);
+        let settling = self.settling.drain(..).map(|(_, done)| done);
+        for done in settling.chain(self.backlog.close_behind()) {
+            catch_panic(WOKEN, || drop(done));
         }
-        self.barrier.close();
         shared.mailbox.notifier().actor_ended();
         shared.end.end();
     }

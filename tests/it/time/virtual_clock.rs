@@ -3,6 +3,7 @@
 //! Each program runs with both, and they have to say the same. The last ones are about what only a
 //! wheel has.
 
+use std::future::Future;
 use std::time::Duration;
 
 use super::{current_thread, paused};
@@ -387,6 +388,33 @@ fn timers_of_a_runtime_without_a_wheel_never_fire_if_too_far() {
     });
 }
 
+// A timer that never fires was once one of Tokio's, decades away, to which the clock moved.
+#[test]
+fn timers_that_never_fire_do_not_move_the_clock() {
+    use tickwheel::time;
+    paused().block_on(async {
+        let start = Instant::now();
+        let never = time::timeout(Duration::MAX, std::future::pending::<()>());
+        let mut interval = time::interval(Duration::MAX);
+        interval.tick().await;
+        tokio::select! {
+            biased;
+            _ = never => unreachable!(),
+            _ = interval.tick() => unreachable!(),
+            () = let_real_time_pass() => {}
+        }
+        assert_eq!(start.elapsed(), Duration::ZERO);
+        // One that is reset wakes the task that has waited for it.
+        let mut sleep = Box::pin(time::sleep(Duration::MAX));
+        let mut waiting = tokio_test::task::spawn(());
+        let polled = waiting.enter(|cx, _| sleep.as_mut().poll(cx));
+        assert!(polled.is_pending());
+        sleep.as_mut().reset(start + HOUR);
+        tokio::time::sleep(HOUR).await;
+        assert!(waiting.is_woken() && sleep.is_elapsed());
+    });
+}
+
 // --- what stays on the wheel ---
 
 #[test]
@@ -416,6 +444,39 @@ fn removed_keyed_timer_does_not_move_the_clock() {
             assert_eq!(start.elapsed(), Duration::ZERO, "midway: {midway}");
         });
     }
+}
+
+// Its slot was kept for the next timer, with a node to which the clock moved.
+#[test]
+fn keyed_timer_removed_before_the_pause_does_not_move_the_clock() {
+    current_thread().block_on(async {
+        let wheel = tickwheel::time::wheel();
+        let (timers, _stream) = wheel.keyed::<u32, ()>();
+        timers.set_timer(1, (), HOUR).unwrap();
+        wheel.settle().await;
+        timers.remove_timer(&1).unwrap();
+        tickwheel::time::pause();
+        let start = Instant::now();
+        let_real_time_pass().await;
+        assert_eq!(start.elapsed(), Duration::ZERO);
+    });
+}
+
+// Likewise.
+#[test]
+fn keyed_timer_removed_on_another_thread_does_not_move_the_clock() {
+    paused().block_on(async {
+        let wheel = TimerWheel::new();
+        let (timers, _stream) = wheel.keyed::<u32, ()>();
+        timers.set_timer(1, (), HOUR).unwrap();
+        wheel.settle().await;
+        let start = Instant::now();
+        let other = timers.clone();
+        let removed = std::thread::spawn(move || other.remove_timer(&1));
+        assert_eq!(removed.join().unwrap(), Ok(Some(())));
+        let_real_time_pass().await;
+        assert_eq!(start.elapsed(), Duration::ZERO);
+    });
 }
 
 // Nothing else wakes the actor, which has to take the index off the wheel before the clock moves.

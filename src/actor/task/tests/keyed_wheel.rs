@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::Expirations;
+use crate::shared::mailbox::QUEUE_BOUND;
 
 #[derive(Default)]
 struct Count(AtomicUsize);

@@ -38,6 +38,8 @@ impl TimerSet for OfOne {
         None
     }
 
+    fn release_kept(&self) {}
+
     fn close(&self) {}
 }
 

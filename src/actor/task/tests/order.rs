@@ -325,3 +325,22 @@ async fn p4_timer_listed_in_an_earlier_batch_comes_first() {
     }
     assert_eq!(keys(&mut stream), [49_999]);
 }
+
+// Each turn left some of them over, and once nothing fired that was due after them.
+#[tokio::test(start_paused = true)]
+async fn p11_overdue_timers_of_a_flood_delay_no_due_timer() {
+    let (mut actor, wheel) = start();
+    let past = Instant::now();
+    let order = Order::default();
+    let _due = order.armed(&wheel, 10);
+    assert_eq!(step(&mut actor), "wait");
+    let (timers, _stream) = wheel.keyed::<u64, ()>();
+    jump(ms(10));
+    for round in 0..5 {
+        for key in round * 8_192..(round + 1) * 8_192 {
+            timers.set_timer_at(key, (), past).expect("there is room");
+        }
+        assert_eq!(step(&mut actor), "again");
+    }
+    assert_eq!(order.fired(), [10]);
+}

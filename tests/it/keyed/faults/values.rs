@@ -1,5 +1,6 @@
 //! Values that panic in `Drop` or `Clone`, or use their own set when they are dropped.
 
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -310,5 +311,52 @@ async fn p12_panic_of_clone_is_dropped_when_the_set_is_not_locked() {
     timers.set_interval(1, value, ms(10)).unwrap();
     advance(&wheel, ms(10)).await;
     assert_eq!(calls.load(Ordering::SeqCst), 1);
+    assert_balanced(&wheel);
+}
+
+/// Calls its set when it is dropped, if it is a copy.
+struct CallsSetAsCopy(KeyedTimers<CallsSetAsCopy, Uncloneable>, bool);
+
+impl Clone for CallsSetAsCopy {
+    fn clone(&self) -> Self {
+        CallsSetAsCopy(self.0.clone(), true)
+    }
+}
+
+impl Drop for CallsSetAsCopy {
+    fn drop(&mut self) {
+        assert!(!self.1 || self.0.is_empty());
+    }
+}
+
+impl PartialEq for CallsSetAsCopy {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for CallsSetAsCopy {}
+
+impl Hash for CallsSetAsCopy {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+struct Uncloneable;
+
+impl Clone for Uncloneable {
+    fn clone(&self) -> Self {
+        panic!("the clone of a value panics")
+    }
+}
+
+// The copy of the key was once dropped while the actor had the set locked.
+#[tokio::test(start_paused = true)]
+async fn p12_copied_key_is_dropped_when_the_set_is_not_locked() {
+    let wheel = TimerWheel::new();
+    let (timers, _stream) = wheel.keyed();
+    let key = CallsSetAsCopy(timers.clone(), false);
+    timers.set_interval(key, Uncloneable, ms(10)).unwrap();
+    advance(&wheel, ms(10)).await;
+    assert!(timers.is_empty());
     assert_balanced(&wheel);
 }
