@@ -149,13 +149,6 @@ impl<T: Cell, const CHUNK: u32> ChunkSlab<T, CHUNK> {
         chunk.cells.get_mut((index % CHUNK) as usize)
     }
 
-    /// The index that [`take`](Self::take) returns next.
-    pub(crate) fn next_index(&self) -> u32 {
-        self.roomy.last().map_or(self.indices(), |&number| {
-            number * CHUNK + self.chunks[number as usize].next_place()
-        })
-    }
-
     /// Takes a vacant cell, in a chunk the one vacated last. `fill` puts an item in. Returns the
     /// index.
     #[inline]

@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::idle_timer::BusyGuard;
-use super::watched::{WatchRules, Watched};
+use super::watched::Watched;
 use crate::clock;
 use crate::keyed::Expirations;
 use crate::shared::Alive;
@@ -101,11 +102,7 @@ where
     K: Send + 'static,
     V: Send + 'static,
 {
-    let rules = WatchRules {
-        ticks: wheel.shared.ticks,
-        idle_nanos: nanos(idle),
-    };
-    let set = Set::new(&wheel.shared, rules);
+    let set = Set::new(&wheel.shared, nanos(idle));
     let watches = Watches {
         ticks: wheel.shared.ticks,
         set: Arc::clone(&set),
@@ -226,18 +223,14 @@ impl<K, V> Reaper<K, V> {
         let now = ticks.nanos(clock::now());
         let oldest = options.age().and_then(after);
         let oldest = oldest.map_or(Timestamp::NEVER, |at| ticks.timestamp(at));
-        let activity =
-            self.watches
-                .set
-                .add(key, value, oldest, Timestamp::at(now), |value, slot| {
-                    let activity = Arc::new(Activity::new(now, ticks.tick_nanos(), slot));
-                    let watched = Watched {
-                        value,
-                        activity: Arc::clone(&activity),
-                        ended: None,
-                    };
-                    (watched, activity)
-                })?;
+        let activity = Arc::new(Activity::new(now, ticks.tick_nanos()));
+        let watched = Watched {
+            value,
+            activity: Arc::clone(&activity),
+            ended: None,
+        };
+        let slot = (self.watches.set).add(key, watched, oldest, Timestamp::at(now))?;
+        activity.slot.store(slot, Ordering::Relaxed);
         let watches = Arc::clone(&self.watches);
         Ok(WatchGuard { activity, watches })
     }
@@ -386,6 +379,10 @@ impl<K, V> WatchGuard<K, V> {
         Arc::ptr_eq(&watched.activity, &self.activity)
     }
 
+    fn slot(&self) -> u32 {
+        self.activity.slot.load(Ordering::Relaxed)
+    }
+
     /// A clone of the value, until the watch is delivered, drained or returned as unexpired.
     ///
     /// `Clone` runs while the set is locked. It must not call back into the reaper.
@@ -410,7 +407,7 @@ impl<K, V> WatchGuard<K, V> {
         V: Clone,
     {
         let read = |watched: &Watched<V>| self.is_mine(watched).then(|| watched.value.clone());
-        self.watches.set.read_value(self.activity.slot, read)
+        self.watches.set.read_value(self.slot(), read)
     }
 
     /// Ends the watch now, however active or busy it is. Returns `false` if it has ended already.
@@ -450,7 +447,7 @@ impl<K, V> WatchGuard<K, V> {
             }
             decided
         };
-        self.watches.set.expire_now(self.activity.slot, decide)
+        self.watches.set.expire_now(self.slot(), decide)
     }
 }
 
@@ -459,7 +456,7 @@ impl<K, V> Drop for WatchGuard<K, V> {
         // The set decides under its lock: the watch was delivered before this call, or never is.
         // One that has ended stays, to be delivered or returned as unexpired.
         let is_meant = |watched: &Watched<V>| self.is_mine(watched) && watched.ended.is_none();
-        self.watches.set.forget(self.activity.slot, is_meant);
+        self.watches.set.forget(self.slot(), is_meant);
     }
 }
 

@@ -17,68 +17,54 @@ pub(crate) struct Watched<V> {
     pub(super) ended: Option<Cause>,
 }
 
-/// The rules that all watches of a reaper share.
-pub(crate) struct WatchRules {
-    pub(super) ticks: Ticks,
-    pub(super) idle_nanos: u64,
-}
-
-impl WatchRules {
-    /// When a watch that was last active at `last` is idle.
-    fn idle_after(&self, last: u64) -> Timestamp {
-        Timestamp::at(last.saturating_add(self.idle_nanos))
-    }
+/// When a watch that was last active at `last` is idle.
+fn idle_after(last: u64, idle: u64) -> Timestamp {
+    Timestamp::at(last.saturating_add(idle))
 }
 
 impl<V> Payload for Watched<V> {
     type Value = V;
-    type Rules = WatchRules;
     const KEYED: bool = false;
 
     /// `oldest` is the instant of the maximum age, or the instant at which it ended.
-    fn due(&self, oldest: Timestamp, now: Timestamp, rules: &WatchRules) -> Timestamp {
+    fn due(&self, oldest: Timestamp, now: Timestamp, idle: u64, ticks: &Ticks) -> Timestamp {
         let now = now.after_origin();
         // The actor reads one that is busy again after an idle duration.
-        let clock = || rules.ticks.nanos(clock::now());
-        let last = (self.activity).last_counted(now, rules.idle_nanos, clock);
+        let clock = || ticks.nanos(clock::now());
+        let last = (self.activity).last_counted(now, idle, clock);
         // The activity is gone only if the watch has ended.
-        last.map_or(oldest, |last| rules.idle_after(last).min(oldest))
+        last.map_or(oldest, |last| idle_after(last, idle).min(oldest))
     }
 
-    fn expire(
-        &self,
-        oldest: Timestamp,
-        now: Timestamp,
-        rules: &WatchRules,
-    ) -> Option<(Timestamp, Cause)> {
+    fn expire(&self, oldest: Timestamp, now: Timestamp, idle: u64) -> Option<(Timestamp, Cause)> {
         if let Some(cause) = self.ended {
             return Some((oldest, cause));
         }
         if oldest <= now {
             let was_busy = self.activity.is_busy();
-            let idle_at = rules.idle_after(self.activity.end()?);
+            let idle_at = idle_after(self.activity.end()?, idle);
             return Some(if was_busy {
                 (oldest, Cause::MaxAge)
             } else {
                 earlier(idle_at, oldest)
             });
         }
-        let idle_since = now.after_origin().checked_sub(rules.idle_nanos)?;
+        let idle_since = now.after_origin().checked_sub(idle)?;
         match self.activity.reap(idle_since) {
-            Reap::Reaped(last) => Some((rules.idle_after(last), Cause::Idle)),
+            Reap::Reaped(last) => Some((idle_after(last, idle), Cause::Idle)),
             Reap::Active(_) | Reap::Busy | Reap::Gone => None,
         }
     }
 
-    fn end(&mut self, oldest: Timestamp, now: Timestamp, rules: &WatchRules) -> (Timestamp, Cause) {
+    fn end(&mut self, oldest: Timestamp, now: Timestamp, idle: u64) -> (Timestamp, Cause) {
         if let Some(cause) = self.ended {
             return (oldest, cause);
         }
         // The watch was neither reaped nor ended before: both take the timer out, or are handled
         // above.
         let last = self.activity.end().unwrap_or(0);
-        let last = last.min(latest_counted(now.after_origin(), rules.idle_nanos));
-        let (deadline, cause) = earlier(rules.idle_after(last), oldest);
+        let last = last.min(latest_counted(now.after_origin(), idle));
+        let (deadline, cause) = earlier(idle_after(last, idle), oldest);
         self.ended = Some(cause);
         (deadline, cause)
     }

@@ -71,7 +71,7 @@ where
     K: Hash + Eq + Send + 'static,
     V: Send + 'static,
 {
-    let set = Set::new(&wheel.shared, ());
+    let set = Set::new(&wheel.shared, 0);
     let handles = Handles::new(&set, wheel);
     (KeyedTimers { handles }, Expirations::new(set))
 }

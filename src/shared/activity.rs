@@ -46,6 +46,8 @@
 //!
 //! The loom models beside this file hold the invariants for up to four threads.
 
+use std::sync::atomic::AtomicU32;
+
 use crate::sync::SpinMutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::tick::round_up_to_tick;
@@ -65,8 +67,8 @@ const BUSY: u64 = 1;
 pub(crate) struct Activity {
     word: AtomicU64,
     guards: SpinMutex<Guards>,
-    /// The index of a watch in its set. Not part of the protocol.
-    pub(crate) slot: u32,
+    /// The index of a watch in its set, once it has one. Not part of the protocol.
+    pub(crate) slot: AtomicU32,
 }
 
 /// The number of guards: three bytes, which together with the mutex and the index fill one word.
@@ -117,11 +119,11 @@ pub(crate) enum Reap {
 
 impl Activity {
     /// An activity that was last recorded at `nanos`.
-    pub(crate) fn new(nanos: u64, tick_nanos: u64, slot: u32) -> Self {
+    pub(crate) fn new(nanos: u64, tick_nanos: u64) -> Self {
         Activity {
             word: AtomicU64::new(round_up_to_tick(nanos, tick_nanos) << 1),
             guards: SpinMutex::new(Guards::default()),
-            slot,
+            slot: AtomicU32::new(0),
         }
     }
 
@@ -292,14 +294,14 @@ mod tests {
 
     #[test]
     fn rounds_activity_up_to_tick_and_never_goes_back() {
-        let activity = Activity::new(0, 10, 0);
+        let activity = Activity::new(0, 10);
         assert!(activity.touch(11, 10));
         assert_eq!(activity.last(), Some(20));
         assert!(activity.touch(5, 10));
         assert_eq!(activity.last(), Some(20));
         assert!(activity.touch(21, 10));
         assert_eq!(activity.last(), Some(30));
-        assert_eq!(Activity::new(11, 10, 0).last(), Some(20));
+        assert_eq!(Activity::new(11, 10).last(), Some(20));
         assert!(activity.enter());
         activity.leave(31, 10);
         assert_eq!(activity.last(), Some(40));
@@ -307,7 +309,7 @@ mod tests {
 
     #[test]
     fn limits_activity_far_in_the_future() {
-        let activity = Activity::new(0, 1000, 0);
+        let activity = Activity::new(0, 1000);
         assert!(activity.touch(u64::MAX, 1000));
         assert_eq!(activity.last(), Some(LATEST_NANOS));
         assert!(activity.touch(u64::MAX, 1000));
@@ -315,7 +317,7 @@ mod tests {
 
     #[test]
     fn clamp_takes_back_future_activity_only() {
-        let activity = Activity::new(0, 1, 0);
+        let activity = Activity::new(0, 1);
         assert!(activity.touch(500, 1));
         assert_eq!(activity.clamp(200, || 200), Some(200));
         assert_eq!(activity.clamp(300, || unreachable!()), Some(200));
@@ -324,7 +326,7 @@ mod tests {
 
     #[test]
     fn clamp_reads_clock_again_before_taking_back() {
-        let activity = Activity::new(0, 1, 0);
+        let activity = Activity::new(0, 1);
         assert!(activity.touch(500, 1));
         assert_eq!(activity.clamp(200, || 600), Some(500));
         assert_eq!(activity.clamp(200, || 300), Some(300));
@@ -337,7 +339,7 @@ mod tests {
 
     #[test]
     fn counts_guards_up_to_three_bytes() {
-        let activity = Activity::new(0, 1, 0);
+        let activity = Activity::new(0, 1);
         *activity.guards.lock() = Guards::of(0xff_fffe).expect("that fits");
         assert!(activity.enter());
         assert!(!activity.enter(), "there are too many");
@@ -351,7 +353,7 @@ mod tests {
 
     #[test]
     fn is_reaped_once_and_refuses_touches_after() {
-        let activity = Activity::new(100, 1, 0);
+        let activity = Activity::new(100, 1);
         assert_eq!(activity.reap(99), Reap::Active(100));
         assert_eq!(activity.reap(100), Reap::Reaped(100));
         assert_eq!(activity.reap(100), Reap::Gone);
@@ -365,7 +367,7 @@ mod tests {
 
     #[test]
     fn revives_at_given_instant() {
-        let activity = Activity::new(100, 10, 0);
+        let activity = Activity::new(100, 10);
         assert_eq!(activity.reap(100), Reap::Reaped(100));
         activity.revive(201, 10);
         assert_eq!(activity.last(), Some(210));
@@ -377,7 +379,7 @@ mod tests {
 
     #[test]
     fn refuses_guard_once_gone_while_others_are_held() {
-        let activity = Activity::new(0, 1, 0);
+        let activity = Activity::new(0, 1);
         assert!(activity.enter());
         assert_eq!(activity.end(), Some(0));
         assert!(!activity.enter());
@@ -387,7 +389,7 @@ mod tests {
 
     #[test]
     fn is_busy_until_last_guard_leaves() {
-        let activity = Activity::new(0, 1, 0);
+        let activity = Activity::new(0, 1);
         assert!(activity.enter());
         assert!(activity.enter());
         activity.leave(10, 1);

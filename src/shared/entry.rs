@@ -97,8 +97,6 @@ pub(crate) enum Phase {
     Armed,
     /// The deadline was reached, and the waker was taken out to be woken.
     Fired,
-    /// The entry has no owner, and is never armed again.
-    Released,
     /// The actor has ended; the owner has to use another timer.
     Closed,
 }
@@ -253,12 +251,7 @@ impl<H> Entry<H> {
     /// Releases a disarmed entry, which is never armed again. Returns whether that leaves a stale
     /// node, or a command for one.
     pub(crate) fn release(&self) -> bool {
-        let mut state = self.state.lock();
-        if state.phase == Phase::Closed {
-            return false;
-        }
-        state.phase = Phase::Released;
-        mem::replace(&mut state.scheduled, NEVER) != NEVER
+        mem::replace(&mut self.state.lock().scheduled, NEVER) != NEVER
     }
 
     // --- the actor ---

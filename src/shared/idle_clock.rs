@@ -94,7 +94,7 @@ impl IdleClock {
         now: u64,
     ) -> Self {
         let limited = |idle: Option<Duration>| Limited {
-            activity: Activity::new(now, ticks.tick_nanos(), 0),
+            activity: Activity::new(now, ticks.tick_nanos()),
             // A duration that does not fit is no limit.
             limit: AtomicU64::new(idle.map_or(UNLIMITED, nanos)),
         };

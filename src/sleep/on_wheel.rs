@@ -210,8 +210,8 @@ impl OnWheel {
                 self.stage = Stage::Reset;
                 self.poll_arm(cx)
             }
-            Phase::Armed | Phase::Released if !(reads_clock && self.is_due()) => Poll::Pending,
-            Phase::Armed | Phase::Released => {
+            Phase::Armed if !(reads_clock && self.is_due()) => Poll::Pending,
+            Phase::Armed => {
                 let disarmed = entry.disarm();
                 if disarmed.was == Phase::Fired {
                     // The actor has fired and counted it meanwhile.

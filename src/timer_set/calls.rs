@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::table::{Table, Timer, hash_of};
+use super::table::{Timer, hash_of};
 use super::{BATCH, Closed, Guard, Payload, Plain, Repeat, Set, SetTimerError};
 use crate::clock;
 use crate::metrics::Event;
@@ -40,8 +40,7 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
             guard.counters.add(Event::KeyedReplaced, 1);
             (index, number, replaced, Some(key))
         } else {
-            let plain = |value, _: &_| (Plain(value), ());
-            let (index, number, ()) = guard.add(hash, key, value, deadline, deadline, plain)?;
+            let (index, number) = guard.add(hash, key, Plain(value), deadline, deadline)?;
             (index, number, None, None)
         };
         if let Some(repeat) = repeat {
@@ -70,8 +69,7 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
         if guard.table.find(hash, |other| *other == key).is_some() {
             return Ok(Some((key, value)));
         }
-        let plain = |value, _: &_| (Plain(value), ());
-        guard.add(hash, key, value, deadline, deadline, plain)?;
+        guard.add(hash, key, Plain(value), deadline, deadline)?;
         Ok(None)
     }
 
@@ -140,23 +138,20 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
 }
 
 impl<K, S: Payload> Guard<'_, K, S> {
-    /// Adds a timer under a key that has none. Once there is room, `make` makes the stored value
-    /// and the result. Returns the timer's index and number, and the result.
+    /// Adds a timer under a key that has none. Returns its index and number.
     #[inline]
-    fn add<R>(
+    fn add(
         &mut self,
         hash: u32,
         key: K,
-        value: S::Value,
+        value: S,
         deadline: Timestamp,
         now: Timestamp,
-        make: impl FnOnce(S::Value, &Table<K, S>) -> (S, R),
-    ) -> Result<(u32, NonZeroU64, R), SetTimerError<K, S::Value>> {
+    ) -> Result<(u32, NonZeroU64), SetTimerError<K, S::Value>> {
         if !self.count_new() {
-            return Err(SetTimerError::Full(key, value));
+            return Err(SetTimerError::Full(key, value.into_value()));
         }
-        let (value, result) = make(value, &self.table);
-        let due = value.due(deadline, now, &self.set().rules);
+        let due = self.set().due(&value, deadline, now);
         let number = self.next_number();
         let timer = Timer {
             deadline,
@@ -164,7 +159,7 @@ impl<K, S: Payload> Guard<'_, K, S> {
             key,
             value,
         };
-        Ok((self.insert(hash, timer, due), number, result))
+        Ok((self.insert(hash, timer, due), number))
     }
 }
 
@@ -204,23 +199,19 @@ impl<K, V> Set<K, Plain<V>> {
 }
 
 impl<K, S: Payload> Set<K, S> {
-    /// Adds a timer that is not found by its key. Once there is room, `make` makes the stored value
-    /// and the result.
-    pub(crate) fn add<R>(
+    /// Adds a timer that is not found by its key. Returns its index.
+    pub(crate) fn add(
         &self,
         key: K,
-        value: S::Value,
+        value: S,
         deadline: Timestamp,
         now: Timestamp,
-        make: impl FnOnce(S::Value, u32) -> (S, R),
-    ) -> Result<R, SetTimerError<K, S::Value>> {
+    ) -> Result<u32, SetTimerError<K, S::Value>> {
         let mut guard = self.lock();
         if !guard.is_open {
-            return Err(SetTimerError::Closed(key, value));
+            return Err(SetTimerError::Closed(key, value.into_value()));
         }
-        let make = |value, table: &Table<K, S>| make(value, table.next_index());
-        let (.., result) = guard.add(0, key, value, deadline, now, make)?;
-        Ok(result)
+        Ok(guard.add(0, key, value, deadline, now)?.0)
     }
 
     /// Reads the value of the timer at an index.

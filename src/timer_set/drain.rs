@@ -29,7 +29,7 @@ impl<K, S: Payload> Set<K, S> {
                     continue;
                 }
                 if let Some(mut timer) = guard.take_out(index, Event::KeyedDrained) {
-                    let (due, cause) = timer.value.end(timer.deadline, now, &self.rules);
+                    let (due, cause) = timer.value.end(timer.deadline, now, self.idle);
                     timer.deadline = due;
                     taken.push((timer, cause));
                 }
@@ -58,7 +58,7 @@ impl<K, S: Payload> Set<K, S> {
             for index in indices {
                 let slot = guard.table.get_mut(index);
                 if let Some(timer) = slot.and_then(|slot| slot.timer.as_mut()) {
-                    timer.deadline = timer.value.end(timer.deadline, now, &self.rules).0;
+                    timer.deadline = timer.value.end(timer.deadline, now, self.idle).0;
                 }
             }
         }

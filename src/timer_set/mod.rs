@@ -122,7 +122,7 @@ use crate::shared::command::Request;
 use crate::shared::mailbox::Pushed;
 use crate::shared::note::{Note, SetKey};
 use crate::sync::{EXPLORED, MutexGuard};
-use crate::tick::{NEVER, Timestamp};
+use crate::tick::{NEVER, Ticks, Timestamp};
 use lock::SetLock;
 use table::{Table, Timer};
 
@@ -144,32 +144,21 @@ type Delivered<T> = BlockQueue<T, { BATCH as usize }, 0>;
 pub(crate) trait Payload {
     /// The value that is delivered.
     type Value;
-    /// Data that all values of a set share.
-    type Rules;
     /// Whether timers are found by their key.
     const KEYED: bool;
 
     /// The deadline as far as it is known now. The timer need not be processed before that.
-    fn due(&self, deadline: Timestamp, now: Timestamp, rules: &Self::Rules) -> Timestamp;
+    /// `idle` is the set's idle duration in nanoseconds.
+    fn due(&self, deadline: Timestamp, now: Timestamp, idle: u64, ticks: &Ticks) -> Timestamp;
 
     /// Decides, once, whether the timer expires; the actor calls it at delivery. Returns the
     /// deadline that was reached. `None` if the timer does not expire yet: then [`due`](Self::due)
     /// is later than before.
-    fn expire(
-        &self,
-        deadline: Timestamp,
-        now: Timestamp,
-        rules: &Self::Rules,
-    ) -> Option<(Timestamp, Cause)>;
+    fn expire(&self, deadline: Timestamp, now: Timestamp, idle: u64) -> Option<(Timestamp, Cause)>;
 
     /// Ends the value of a timer that does not expire. Returns the deadline it would have reached.
     /// The timer keeps that deadline, so a second call returns the same.
-    fn end(
-        &mut self,
-        deadline: Timestamp,
-        now: Timestamp,
-        rules: &Self::Rules,
-    ) -> (Timestamp, Cause);
+    fn end(&mut self, deadline: Timestamp, now: Timestamp, idle: u64) -> (Timestamp, Cause);
 
     fn into_value(self) -> Self::Value;
 }
@@ -179,18 +168,17 @@ pub(crate) struct Plain<V>(pub(crate) V);
 
 impl<V> Payload for Plain<V> {
     type Value = V;
-    type Rules = ();
     const KEYED: bool = true;
 
-    fn due(&self, deadline: Timestamp, _: Timestamp, (): &()) -> Timestamp {
+    fn due(&self, deadline: Timestamp, _: Timestamp, _: u64, _: &Ticks) -> Timestamp {
         deadline
     }
 
-    fn expire(&self, deadline: Timestamp, _: Timestamp, (): &()) -> Option<(Timestamp, Cause)> {
+    fn expire(&self, deadline: Timestamp, _: Timestamp, _: u64) -> Option<(Timestamp, Cause)> {
         Some((deadline, Cause::Deadline))
     }
 
-    fn end(&mut self, deadline: Timestamp, _: Timestamp, (): &()) -> (Timestamp, Cause) {
+    fn end(&mut self, deadline: Timestamp, _: Timestamp, _: u64) -> (Timestamp, Cause) {
         (deadline, Cause::Deadline)
     }
 
@@ -202,7 +190,8 @@ impl<V> Payload for Plain<V> {
 /// See the module.
 pub(crate) struct Set<K, S: Payload> {
     shared: Arc<Shared>,
-    rules: S::Rules,
+    /// The idle duration of watches, in nanoseconds; zero for keyed timers.
+    idle: u64,
     hasher: DefaultHashBuilder,
     state: SetLock<State<K, S>>,
     resource: SetResource,
@@ -300,10 +289,10 @@ impl<K, S: Payload> DerefMut for Guard<'_, K, S> {
 impl<K, S> Set<K, S>
 where
     K: Send + 'static,
-    S: Payload<Value: Send, Rules: Send + Sync> + Send + 'static,
+    S: Payload<Value: Send> + Send + 'static,
 {
     #[cfg_attr(feature = "console", track_caller)]
-    pub(crate) fn new(shared: &Arc<Shared>, rules: S::Rules) -> Arc<Self> {
+    pub(crate) fn new(shared: &Arc<Shared>, idle: u64) -> Arc<Self> {
         let hasher = DefaultHashBuilder::default();
         let resource = SetResource::new(if S::KEYED {
             TimerType::KeyedTimers
@@ -312,7 +301,7 @@ where
         });
         let set = Arc::new(Set {
             shared: Arc::clone(shared),
-            rules,
+            idle,
             hasher,
             state: SetLock::new(State {
                 counters: shared.metrics.0.register(),
@@ -371,6 +360,11 @@ impl<K, S: Payload> Set<K, S> {
         } else {
             Err(Closed::new())
         }
+    }
+
+    /// See [`Payload::due`].
+    fn due(&self, value: &S, deadline: Timestamp, now: Timestamp) -> Timestamp {
+        value.due(deadline, now, self.idle, &self.shared.ticks)
     }
 
     /// The tick of the deadline.

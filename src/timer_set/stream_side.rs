@@ -30,7 +30,7 @@ pub(crate) trait Source<K, V>: Send + Sync + fmt::Debug {
 impl<K, S> Source<K, S::Value> for Set<K, S>
 where
     K: Send,
-    S: Payload<Value: Send, Rules: Send + Sync> + Send,
+    S: Payload<Value: Send> + Send,
 {
     fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<Option<Expired<K, S::Value>>> {
         let poll = || self.poll_taking(cx.waker(), Waker::clone);

@@ -169,11 +169,6 @@ impl<K, S> Table<K, S> {
         self.slots.get_mut(index)
     }
 
-    /// The index that the next timer will have.
-    pub(super) fn next_index(&self) -> u32 {
-        self.slots.next_index()
-    }
-
     /// Adds a timer, under no key. Returns its index.
     #[inline]
     pub(super) fn insert(&mut self, hash: u32, timer: Timer<K, S>, scheduled: Timestamp) -> u32 {

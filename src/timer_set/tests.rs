@@ -58,7 +58,7 @@ impl Actor {
     /// Visits the set once at tick `at`. Returns how many timers were processed.
     fn visit_once<S>(&mut self, set: &Set<u64, S>, before: u64, limit: usize, at: u64) -> usize
     where
-        S: Payload<Value: Send, Rules: Send + Sync> + Send + 'static,
+        S: Payload<Value: Send> + Send + 'static,
     {
         let mut notes = Vec::new();
         let turn = Turn::new(tick(at), &set.shared);
@@ -72,7 +72,7 @@ impl Actor {
     /// Fires the timers that are due at this tick.
     fn fire<S>(&mut self, set: &Set<u64, S>, at: u64)
     where
-        S: Payload<Value: Send, Rules: Send + Sync> + Send + 'static,
+        S: Payload<Value: Send> + Send + 'static,
     {
         self.apply_all(&set.shared);
         self.reach(at);
@@ -133,7 +133,7 @@ fn set() -> (Undriven, Keyed) {
         notifier: ActorNotifier::for_thread(),
         clock: ClockPolicy::new(None, false, true),
     }));
-    let set = Set::new(&shared, ());
+    let set = Set::new(&shared, 0);
     (Undriven(shared), set)
 }
 
@@ -352,19 +352,18 @@ struct Touched(std::sync::atomic::AtomicBool);
 
 impl Payload for Touched {
     type Value = ();
-    type Rules = ();
     const KEYED: bool = false;
 
-    fn due(&self, deadline: Timestamp, _: Timestamp, (): &()) -> Timestamp {
+    fn due(&self, deadline: Timestamp, _: Timestamp, _: u64, _: &Ticks) -> Timestamp {
         deadline
     }
 
-    fn expire(&self, deadline: Timestamp, _: Timestamp, (): &()) -> Option<(Timestamp, Cause)> {
+    fn expire(&self, deadline: Timestamp, _: Timestamp, _: u64) -> Option<(Timestamp, Cause)> {
         let refused = self.0.swap(true, std::sync::atomic::Ordering::Relaxed);
         refused.then_some((deadline, Cause::Idle))
     }
 
-    fn end(&mut self, deadline: Timestamp, _: Timestamp, (): &()) -> (Timestamp, Cause) {
+    fn end(&mut self, deadline: Timestamp, _: Timestamp, _: u64) -> (Timestamp, Cause) {
         (deadline, Cause::Idle)
     }
 
@@ -374,9 +373,9 @@ impl Payload for Touched {
 #[test]
 fn timer_that_refuses_to_expire_is_tried_again_a_tick_later() {
     let (shared, _) = set();
-    let set: Arc<Set<u64, Touched>> = Set::new(&shared, ());
-    let touched = |(), _| (Touched(false.into()), ());
-    assert!(set.add(1, (), tick(5), tick(0), touched).is_ok());
+    let set: Arc<Set<u64, Touched>> = Set::new(&shared, 0);
+    let touched = Touched(false.into());
+    assert!(set.add(1, touched, tick(5), tick(0)).is_ok());
     let mut actor = Actor::default();
     actor.fire(&set, 5);
     assert!(matches!(Source::try_recv(&*set), Err(TryRecvError::Empty)));
@@ -435,7 +434,7 @@ fn nothing_can_be_set_after_the_end() {
     );
     TimerSet::close(&*set);
     assert!(set.is_closed() && set.open().is_err());
-    let another: Keyed = Set::new(&shared, ());
+    let another: Keyed = Set::new(&shared, 0);
     assert!(another.is_closed());
     assert!(another.set(1, (), tick(5), None).is_err());
 }

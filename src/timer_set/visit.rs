@@ -21,7 +21,7 @@ const CLONE: &str = "the Clone of a repeating timer panicked: the timer is remov
 impl<K, S> TimerSet for Set<K, S>
 where
     K: Send + 'static,
-    S: Payload<Value: Send, Rules: Send + Sync> + Send + 'static,
+    S: Payload<Value: Send> + Send + 'static,
 {
     fn visit(
         &self,
@@ -130,7 +130,7 @@ impl<K, S: Payload> Visit<'_, K, S> {
             // Nothing fires any more.
         } else if let Some(slot) = state.table.get_mut(index) {
             if let Some(timer) = &slot.timer {
-                let due = timer.value.due(timer.deadline, self.turn.now, &set.rules);
+                let due = set.due(&timer.value, timer.deadline, self.turn.now);
                 tick = set.tick(due).max(earliest);
                 let number = timer.number;
                 let mut scheduled = Timestamp::NEVER;
@@ -168,15 +168,14 @@ impl<K, S: Payload> Visit<'_, K, S> {
             return false;
         };
         debug_assert!(slot.scheduled() == Timestamp::NEVER, "N6");
-        let (now, rules) = (self.turn.now, &set.rules);
-        let due = timer.value.due(timer.deadline, now, rules);
-        if set.tick(due) > found.tick {
+        let now = self.turn.now;
+        if set.tick(set.due(&timer.value, timer.deadline, now)) > found.tick {
             // It was touched in the meantime. If it is due nevertheless, it takes its new place in
             // the order.
             self.process_reached(found.index, 0);
             return false;
         }
-        let Some((deadline, cause)) = timer.value.expire(timer.deadline, now, rules) else {
+        let Some((deadline, cause)) = timer.value.expire(timer.deadline, now, set.idle) else {
             self.process_reached(found.index, self.turn.tick + 1);
             return false;
         };

@@ -70,12 +70,13 @@ const CHUNK: u32 = 8;
 type Slab = ChunkSlab<Room, CHUNK>;
 
 fn insert(slab: &mut Slab, item: usize) -> u32 {
-    let next = slab.next_index();
+    let mut filled = None;
     let index = slab.take(|index, room| {
-        assert!(index == next && room.item.is_none());
+        assert!(room.item.is_none());
         room.item = Some(item);
+        filled = Some(index);
     });
-    assert!(index == next && index < slab.indices());
+    assert!(filled == Some(index) && index < slab.indices());
     index
 }
 

@@ -38,7 +38,7 @@ fn race<A: 'static, B: 'static>(
 ) {
     let world = move || {
         let world = World {
-            activity: Activity::new(0, GRAIN, 0),
+            activity: Activity::new(0, GRAIN),
             clock: PlainU64::new(0),
             note: AtomicU64::new(0),
         };

@@ -52,7 +52,7 @@ fn seen(entry: &Entry<()>) -> (Phase, u64, u64, bool) {
 
 #[test]
 fn moves_only_an_armed_entry() {
-    for phase in [Phase::Idle, Phase::Fired, Phase::Released, Phase::Closed] {
+    for phase in [Phase::Idle, Phase::Fired, Phase::Closed] {
         let entry = put(phase);
         let before = seen(&entry);
         assert_eq!(entry.move_to(5), (phase, ActorAction::None));
@@ -68,7 +68,7 @@ fn moves_only_an_armed_entry() {
 
 #[test]
 fn keeps_a_pollers_waker_only_while_armed() {
-    for phase in [Phase::Idle, Phase::Fired, Phase::Released, Phase::Closed] {
+    for phase in [Phase::Idle, Phase::Fired, Phase::Closed] {
         let entry = put(phase);
         let before = seen(&entry);
         assert_eq!(entry.poll(Waker::noop()).0, phase);
@@ -100,7 +100,7 @@ fn keeps_the_waker_of_the_last_poll_and_returns_the_other() {
 
 #[test]
 fn returns_waker_and_schedule_when_disarmed() {
-    for phase in [Phase::Idle, Phase::Armed, Phase::Fired, Phase::Released] {
+    for phase in [Phase::Idle, Phase::Armed, Phase::Fired] {
         let entry = put(phase);
         let (_, deadline, scheduled, _) = seen(&entry);
         assert_eq!(disarm(&entry), (phase, 10));
@@ -137,7 +137,7 @@ fn arms_without_command_only_what_is_scheduled_in_time() {
 
 #[test]
 fn disarms_at_once_only_what_is_armed() {
-    for phase in [Phase::Idle, Phase::Fired, Phase::Released, Phase::Closed] {
+    for phase in [Phase::Idle, Phase::Fired, Phase::Closed] {
         let entry = put(phase);
         let before = seen(&entry);
         assert!(entry.try_disarm().is_none(), "{phase:?}");
@@ -166,7 +166,7 @@ fn release_says_whether_a_node_is_left() {
     for phase in [Phase::Idle, Phase::Fired] {
         let entry = put(phase);
         assert!(entry.release());
-        assert_eq!(seen(&entry), (Phase::Released, 10, NEVER, false));
+        assert_eq!(seen(&entry), (phase, 10, NEVER, false));
         assert!(!entry.release(), "once");
     }
     assert!(!Entry::new(()).release());
@@ -201,7 +201,7 @@ fn fires_reschedules_or_deregisters_at_expiration() {
     assert_eq!(expire(armed, 12, 12), fired(12));
     assert_eq!(expire(armed, 12, 13), scheduled(13));
     assert_eq!(expire(armed, 12, NEVER), off(armed, true));
-    for phase in [Phase::Idle, Phase::Fired, Phase::Released, Phase::Closed] {
+    for phase in [Phase::Idle, Phase::Fired, Phase::Closed] {
         assert_eq!(expire(phase, 12, 0), off(phase, false));
     }
     let stale = (("deregister", 0), 10, armed, true);
@@ -227,7 +227,7 @@ fn node_is_stale_unless_the_entry_is_scheduled_there() {
         let seen = [false, true].map(|unless_armed| entry.is_stale(tick, now, unless_armed));
         assert_eq!(seen, [Some(is_stale); 2], "{tick}, {now}");
     }
-    for phase in [Phase::Idle, Phase::Fired, Phase::Released] {
+    for phase in [Phase::Idle, Phase::Fired] {
         let entry = put(phase);
         assert_eq!(entry.is_stale(10, 3, false), Some(false));
         assert_eq!(seen(&entry), (phase, 10, 10, false));
@@ -248,7 +248,7 @@ fn node_is_stale_unless_the_entry_is_scheduled_there() {
 
 #[test]
 fn closes_all_but_what_has_fired_and_returns_the_waker() {
-    for phase in [Phase::Idle, Phase::Armed, Phase::Released, Phase::Closed] {
+    for phase in [Phase::Idle, Phase::Armed, Phase::Closed] {
         let entry = put(phase);
         assert_eq!(entry.close().is_some(), phase == Phase::Armed);
         assert_eq!(seen(&entry), (Phase::Closed, 10, NEVER, false));
@@ -263,7 +263,6 @@ fn evicted_entry_is_idle_and_off_the_wheel() {
     for (phase, after) in [
         (Phase::Armed, Phase::Idle),
         (Phase::Fired, Phase::Fired),
-        (Phase::Released, Phase::Released),
     ] {
         let entry = put(phase);
         assert_eq!(entry.evict().is_some(), phase == Phase::Armed);

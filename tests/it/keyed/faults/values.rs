@@ -341,14 +341,6 @@ impl Hash for CallsSetAsCopy {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
-struct Uncloneable;
-
-impl Clone for Uncloneable {
-    fn clone(&self) -> Self {
-        panic!("the clone of a value panics")
-    }
-}
-
 // The copy of the key was once dropped while the actor had the set locked.
 #[tokio::test(start_paused = true)]
 async fn p12_copied_key_is_dropped_when_the_set_is_not_locked() {
