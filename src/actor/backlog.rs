@@ -2,9 +2,9 @@
 //!
 //! # Behind every command
 //!
-//! Some work has to wait until every command is applied that is on its way now: a
-//! task that [settles](crate::TimerWheel::settle) for the commands that were pushed before it, and memory about notes
-//! for those that may be older than one that was applied. Such work is put
+//! Some work has to wait until every command is applied that is on its way now: a task that
+//! [settles](crate::TimerWheel::settle) for the commands that were pushed before it, and memory
+//! about notes for those that may be older than one that was applied. Such work is put
 //! [behind](Backlog::put_behind) the commands:
 //!
 //! 1. When it is put there, a command that was pushed before lies in a queue or in the backlog.

@@ -82,8 +82,8 @@ pub(crate) struct Actor {
     sleeps: SleepWheel<Arc<SleepContext>>,
     keyed: KeyedWheel,
     backlog: Backlog,
-    /// The tasks that [settle](crate::TimerWheel::settle), and the ticks of turns by which everything
-    /// has to have fired for them. These do not decrease.
+    /// The tasks that [settle](crate::TimerWheel::settle), and the tick by which everything has to
+    /// have fired for each. These do not decrease.
     settling: VecDeque<(u64, oneshot::Sender<()>)>,
     timer: ActorTimer,
     sweep: Sweep,

@@ -26,8 +26,6 @@ pub(crate) struct BareWheel<T> {
     pub(super) now: u64,
     /// log2 of the number of slots.
     pub(super) slot_bits: u32,
-    /// Bit *n* is set when level *n* holds anything.
-    pub(super) occupied_levels: u64,
     pub(super) levels: Vec<Level>,
     pub(super) arena: Arena<T>,
 }
@@ -42,7 +40,6 @@ impl<T> BareWheel<T> {
         BareWheel {
             now,
             slot_bits: slots.trailing_zeros(),
-            occupied_levels: 0,
             levels: Vec::new(),
             arena: Arena::new(),
         }
@@ -57,7 +54,7 @@ impl<T> BareWheel<T> {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.occupied_levels == 0
+        self.len() == 0
     }
 
     /// Schedules an item, and returns its index.
@@ -225,18 +222,13 @@ impl<T> BareWheel<T> {
         let bucket = self.levels[level].occupy(tick);
         #[allow(clippy::cast_possible_truncation)] // at most 64, too
         self.arena.push_back(bucket, level as u8, tick, index);
-        self.occupied_levels |= 1 << level;
     }
 
     /// Takes the node off the bucket it is on, which is the one for the tick that is returned.
     fn unlink(&mut self, index: u32) -> u64 {
         let gap = self.arena.unlink(index);
         if let Some(level) = gap.level() {
-            let buckets = &mut self.levels[level];
-            buckets.close(gap);
-            if buckets.is_empty() {
-                self.occupied_levels &= !(1 << level);
-            }
+            self.levels[level].close(gap);
         }
         gap.tick
     }
@@ -245,11 +237,10 @@ impl<T> BareWheel<T> {
     /// highest level.
     pub(super) fn next_bucket(&self) -> Option<(u64, usize, usize)> {
         let mut first: Option<(u64, usize, usize)> = None;
-        let mut levels = self.occupied_levels;
-        while levels != 0 {
-            let level = levels.trailing_zeros() as usize;
-            levels &= levels - 1;
-            let (start, slot) = self.levels[level].first(self.now)?;
+        for (level, buckets) in self.levels.iter().enumerate() {
+            let Some((start, slot)) = buckets.first(self.now) else {
+                continue;
+            };
             if first.is_none_or(|(earliest, ..)| start <= earliest) {
                 first = Some((start, level, slot));
             }

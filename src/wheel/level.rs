@@ -6,16 +6,13 @@ const WORD_BITS: usize = u64::BITS as usize;
 
 /// A row of `slots` buckets and their occupancy.
 ///
-/// Invariant: bit *i* of `words` is set exactly when bucket *i* is not empty, and bit *w* of
-/// `summary` exactly when word *w* is not zero. With 4096 slots at most there are at most 64 words,
-/// so finding the next bucket is two look-ups whatever the size.
+/// Invariant: bit *i* of `words` is set exactly when bucket *i* is not empty.
 #[derive(Debug, Clone)]
 pub(super) struct Level {
     /// How far a tick is shifted to give its unit at this level: log2 of the width of a bucket.
     pub(super) shift: u32,
     pub(super) buckets: Box<[List]>,
     pub(super) words: Box<[u64]>,
-    pub(super) summary: u64,
 }
 
 impl Level {
@@ -24,12 +21,7 @@ impl Level {
             shift,
             buckets: vec![List::EMPTY; slots].into(),
             words: vec![0; slots.div_ceil(WORD_BITS)].into(),
-            summary: 0,
         }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.summary == 0
     }
 
     pub(super) fn bucket(&self, slot: usize) -> List {
@@ -46,9 +38,7 @@ impl Level {
     /// The bucket that stands for `tick`, which is about to get an item.
     pub(super) fn occupy(&mut self, tick: u64) -> &mut List {
         let slot = self.slot(tick);
-        let word = slot / WORD_BITS;
-        self.words[word] |= 1 << (slot % WORD_BITS);
-        self.summary |= 1 << word;
+        self.words[slot / WORD_BITS] |= 1 << (slot % WORD_BITS);
         &mut self.buckets[slot]
     }
 
@@ -57,11 +47,7 @@ impl Level {
         let slot = self.slot(gap.tick);
         self.buckets[slot].close(gap);
         if self.buckets[slot].is_empty() {
-            let word = slot / WORD_BITS;
-            self.words[word] &= !(1 << (slot % WORD_BITS));
-            if self.words[word] == 0 {
-                self.summary &= !(1 << word);
-            }
+            self.words[slot / WORD_BITS] &= !(1 << (slot % WORD_BITS));
         }
     }
 
@@ -98,13 +84,7 @@ impl Level {
         if here != 0 {
             return Some(word * WORD_BITS + here.trailing_zeros() as usize);
         }
-        // These are the words after this one. The shift is split in two because a shift by 64 is
-        // not allowed.
-        let later = self.summary & (u64::MAX << word << 1);
-        if later == 0 {
-            return None;
-        }
-        let word = later.trailing_zeros() as usize;
+        let word = (word + 1..self.words.len()).find(|&word| self.words[word] != 0)?;
         Some(word * WORD_BITS + self.words[word].trailing_zeros() as usize)
     }
 }
@@ -155,7 +135,6 @@ mod tests {
         level.close(arena.unlink(nodes[0]));
         assert_eq!(level.first(0), Some((9, 9)), "it was not empty");
         level.close(arena.unlink(nodes[1]));
-        assert!(level.is_empty());
         assert_eq!(level.first(0), None);
     }
 }

@@ -260,10 +260,7 @@ fn closes_all_but_what_has_fired_and_returns_the_waker() {
 
 #[test]
 fn evicted_entry_is_idle_and_off_the_wheel() {
-    for (phase, after) in [
-        (Phase::Armed, Phase::Idle),
-        (Phase::Fired, Phase::Fired),
-    ] {
+    for (phase, after) in [(Phase::Armed, Phase::Idle), (Phase::Fired, Phase::Fired)] {
         let entry = put(phase);
         assert_eq!(entry.evict().is_some(), phase == Phase::Armed);
         assert_eq!(seen(&entry), (after, 10, NEVER, false));
