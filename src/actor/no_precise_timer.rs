@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::io;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -14,10 +13,6 @@ pub(super) struct PreciseTimer(Infallible);
 impl PreciseTimer {
     pub(super) fn new() -> io::Result<Self> {
         Err(io::ErrorKind::Unsupported.into())
-    }
-
-    pub(super) fn slack(&self) -> Duration {
-        match self.0 {}
     }
 
     pub(super) fn set(&mut self, _: Option<Instant>) -> io::Result<()> {

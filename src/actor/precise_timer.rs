@@ -21,14 +21,9 @@
 //! # Density
 //!
 //! Ticks of 0.1 ms would mean up to 10,000 wake-ups a second, of some 20 to 40 us of CPU time each.
-//! Precision matters most where timers are sparse. So the [`Pace`] saves wake-ups where there were
-//! many shortly before:
-//!
-//! * over 500 a second, a wake-up for one tick comes up to 0.1 ms later if timers of a later tick
-//!   then fire too;
-//! * over some 1,400 a second, it comes no sooner than 0.7 ms after the last.
-//!
-//! After a quiet moment neither applies. Tokio's timer wakes up to 1,000 times a second.
+//! Precision matters most where timers are sparse. So where there were many wake-ups shortly before,
+//! over some 1,400 a second, the [`Pace`] allows one no sooner than 0.7 ms after the last. Tokio's
+//! timer wakes up to 1,000 times a second.
 
 #[cfg(all(test, not(tickwheel_shuttle)))]
 mod tests;
@@ -77,13 +72,10 @@ impl PreciseTimer {
         Ok(PreciseTimer {
             descriptor,
             armed: None,
-            pace: Pace::new(clock::now()),
+            pace: Pace {
+                spent_until: clock::now(),
+            },
         })
-    }
-
-    /// How much later than at its due tick the actor may be woken for the sake of later ones.
-    pub(super) fn slack(&self) -> Duration {
-        self.pace.slack(clock::now())
     }
 
     /// Makes it elapse at this instant, or as soon after as the pace allows; or never.
@@ -129,72 +121,29 @@ fn timespec(duration: Duration) -> Timespec {
     }
 }
 
-/// Bounds the rate of wake-ups: see the module.
+/// Bounds the rate of wake-ups: one for each [`INTERVAL`], and what was saved of the past ones.
 #[derive(Debug)]
 struct Pace {
-    /// Wake-ups that this does not cover are shared by neighbouring ticks.
-    unshared: Budget,
-    /// Wake-ups that this does not cover wait.
-    all: Budget,
-}
-
-/// The neighbouring ticks that share a wake-up begin so much later than the first of them at most.
-const SLACK: Duration = Duration::from_micros(100);
-
-impl Pace {
-    fn new(now: Instant) -> Self {
-        Pace {
-            unshared: Budget::new(Duration::from_millis(2), now),
-            all: Budget::new(Duration::from_micros(700), now),
-        }
-    }
-
-    fn woke(&mut self, now: Instant) {
-        self.unshared.spend(now);
-        self.all.spend(now);
-    }
-
-    /// How much later than at its due tick a wake-up may come for the sake of others.
-    fn slack(&self, now: Instant) -> Duration {
-        let covers = self.unshared.covers_next_at(now) == now;
-        if covers { Duration::ZERO } else { SLACK }
-    }
-
-    /// This instant, or the first later one at which a wake-up is allowed.
-    fn delay(&self, at: Instant) -> Instant {
-        self.all.covers_next_at(at)
-    }
-}
-
-/// How many wake-ups a budget saves up at most. A quiet moment is one in which it does.
-const SAVED: u32 = 16;
-
-/// A wake-up for each interval, and what was saved of the past ones.
-#[derive(Debug)]
-struct Budget {
-    interval: Duration,
     /// The end of the interval of the last wake-up, if each has one of its own and none begins
     /// before its wake-up. It is `SAVED` intervals ahead of the clock when nothing is saved, and
     /// one more at most.
     spent_until: Instant,
 }
 
-impl Budget {
-    fn new(interval: Duration, now: Instant) -> Self {
-        Budget {
-            interval,
-            spent_until: now,
-        }
+const INTERVAL: Duration = Duration::from_micros(700);
+
+/// How many wake-ups are saved up at most. A quiet moment is one in which they are.
+const SAVED: u32 = 16;
+
+impl Pace {
+    fn woke(&mut self, now: Instant) {
+        let most = now + INTERVAL * (SAVED + 1);
+        self.spent_until = (self.spent_until.max(now) + INTERVAL).min(most);
     }
 
-    fn spend(&mut self, now: Instant) {
-        let most = now + self.interval * (SAVED + 1);
-        self.spent_until = (self.spent_until.max(now) + self.interval).min(most);
-    }
-
-    /// This instant, or the first later one at which another wake-up is covered.
-    fn covers_next_at(&self, at: Instant) -> Instant {
-        let covered = self.spent_until.checked_sub(self.interval * SAVED);
+    /// This instant, or the first later one at which a wake-up is allowed.
+    fn delay(&self, at: Instant) -> Instant {
+        let covered = self.spent_until.checked_sub(INTERVAL * SAVED);
         covered.map_or(at, |covered| covered.max(at))
     }
 }

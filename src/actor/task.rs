@@ -218,8 +218,7 @@ impl Actor {
         let Pause::Waited { from, until } = self.pause else {
             return None;
         };
-        let tick = self.shared_tick(until?, self.timer.slack());
-        Some(self.begin(tick, from))
+        Some(self.begin(until?, from))
     }
 
     /// The instant for which the actor will probably wait then. Tokio's timers elapse at whole
@@ -239,19 +238,6 @@ impl Actor {
     fn begin(&self, tick: u64, from: Instant) -> Instant {
         let far = from.checked_add(LONGEST_SLEEP).unwrap_or(from);
         self.shared.ticks.begin(tick).map_or(far, |at| at.min(far))
-    }
-
-    /// The tick, or a later one if timers are due at both and the timer that the actor waits on has
-    /// that much `slack`.
-    fn shared_tick(&self, tick: u64, slack: Duration) -> u64 {
-        if slack.is_zero() {
-            return tick;
-        }
-        let ticks = tick..=tick.saturating_add(self.shared.ticks.whole(slack));
-        let sleeps = self.sleeps.wheel.last_wake_in(ticks.clone());
-        sleeps
-            .max(self.keyed.wheel.last_wake_in(ticks))
-            .unwrap_or(tick)
     }
 
     /// Waits for a notification, or for the tick at which a wheel has something to do.

@@ -23,7 +23,6 @@ use std::mem;
 use std::panic::catch_unwind;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use tokio::time::{self, Instant};
 
@@ -64,13 +63,6 @@ impl ActorTimer {
             Err(error) => give_up(wheel, &error),
         }
         timer
-    }
-
-    /// How much later than at its due tick the actor may be woken, if timers of several ticks are
-    /// then due.
-    pub(crate) fn slack(&self) -> Duration {
-        let precise = self.precise.as_ref();
-        precise.map_or(Duration::ZERO, PreciseTimer::slack)
     }
 
     /// Makes it elapse at the instant `next`, and not before, or never. After that it will probably
@@ -162,6 +154,8 @@ impl ActorTimer {
     not(any(tickwheel_loom, tickwheel_shuttle))
 ))]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     /// The instants for which Tokio's timer and the precise one are armed after it is set to `at`.

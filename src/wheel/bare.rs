@@ -2,7 +2,6 @@
 //! the item is still there.
 
 use std::fmt;
-use std::ops::RangeInclusive;
 
 use super::arena::{Arena, FREED_CHUNKS};
 use super::level::Level;
@@ -124,16 +123,6 @@ impl<T> BareWheel<T> {
         let levels = self.levels.iter();
         let first = |level: &Level| level.first_after(tick, self.now);
         levels.filter_map(first).min()
-    }
-
-    /// The last of these ticks for which the lowest level holds anything. Higher levels do not
-    /// count.
-    pub(crate) fn last_wake_in(&self, ticks: RangeInclusive<u64>) -> Option<u64> {
-        let lowest = self.levels.first()?;
-        // Each bucket of the lowest level stands for one tick from the current one on.
-        let end = (*ticks.end()).min(self.now.saturating_add(self.slot_mask()));
-        let mut ticks = (self.now.max(*ticks.start())..=end).rev();
-        ticks.find(|&tick| !lowest.bucket(lowest.slot(tick)).is_empty())
     }
 
     /// Yields what is due by `now`: see [`Wheel::advance`](super::Wheel::advance).
@@ -352,20 +341,5 @@ mod tests {
         let expected = [6, 7, 12, 12, 16, 16, 24, 24].map(Some);
         assert_eq!(found, [&expected[..], &[None, None]].concat()[..]);
         assert_eq!(wheel.next_wake_after(u64::MAX), None);
-    }
-
-    #[test]
-    fn last_wake_in_a_range_is_that_of_the_lowest_level() {
-        let mut wheel = BareWheel::starting_at(8, 5);
-        assert_eq!(wheel.last_wake_in(0..=u64::MAX), None);
-        for tick in [6, 7, 12, 30] {
-            wheel.insert(tick, ());
-        }
-        assert_eq!(wheel.last_wake_in(0..=5), None);
-        assert_eq!(wheel.last_wake_in(5..=6), Some(6));
-        assert_eq!(wheel.last_wake_in(6..=9), Some(7));
-        assert_eq!(wheel.last_wake_in(8..=11), None);
-        // The item at 30 lies on a higher level.
-        assert_eq!(wheel.last_wake_in(6..=u64::MAX), Some(12));
     }
 }
