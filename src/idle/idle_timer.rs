@@ -101,14 +101,11 @@ pub struct IdleHandle {
 /// ```
 #[must_use = "a guard keeps something busy only while it is held"]
 #[doc(alias = "in_flight")]
-pub struct BusyGuard {
-    on: BusyOn,
-    ticks: Ticks,
-}
+pub struct BusyGuard(BusyOn);
 
 enum BusyOn {
     Timer(Arc<IdleClock>),
-    Watch(Arc<Activity>),
+    Watch(Arc<Activity>, Ticks),
     /// The guard came too late, or too many were held.
     Nothing,
 }
@@ -295,37 +292,34 @@ impl IdleHandle {
         } else {
             BusyOn::Nothing
         };
-        BusyGuard {
-            on,
-            ticks: *self.clock.ticks(),
-        }
+        BusyGuard(on)
     }
 }
 
 impl BusyGuard {
     pub(super) fn of_watch(activity: &Arc<Activity>, ticks: Ticks) -> Self {
         let on = if activity.enter() {
-            BusyOn::Watch(Arc::clone(activity))
+            BusyOn::Watch(Arc::clone(activity), ticks)
         } else {
             BusyOn::Nothing
         };
-        BusyGuard { on, ticks }
+        BusyGuard(on)
     }
 
     /// Whether the guard keeps anything busy: `false` if it was taken after the timer had
     /// completed, the stream was idle or the watch was reaped, or while 16,777,215 other guards
     /// were held.
     pub fn is_effective(&self) -> bool {
-        !matches!(self.on, BusyOn::Nothing)
+        !matches!(self.0, BusyOn::Nothing)
     }
 }
 
 impl Drop for BusyGuard {
     fn drop(&mut self) {
-        match &self.on {
+        match &self.0 {
             BusyOn::Timer(clock) => clock.leave(clock.now()),
-            BusyOn::Watch(activity) => {
-                activity.leave(self.ticks.nanos(clock::now()), self.ticks.tick_nanos());
+            BusyOn::Watch(activity, ticks) => {
+                activity.leave(ticks.nanos(clock::now()), ticks.tick_nanos());
             }
             BusyOn::Nothing => {}
         }

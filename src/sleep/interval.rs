@@ -85,22 +85,23 @@ impl Interval {
 
     /// Makes the next tick come one period from now.
     pub fn reset(&mut self) {
-        self.set_next(clock::now().checked_add(self.period));
+        self.sleep
+            .reset_or_never(clock::now().checked_add(self.period));
     }
 
     /// Makes the next tick come at once.
     pub fn reset_immediately(&mut self) {
-        self.set_next(Some(clock::now()));
+        self.sleep.reset_or_never(Some(clock::now()));
     }
 
     /// Makes the next tick come after `after`, or never if that is too far to be represented.
     pub fn reset_after(&mut self, after: Duration) {
-        self.set_next(clock::now().checked_add(after));
+        self.sleep.reset_or_never(clock::now().checked_add(after));
     }
 
     /// Makes the next tick come at `deadline`.
     pub fn reset_at(&mut self, deadline: Instant) {
-        self.set_next(Some(deadline));
+        self.sleep.reset_or_never(Some(deadline));
     }
 
     /// The time from one tick to the next.
@@ -116,10 +117,6 @@ impl Interval {
     /// Sets when the next tick comes after missed ones.
     pub fn set_missed_tick_behavior(&mut self, behavior: MissedTickBehavior) {
         self.missed = behavior;
-    }
-
-    fn set_next(&mut self, next: Option<Instant>) {
-        self.sleep.reset_or_never(next);
     }
 
     fn next_after_missed(&self, due: Instant, now: Instant) -> Option<Instant> {

@@ -57,13 +57,9 @@ pub(super) fn enter(runtime: &Handle, ambient: &Ambient) -> Result<(), Ambient> 
         runtime: id,
         wheel: ambient.wheel.clone(),
     };
-    drop(runtime.spawn(keep(entry)));
+    // It holds the entry until its wheel has ended.
+    drop(runtime.spawn(async move { entry.wheel.shared().end.wait().await }));
     Ok(())
-}
-
-/// Holds the entry until its wheel has ended.
-async fn keep(entry: Entered) {
-    entry.wheel.shared().end.wait().await;
 }
 
 /// An entry. Dropping it takes it out.
