@@ -12,7 +12,6 @@ pub(crate) mod entry;
 pub(crate) mod idle_clock;
 pub(crate) mod mailbox;
 pub(crate) mod note;
-pub(crate) mod pending;
 pub(crate) mod stale;
 
 #[cfg(not(tickwheel_loom))]
@@ -21,6 +20,8 @@ pub(crate) mod command;
 pub(crate) mod end;
 #[cfg(not(tickwheel_loom))]
 pub(crate) mod notifier;
+#[cfg(not(tickwheel_loom))]
+pub(crate) mod pending;
 #[cfg(not(tickwheel_loom))]
 pub(crate) mod sets;
 #[cfg(not(tickwheel_loom))]

@@ -1,8 +1,5 @@
 //! The wakers of the two operations of a stream that may be pending.
 
-#[cfg(all(test, tickwheel_loom))]
-mod model;
-
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 
@@ -121,5 +118,19 @@ mod tests {
         assert_eq!(next.0.load(Ordering::Relaxed), 0);
         pending.wake_by_ref();
         assert_eq!(next.0.load(Ordering::Relaxed), 1);
+    }
+
+    // The actor once waited for a thread that may be preempted.
+    #[test]
+    fn p11_waking_does_not_wait_for_a_direction_that_is_locked() {
+        let pending = Arc::new(Pending::new());
+        let wakers = [counting(), counting()];
+        pending.register(Direction::Read, &wakers[0].1, Waker::clone);
+        pending.register(Direction::Write, &wakers[1].1, Waker::clone);
+        let locked = pending.0[Direction::Read as usize].lock();
+        pending.wake_by_ref();
+        drop(locked);
+        let woken = wakers.map(|(count, _)| count.0.load(Ordering::Relaxed));
+        assert_eq!(woken, [0, 1]);
     }
 }

@@ -266,7 +266,11 @@ impl OnWheel {
     /// It was disarmed, or the wheel has ended: one of Tokio's timers goes on with it.
     pub(super) fn hand_over(&mut self) {
         self.count(Event::SleepHandedOver);
-        self.entry = None;
+        if let Some(entry) = self.entry.take() {
+            if entry.release() {
+                entry.context().shared.left_stale(1);
+            }
+        }
     }
 
     /// Cancels the sleep in any stage.

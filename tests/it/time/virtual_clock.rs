@@ -462,7 +462,26 @@ fn keyed_timer_removed_before_the_pause_does_not_move_the_clock() {
     });
 }
 
-// Likewise.
+// It once left its node on the wheel when it went to Tokio.
+#[test]
+fn sleep_armed_on_another_thread_and_cancelled_does_not_move_the_clock() {
+    paused().block_on(async {
+        let wheel = TimerWheel::new();
+        let mut sleep = tokio_test::task::spawn(wheel.sleep(HOUR));
+        let armed = std::thread::spawn(move || {
+            assert!(sleep.poll().is_pending());
+            sleep
+        });
+        let mut sleep = armed.join().unwrap();
+        assert!(sleep.poll().is_pending());
+        drop(sleep);
+        let start = Instant::now();
+        let_real_time_pass().await;
+        assert_eq!(start.elapsed(), Duration::ZERO);
+    });
+}
+
+// The slot of a removed timer is kept there too.
 #[test]
 fn keyed_timer_removed_on_another_thread_does_not_move_the_clock() {
     paused().block_on(async {
