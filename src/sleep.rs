@@ -240,7 +240,7 @@ impl Sleep {
     ///
     /// It is for event loops that read the clock themselves before they poll. Of a reset and a poll
     /// it saves two thirds, some 60 ns. Otherwise it is like [`poll`](Future::poll), and leaves the
-    /// task's cooperative budget alone.
+    /// task's cooperative budget alone as long as the wheel runs and the clock is real.
     ///
     /// # Examples
     ///

@@ -7,7 +7,8 @@ use super::registry;
 /// Pauses the clock, as [`tokio::time::pause`] does.
 ///
 /// After Tokio's own `pause`, a timer cancelled before it still moves the clock, until a timer of
-/// this module is polled or reset.
+/// this module is polled or reset. So does one of a wheel that is not this module's, until a timer
+/// of that wheel is.
 ///
 /// # Panics
 ///
