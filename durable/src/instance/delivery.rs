@@ -88,6 +88,9 @@ const PARTS: u32 = 8;
 /// At most so many claims wait for a program, or as many as it has places.
 pub(crate) const MAX_AHEAD: usize = 512;
 
+/// A program that asks for more claims than the largest capacity gets no more: no sum overflows.
+const MAX_WANTED: usize = 1_000_000;
+
 /// The pace of a program is what it receives in this time. A fire counts for no longer, either.
 const PACE: Duration = Duration::from_millis(50);
 
@@ -258,9 +261,9 @@ impl Deliveries {
             return Poll::Ready(None);
         }
         if state.wanted == 0 {
-            state.come_back(self.poll, want.places);
+            state.come_back(self.poll, want.places.min(MAX_WANTED));
         }
-        state.wanted = want.now;
+        state.wanted = want.now.min(MAX_WANTED);
         let stale = state.receiver.replace(cx.waker().clone());
         drop(state);
         drop(stale);

@@ -1,5 +1,6 @@
 //! More than an instance takes at once: long backlogs, small wheels, large values.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use tickwheel::TimerWheel;
@@ -29,6 +30,30 @@ async fn loads_no_backlog_beyond_its_bound() {
     // capacity.
     let loaded = timers.metrics().loaded;
     assert!(loaded <= 2_100 + 2_048 + 1_024 + 128, "{loaded} are loaded");
+}
+
+/// The demand was larger than its type, and the task that fires panicked.
+#[tokio::test(start_paused = true)]
+async fn any_number_of_claims_may_be_asked_for() {
+    let (timers, mut claims) = start(Memory::new()).await;
+    let mut received = Vec::new();
+    for keys in [["a", "b"], ["c", "d"]] {
+        for key in keys {
+            set(&timers, key, SECOND).await.expect("it is set");
+        }
+        let more = claims.recv_many(&mut received, usize::MAX);
+        let more = timeout(SECOND * 2, more).await.expect("they come");
+        assert!(more > 0);
+    }
+    drop(received);
+    let handled = AtomicUsize::new(0);
+    let handle = async |_| {
+        handled.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    };
+    let ended = timeout(SECOND * 9, claims.dispatch(usize::MAX, handle)).await;
+    assert!(ended.is_err(), "the stream goes on");
+    assert_eq!(handled.into_inner(), 4);
 }
 
 #[tokio::test(start_paused = true)]
