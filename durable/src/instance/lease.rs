@@ -457,15 +457,6 @@ impl Ending {
         settle
     }
 
-    /// Goes on without its error text, which the store may refuse. Returns whether it had one.
-    pub(super) fn drop_error_text(&mut self, refused: &Error) -> bool {
-        let text = self.end.error.take();
-        if text.is_some() {
-            (self.hold).warn(refused, "the store refuses the error text of a timer");
-        }
-        text.is_some()
-    }
-
     /// Applies the store's response.
     pub(super) fn conclude(&self, settled: &Settled) -> Result<(), Error> {
         let concluded = self.hold.conclude(&self.end, settled);

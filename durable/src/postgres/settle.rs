@@ -8,6 +8,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
@@ -158,6 +159,30 @@ impl Call for Settles {
     const LANE: Option<Lane> = Some(Lane::Settle);
 
     async fn run(&self, session: &Session, space: &Space) -> Result<Vec<Settled>, Error> {
+        match self.settle(session, space).await {
+            // The encoding of the database lacks a character of an error text.
+            Err(error) if error.code() == Some(&SqlState::UNTRANSLATABLE_CHARACTER) => {
+                self.in_ascii().settle(session, space).await
+            }
+            settled => settled,
+        }
+    }
+}
+
+impl Settles {
+    /// The same, with a question mark for each character of an error text that is not ASCII.
+    fn in_ascii(&self) -> Self {
+        let mut settles = self.0.clone();
+        for text in settles
+            .iter_mut()
+            .filter_map(|settle| settle.error.as_mut())
+        {
+            *text = text.replace(|letter: char| !letter.is_ascii(), "?");
+        }
+        Settles(settles, self.1)
+    }
+
+    async fn settle(&self, session: &Session, space: &Space) -> Result<Vec<Settled>, Error> {
         let Settles(settles, near) = self;
         let (id, near) = (&space.id, NearParameters::from(*near));
         let head: [&(dyn ToSql + Sync); 4] = [id, &near.window, &near.loader, &space.channel];
