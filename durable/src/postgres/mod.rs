@@ -356,7 +356,13 @@ impl Postgres {
     ) -> Answer<'a, C::Answer> {
         Box::pin(async move {
             let space = self.space(namespace).await?;
-            self.lanes().run(&space, &call).await
+            let answer = self.lanes().run(&space, &call).await;
+            if matches!(answer, Err(StoreError::Amended { .. })) {
+                // Its number may be another one's by now: the server may have lost the namespace.
+                self.spaces().remove(namespace);
+                return Err(StoreError::amended(namespace));
+            }
+            answer
         })
     }
 

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use tickwheel_durable::Postgres;
+use tickwheel::TimerWheel;
 use tickwheel_durable::store::{
     Action, Due, Fire, List, Load, LoadWindow, Namespace, Settle, Settlement, State, Store,
     StoreError, Write,
 };
+use tickwheel_durable::{Postgres, builder};
+use tokio::time::timeout;
 
 use super::server::{client, database, missing, shared_url, until};
 
@@ -154,6 +156,36 @@ async fn connections_do_not_set_the_sequence_back() {
         }
     };
     tokio::join!(drawing, connecting);
+}
+
+/// As after a failover that lost it: others opened it under another number, and the instances that
+/// ran before never saw their timers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn namespace_that_the_server_has_lost_is_opened_again() {
+    let Some(url) = database("lost").await else {
+        return missing();
+    };
+    let store = Postgres::connect(&url).await.expect("it connects");
+    let wheel = TimerWheel::new();
+    let started = builder::<u64, u64>("mine").start(&wheel, store).await;
+    let (timers, mut claims) = started.expect("it starts");
+    let lost = "UPDATE tickwheel_namespaces SET name = 'other', edition = edition + 1";
+    for lost in ["DELETE FROM tickwheel_namespaces", lost] {
+        let admin = client(&url).await;
+        assert_eq!(admin.execute(lost, &[]).await.expect("it is lost"), 1);
+        let other = Postgres::connect(&url).await.expect("it connects");
+        let mine = space("mine");
+        other.open(&mine, &"json".into()).await.expect("it opens");
+        until("a set", async || {
+            timers.set_timer(&1, &1, Duration::ZERO).await.is_ok()
+        })
+        .await;
+        let set = other.get(&mine, b"1".to_vec()).await.expect("it reads");
+        assert!(set.is_some(), "it is in the namespace that others see");
+        let claim = timeout(Duration::from_secs(9), claims.recv()).await;
+        let claim = claim.expect("it comes").expect("the stream goes on");
+        claim.ack().await.expect("it is held");
+    }
 }
 
 /// Numbers of namespaces are used again, and timers went to the namespace that had the number then.

@@ -108,19 +108,19 @@ pub(super) const SCHEMA: u32 = MIGRATIONS.len() as u32;
 pub(super) const MIGRATIONS: [&str; 1] = [include_str!("../../../migrations/postgres/1.sql")];
 
 /// The id of the namespace, if the tables have the version that these statements are for, the
-/// charter still has the edition, and it is not too late. Without an edition or a time these do not
-/// matter. Otherwise the statement fails as a whole: a text that says why is no number.
-/// [`Target::describe`](super::target::Target::describe) reads it.
+/// namespace is there and its charter has the edition, and it is not too late. Without an edition
+/// or a time these do not matter. Otherwise the statement fails as a whole: a text that says why is
+/// no number. [`Target::describe`](super::target::Target::describe) reads it.
 macro_rules! terms {
     ($edition:literal, $until:literal) => {
         concat!(
             "CASE
                 WHEN (SELECT s.version FROM @.tickwheel_schema s WHERE s.version = 1) IS NULL
                     THEN ('tickwheel|schema|' || (SELECT max(s.version) FROM @.tickwheel_schema s) || '|')::int
-                WHEN (SELECT n.edition FROM @.tickwheel_namespaces n WHERE n.id = $1::int) <> ",
+                WHEN coalesce((SELECT n.edition FROM @.tickwheel_namespaces n WHERE n.id = $1::int), 0) <> ",
             $edition,
             "::bigint
-                    THEN ('tickwheel|amended|' || (SELECT n.name FROM @.tickwheel_namespaces n WHERE n.id = $1::int) || '|')::int
+                    THEN concat('tickwheel|amended|', (SELECT n.name FROM @.tickwheel_namespaces n WHERE n.id = $1::int), '|')::int
                 WHEN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint > ",
             $until,
             "::bigint
