@@ -23,6 +23,15 @@ BEGIN
         RAISE 'other roles may create in the schema %, and so stand in the way of tickwheel-durable', place
             USING HINT = 'REVOKE CREATE ON SCHEMA ' || place || ' FROM PUBLIC, and from other roles; or take a schema of its own.';
     END IF;
+    IF NOT EXISTS (
+        SELECT FROM pg_namespace n, pg_database d
+        WHERE quote_ident(n.nspname) = place AND d.datname = current_database() AND pg_has_role(
+            CASE n.nspowner WHEN 'pg_database_owner'::regrole THEN d.datdba ELSE n.nspowner END, current_user, 'MEMBER'
+        )
+    ) THEN
+        RAISE 'the owner of the schema % could replace the functions of tickwheel-durable, and so act as %', place, current_user
+            USING HINT = 'Apply this file as the owner of the schema, or take a schema of its own.';
+    END IF;
     IF place ~ '[$''\\]' THEN
         RAISE 'the name of the schema, %, has a character that is not allowed', place;
     END IF;

@@ -130,6 +130,7 @@ use write::Writes;
 /// | with these rights on the tables | read and change the timers of all namespaces | change the tables and functions |
 /// | with `EXECUTE` on [the functions](#in-your-own-transaction) | set, move and remove timers of all namespaces, read a value by removing it, and delay calls on the keys that its transaction holds | read a table; run its own code with the rights of the owner |
 /// | with `CREATE` on the schema | mislead those that call the functions, by functions of the same name with other parameters, which then run as the caller | run its own code as the owner, as a store or as a caller that casts its arguments and names the schema |
+/// | the owner of the schema | replace tables and functions, so it has to be their owner, a superuser or a role that acts for that: else nothing is made there, and connecting is refused | |
 /// | any that may connect to the database | delay calls, by taking the same advisory locks; `LISTEN` to hints, which hold no data, and send them, which costs each instance a query | read or change a timer |
 ///
 /// Several schemas in one database have nothing in common: tenants that shall not reach each

@@ -45,16 +45,20 @@ const VERSION: &str = "SELECT version, identity::text FROM @.tickwheel_schema";
 
 /// Which roles may create in the schema beside its owner, that of the tables and this one, if any;
 /// the owner of the tables, and whether that is this role or acts for the owner of the schema, as
-/// superusers do.
+/// superusers do; and the owner of the schema, unless it acts for that of the tables.
 const RIGHTS: &str = "
     SELECT (
         SELECT string_agg(CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE pg_get_userbyid(a.grantee) END, ', ')
         FROM aclexplode(n.nspacl) a
         WHERE a.privilege_type = 'CREATE' AND a.grantee <> t.relowner AND a.grantee <> me.oid
             AND CASE a.grantee WHEN 0 THEN true ELSE NOT pg_has_role(a.grantee, n.nspowner, 'USAGE') END
-    ), pg_get_userbyid(t.relowner)::text, t.relowner = me.oid OR pg_has_role(t.relowner, n.nspowner, 'USAGE')
-    FROM pg_class t, pg_namespace n, pg_roles me
-    WHERE t.oid = '@.tickwheel_timers'::regclass AND n.oid = t.relnamespace AND me.rolname = current_user";
+    ), pg_get_userbyid(t.relowner)::text, t.relowner = me.oid OR pg_has_role(t.relowner, n.nspowner, 'USAGE'),
+        CASE WHEN NOT pg_has_role(s.owner, t.relowner, 'MEMBER') THEN pg_get_userbyid(s.owner)::text END
+    FROM pg_class t, pg_namespace n, pg_roles me, pg_database d, LATERAL (
+        SELECT CASE n.nspowner WHEN 'pg_database_owner'::regrole THEN d.datdba ELSE n.nspowner END AS owner
+    ) s
+    WHERE t.oid = '@.tickwheel_timers'::regclass AND n.oid = t.relnamespace AND me.rolname = current_user
+        AND d.datname = current_database()";
 
 /// Sets the sequence to the clock, or to the greatest number in use if that is greater. So tokens
 /// grow also when the server has lost commits, or a dump was restored without the latest number.
@@ -96,6 +100,8 @@ struct Rights {
     owner: String,
     /// Whether one of them could have made the tables.
     is_owner_trusted: bool,
+    /// The owner of the schema, if it does not act for that of the tables.
+    replacer: Option<String>,
 }
 
 impl Tables {
@@ -114,20 +120,29 @@ impl Tables {
         self.version < SCHEMA
     }
 
-    /// Refuses tables that a role may have made which has no business to: its triggers would run as
-    /// this role. Warns where other roles may create in the schema. Nothing of theirs is run by the
+    /// Refuses tables in the schema of a role that could replace the functions beside them, and so
+    /// act as their owner; and tables that a role may have made which has no business to: its
+    /// triggers would run as this role. Warns where other roles may create in the schema. Nothing of theirs is run by the
     /// store, but they can mislead the callers of the functions for users, who look these up by
     /// name.
     pub(super) fn check_rights(&self, target: &Target) -> Result<(), StoreError> {
         let Rights {
-            creators: Some(creators),
+            creators,
             owner,
             is_owner_trusted,
-        } = &self.rights
-        else {
+            replacer,
+        } = &self.rights;
+        let schema = self.place.trim_end_matches('.');
+        if let Some(replacer) = replacer {
+            let message = format!(
+                "PostgreSQL {target}: schema {schema} belongs to {replacer}, who could replace the functions in it, and so act \
+                 as {owner}, to whom the tables belong: give schema and tables the same owner"
+            );
+            return Err(StoreError::refused(message));
+        }
+        let Some(creators) = creators else {
             return Ok(());
         };
-        let schema = self.place.trim_end_matches('.');
         if *is_owner_trusted {
             tracing::warn!(
                 store = %target, schema, %creators,
@@ -193,6 +208,7 @@ pub(super) async fn find(client: &Client) -> Result<Option<Tables>, Error> {
                 creators: rights[0].get(0),
                 owner: rights[0].get(1),
                 is_owner_trusted: rights[0].get(2),
+                replacer: rights[0].get(3),
             },
             place,
         })),

@@ -185,6 +185,32 @@ async fn public_may_call_no_function() {
     assert_eq!(functions(of_public).await, [""; 0]);
 }
 
+/// The owner of a schema may replace the functions in it, which run as the owner of the tables.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_in_the_schema_of_another_role_are_refused() {
+    let Some(url) = database("owned").await else {
+        return missing();
+    };
+    let admin = client(&url).await;
+    let thief = format!("thief_{}", url.rsplit_once('/').expect("it has a name").1);
+    let schema = format!("CREATE ROLE {thief}; CREATE SCHEMA owned AUTHORIZATION {thief}");
+    admin.batch_execute(&schema).await.expect("it is made");
+    let owned = format!("{url}?options=-csearch_path%3Downed");
+    let refused = async || {
+        let error = Postgres::connect(&owned).await;
+        format!("{:#}", error.expect_err("it is refused"))
+    };
+    let text = refused().await;
+    assert!(text.contains("the owner of the schema owned"), "{text}");
+    let give = "ALTER SCHEMA owned OWNER TO CURRENT_USER";
+    admin.batch_execute(give).await.expect("it is given");
+    Postgres::connect(&owned).await.expect("it connects");
+    let back = format!("ALTER SCHEMA owned OWNER TO {thief}");
+    admin.batch_execute(&back).await.expect("it is given back");
+    let text = refused().await;
+    assert!(text.contains(&format!("belongs to {thief}")), "{text}");
+}
+
 /// Also one with the schema before that of the built-in functions in its path.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn creator_of_functions_loots_no_instance() {
