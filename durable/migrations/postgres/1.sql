@@ -173,7 +173,7 @@ BEGIN
             USING ERRCODE = 'program_limit_exceeded';
     END IF;
     FOR its_space, its_codec, its_channel IN
-SELECT id, codec, 'tickwheel_' || '@.tickwheel_timers'::regclass::oid || '_' || id
+SELECT id, codec, 'tickwheel_' || (SELECT replace(s.identity::text, '-', '') FROM @.tickwheel_schema s) || '_' || id
 FROM @.tickwheel_namespaces WHERE name = its_name::text LOOP END LOOP;
     IF its_space IS NULL THEN
         RAISE 'tickwheel: namespace "%" was not opened', its_name

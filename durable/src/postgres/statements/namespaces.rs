@@ -64,9 +64,10 @@ pub(in crate::postgres) const NAMESPACES: &str = concat!(
     " FROM @.tickwheel_namespaces n ORDER BY n.name COLLATE \"C\""
 );
 
-/// The id, the codec and the channel of a namespace.
+/// The id, the codec and the channel of a namespace. A dump or a logical replica of the tables has
+/// the same channels.
 pub(in crate::postgres) const FIND: &str = "
-    SELECT id, codec, 'tickwheel_' || '@.tickwheel_timers'::regclass::oid || '_' || id
+    SELECT id, codec, 'tickwheel_' || (SELECT replace(s.identity::text, '-', '') FROM @.tickwheel_schema s) || '_' || id
     FROM @.tickwheel_namespaces WHERE name = $1::text";
 
 /// The time, and a number for an instance.
