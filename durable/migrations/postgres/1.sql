@@ -179,7 +179,7 @@ FROM @.tickwheel_namespaces WHERE name = its_name::text LOOP END LOOP;
         RAISE 'tickwheel: namespace "%" was not opened', its_name
             USING ERRCODE = 'undefined_object', HINT = 'An instance opens it when it starts for the first time.';
     END IF;
-    its_window := CASE WHEN current_setting('tickwheel.hints', true) = 'off' THEN -9007199254740991
+    its_window := CASE WHEN current_setting('tickwheel.hints', true) IN ('off', 'false', 'no', '0') THEN -9007199254740991
         ELSE 3600000000 + (extract(epoch FROM clock_timestamp() - now()) * 1000000)::bigint END;
     FOR its_row IN SELECT pg_advisory_xact_lock_shared(hashtextextended('tickwheel transactions', ('@.tickwheel_timers'::regclass::oid::bigint << 32 # its_space::int)) # (hashtextextended(encode(its_key, 'hex'), 0) & 63)) LOOP END LOOP;
     FOR its_codec IN SELECT n.codec FROM @.tickwheel_namespaces n WHERE n.id = its_space::int LOOP END LOOP;

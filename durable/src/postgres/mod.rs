@@ -170,8 +170,9 @@ use write::Writes;
 /// * A hint goes out at the commit for what is due within an hour of the call, so a timer that is
 ///   due by then is delivered as soon as one that a call has set. What is further away, and due at
 ///   the commit all the same, comes with the next poll.
-/// * With `SET tickwheel.hints = off` no hint goes out, and instances find what was set by their
-///   [poll](crate::Builder::poll).
+/// * After `SET LOCAL tickwheel.hints = off` the transaction sends no hint, and instances find what
+///   was set by their [poll](crate::Builder::poll). Without `LOCAL` the setting stays in the
+///   session, which a pooler gives to others.
 /// * Arguments that are null or too long, and a namespace that was not opened, are errors that say
 ///   so.
 ///
@@ -202,7 +203,7 @@ use write::Writes;
 /// | transactions with | |
 /// |---|---|
 /// | `REPEATABLE READ`, `SERIALIZABLE` | A key that was changed since the snapshot is a serialization failure (SQLSTATE 40001): run the transaction again. One case is not noticed: a timer that was set since, and has fired or died since, counts as absent, and `tickwheel_set_if_absent` sets another. |
-/// | `PREPARE TRANSACTION` | The server cannot prepare a transaction that has sent a hint: turn hints off in it. Until it is committed or rolled back, it keeps its keys. |
+/// | `PREPARE TRANSACTION` | The server cannot prepare a transaction that has sent a hint: turn hints off in it, by `SET LOCAL tickwheel.hints = off`. Until it is committed or rolled back, it keeps its keys. |
 ///
 /// # Sizing
 ///

@@ -145,9 +145,14 @@ async fn transaction_hints_whatever_may_be_due_at_its_commit() {
     case.sees_a_hint("a set").await;
     call("SELECT tickwheel_move('far_hints', 'a', now() + interval '70 min')").await;
     assert!(!case.is_hinted(SECOND / 2).await, "it is very far");
-    let off = "SET tickwheel.hints = off; SELECT tickwheel_move('far_hints', 'a', now())";
-    call(off).await;
-    assert!(!case.is_hinted(SECOND / 2).await, "hints are off");
+    for off in ["off", "false"] {
+        let set = format!("SET LOCAL tickwheel.hints = {off}");
+        call(&format!(
+            "BEGIN; {set}; SELECT tickwheel_move('far_hints', 'a', now()); COMMIT"
+        ))
+        .await;
+        assert!(!case.is_hinted(SECOND / 2).await, "hints are {off}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
