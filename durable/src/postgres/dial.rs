@@ -13,6 +13,7 @@
 //! writes is taken. If a primary lives on beside the one that replaces it, that may be either, as
 //! with any client: fence it.
 
+use std::mem::replace;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -143,17 +144,26 @@ async fn drive(mut messages: Messages, hints: Option<Arc<Hints>>, open: watch::S
 /// Listens from the first channel on until it is dropped, and connects again when it has to.
 pub(super) async fn listen(target: Target, hints: Arc<Hints>) {
     let mut retry = FIRST_RETRY;
+    let mut failing = false;
     hints.added.notified().await;
     loop {
-        let Ok((client, closed)) = connect(&target, Some(Arc::clone(&hints))).await else {
-            sleep(jittered(retry)).await;
-            retry = (retry * 2).min(LAST_RETRY);
-            continue;
-        };
-        let given_up = hints.given_up.notified();
-        race(listen_on(&client, closed, &hints), given_up).await;
-        retry = FIRST_RETRY;
+        match connect(&target, Some(Arc::clone(&hints))).await {
+            Ok((client, closed)) => {
+                if replace(&mut failing, false) {
+                    tracing::info!(store = %target, "hints are heard again");
+                }
+                let given_up = hints.given_up.notified();
+                race(listen_on(&client, closed, &hints), given_up).await;
+                retry = FIRST_RETRY;
+            }
+            Err(error) if !replace(&mut failing, true) => {
+                let error = format!("{error:#}");
+                tracing::warn!(store = %target, error, "no hints: near deadlines that others set are found by the poll");
+            }
+            Err(_) => {}
+        }
         sleep(jittered(retry)).await;
+        retry = (retry * 2).min(LAST_RETRY);
     }
 }
 

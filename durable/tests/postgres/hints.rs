@@ -15,8 +15,9 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::heard::heard_by;
+use super::log::Log;
 use super::proxy::Proxy;
-use super::server::{client, database, missing};
+use super::server::{Server, client, database, missing};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -287,4 +288,27 @@ async fn hints_are_heard_again_after_a_server_that_hangs() {
     // Listening again counts as one.
     let again = timeout(10 * SECOND, heard.notified()).await;
     again.expect("it listens again");
+}
+
+/// A store whose listener did not connect said nothing of it.
+#[tokio::test]
+async fn listener_that_does_not_connect_is_warned_of_once() {
+    let Some(mut server) = Server::start(&["fsync=off"]) else {
+        return missing();
+    };
+    let log = Log::default();
+    let _capturing = log.capture();
+    let store = Postgres::connect(&server.url()).await.expect("it connects");
+    let space = Namespace::new("silent").expect("it is a name");
+    store.open(&space, &"json".into()).await.expect("it opens");
+    let heard = heard_by(Arc::new(store), &space);
+    let first = timeout(10 * SECOND, heard.notified()).await;
+    first.expect("it listens");
+    server.stop();
+    tokio::time::sleep(SECOND).await;
+    server.start_again();
+    let again = timeout(10 * SECOND, heard.notified()).await;
+    again.expect("it listens again");
+    assert_eq!(log.with(&["WARN", "no hints"]), 1);
+    assert_eq!(log.with(&["INFO", "hints are heard again"]), 1);
 }
