@@ -77,7 +77,9 @@ pub(super) fn store_error(
         (_, "OOM") => refused(
             "its memory is full (maxmemory), and nothing was changed; timers that are delivered and settled make room",
         ),
-        (_, "READONLY") => refused("it is a read-only replica; nothing was changed"),
+        (_, "READONLY") => StoreError::unavailable(format_args!(
+            "{place}: it is a read-only replica; nothing was changed"
+        )),
         (_, "MOVED" | "ASK" | "CROSSSLOT") => refused(&format!(
             "another node of the cluster may have namespace {namespace}; connect with redis+cluster://"
         ))

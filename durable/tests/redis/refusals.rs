@@ -86,7 +86,7 @@ async fn says_that_the_server_is_a_replica() {
     let mut said = String::new();
     for _ in 0..200 {
         said = match store.open(&space(), &"json".into()).await {
-            Err(error @ StoreError::Refused { .. }) => format!("{error:#}"),
+            Err(error @ StoreError::Unavailable { .. }) => format!("{error:#}"),
             other => format!("{other:?}"),
         };
         if said.contains("read-only replica") {
