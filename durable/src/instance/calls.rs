@@ -158,7 +158,16 @@ impl Calls {
         }
     }
 
-    /// Whether a call has failed since this was last called. It may have taken effect all the same.
+    /// The claims have ended, so nothing is loaded or fired any more. The next write finds out
+    /// whether the instance still differs.
+    pub(super) fn end_claims(&self) {
+        let [load, fire, ..] = &self.lanes;
+        for ended in [&load.failing, &fire.failing, &self.differs] {
+            ended.store(false, Ordering::Release);
+        }
+    }
+
+    /// Whether a call has [left marks](leaves_marks) since this was last called.
     pub(crate) fn take_lost_answer(&self) -> bool {
         self.lost_answer.swap(false, Ordering::AcqRel)
     }

@@ -477,6 +477,7 @@ async fn run_claims(firing: Firing, expirations: Expirations<Version, ()>, end: 
     if let Err(error) = core.end_incarnation(&mut unloading).await {
         tracing::warn!(namespace = %core.calls.namespace(), error = %format_args!("{error:#}"), "what was loaded could not be given back");
     }
+    core.calls.end_claims();
     drop((unloading, end));
 }
 

@@ -45,6 +45,18 @@ async fn limits_the_time_of_every_call() {
     );
 }
 
+/// They stayed so for as long as the process ran, and hid alerts.
+#[tokio::test(start_paused = true)]
+async fn loads_do_not_fail_any_more_once_the_claims_have_ended() {
+    let store = Faulty::new(Memory::new());
+    let (timers, claims) = start(store.clone()).await;
+    store.set_away(true);
+    tokio::time::sleep(SECOND * 9).await;
+    assert!(timers.metrics().failing.load);
+    claims.shutdown().await;
+    assert!(!timers.metrics().failing.load);
+}
+
 #[tokio::test(start_paused = true)]
 async fn set_of_many_timers_fails_with_its_writes() {
     let store = Faulty::new(Memory::new());

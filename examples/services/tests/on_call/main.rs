@@ -108,6 +108,21 @@ async fn handlers_that_cannot_keep_up_fire_their_alert_only() {
     fires_alone("TickwheelDurableOverloaded", Mode::Slow).await;
 }
 
+/// The latest call of a kind may have failed a day ago.
+#[test]
+fn call_that_failed_long_ago_hides_no_alert() {
+    let mut scrapes = promtool::Scrapes::default();
+    for round in 0..HEALTHY + FIRED {
+        let due = if round < HEALTHY { 0 } else { 9 };
+        scrapes.add(&format!(
+            "tickwheel_durable_due{{namespace=\"orders\"}} {due}
+            tickwheel_durable_failing{{namespace=\"orders\",call=\"settle\"}} 1
+            tickwheel_durable_store_errors_total{{namespace=\"orders\"}} 2"
+        ));
+    }
+    scrapes.assert_fires("TickwheelDurableOverloaded");
+}
+
 #[tokio::test(start_paused = true)]
 async fn handlers_that_fail_for_good_fire_their_alert_only() {
     fires_alone("TickwheelDurableDead", Mode::Fails).await;

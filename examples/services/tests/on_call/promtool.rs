@@ -22,7 +22,8 @@ pub(crate) struct Scrapes {
 impl Scrapes {
     /// Adds a page in the text format.
     pub(crate) fn add(&mut self, page: &str) {
-        for line in page.lines().filter(|line| !line.starts_with('#')) {
+        let lines = page.lines().map(str::trim);
+        for line in lines.filter(|line| !line.starts_with('#')) {
             let Some((series, value)) = line.rsplit_once(' ') else {
                 continue;
             };
