@@ -83,8 +83,13 @@ pub(super) async fn run(core: &Core) {
     // of theirs.
     let (mut gives, mut takes_until) = (false, Instant::now());
     let mut was_woken = false;
+    let mut raised = Instant::now();
     loop {
         let began = Instant::now();
+        if began - raised >= poll {
+            core.raise_max_loaded();
+            raised = began;
+        }
         // A fire takes the due rows that were left. A load would deliver them after what is fired
         // meanwhile.
         let demand = if core.due_left() { 0 } else { core.demand() };

@@ -99,6 +99,8 @@ pub(crate) struct Core {
     pub(crate) undecoded: Undecoded,
     /// How many rows it may have loaded.
     max_loaded: AtomicUsize,
+    /// Whether the log says that the wheel is too small.
+    wheel_was_full: AtomicBool,
     /// One permit for each claim that is not settled.
     capacity: Arc<Semaphore>,
     /// Whether it loads: not after the claims have ended.
@@ -238,10 +240,18 @@ impl Core {
     /// and loads less from now on.
     fn wheel_is_full(&self, version: Version) {
         let fits = self.on_wheel.len().max(1);
-        if fits < self.max_loaded.swap(fits, Ordering::AcqRel) {
+        self.max_loaded.fetch_min(fits, Ordering::AcqRel);
+        if !self.wheel_was_full.swap(true, Ordering::AcqRel) {
             tracing::warn!(namespace = %self.calls.namespace(), fits, "the wheel is too small for what is loaded");
         }
         self.due.add_surplus(version);
+    }
+
+    /// There may be room on the wheel again: loads more, little by little.
+    fn raise_max_loaded(&self) {
+        let max = self.max_loaded.load(Ordering::Acquire);
+        let raised = (max + max / 8 + 1).min(self.settings.max_loaded());
+        self.max_loaded.store(raised, Ordering::Release);
     }
 
     /// How many more rows it may load.
@@ -423,6 +433,7 @@ pub(crate) async fn start(
             undecoded: Undecoded::default(),
             deliveries: Arc::clone(&deliveries),
             max_loaded: AtomicUsize::new(settings.max_loaded()),
+            wheel_was_full: AtomicBool::new(false),
             capacity: Arc::new(Semaphore::new(settings.capacity)),
             loads: AtomicBool::new(true),
             left: StdMutex::new(Left::Nothing),

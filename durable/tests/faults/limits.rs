@@ -79,6 +79,29 @@ async fn delivers_all_though_the_wheel_is_small() {
     }
 }
 
+/// An instance that met a full wheel once loaded a handful of timers each poll for good.
+#[tokio::test(start_paused = true)]
+async fn loads_as_before_when_the_wheel_has_room_again() {
+    let wheel = TimerWheel::builder().max_keyed(200).start();
+    let wheel = wheel.expect("it starts");
+    let (others, _expirations) = wheel.keyed();
+    for number in 0..198 {
+        let set = others.set_timer(number, (), HOUR);
+        set.expect("there is room");
+    }
+    let orders = orders().window(HOUR * 2);
+    let started = orders.start(&wheel, Memory::new()).await;
+    let (timers, _claims) = started.expect("it starts");
+    for number in 0..100 {
+        let set = set(&timers, &number.to_string(), HOUR).await;
+        set.expect("it is set");
+    }
+    assert!(timers.metrics().on_wheel <= 2);
+    others.drain().expect("the wheel runs");
+    tokio::time::sleep(SECOND * 120).await;
+    assert_eq!(timers.metrics().on_wheel, 100);
+}
+
 /// Rows that a store leaves out of an answer, as it has enough bytes, are fired next, in their
 /// order.
 #[tokio::test(start_paused = true)]
