@@ -19,6 +19,7 @@
 //! A kept end holds its part of the capacity, so there are no more of them than that.
 
 use std::convert::Infallible;
+use std::mem::discriminant;
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
@@ -135,7 +136,9 @@ impl Held {
             State::Held | State::Ending { .. } if decided.is_extension() => {}
             State::Ending { kept: true, .. } if keeps => return Ok(false),
             State::Ending { end, tried, kept } => {
-                *tried &= end.settlement == decided.settlement;
+                // A backoff is jittered, and the try that took effect has the delay.
+                let same = discriminant(&end.settlement) == discriminant(&decided.settlement);
+                *tried &= same;
                 *end = decided.clone();
                 *kept |= keeps;
             }

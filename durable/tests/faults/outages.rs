@@ -160,6 +160,19 @@ async fn a_call_whose_answer_was_lost_can_be_made_again() {
     assert!(timeout(SECOND * 100, claims.recv()).await.is_err());
 }
 
+/// The second try has another delay, since a backoff is jittered.
+#[tokio::test(start_paused = true)]
+async fn failure_whose_answer_was_lost_can_be_said_again() {
+    let store = Faulty::new(Memory::new());
+    let (timers, mut claims) = start(store.clone()).await;
+    set(&timers, "a", SECOND).await.expect("it is set");
+    let claim = claims.recv().await.expect("it comes");
+    store.fail_at(store.calls(), FaultPoint::After);
+    claim.fail("busy").await.expect_err("its answer is lost");
+    claim.fail("busy").await.expect("it has failed already");
+    assert_eq!(timers.metrics().lost, 0);
+}
+
 /// The first look for its claims finds nothing. The second one comes when the store can no longer
 /// be executing it.
 #[tokio::test(start_paused = true)]
