@@ -293,13 +293,14 @@ impl<K, V> Admin<K, V> {
         Ok(sums)
     }
 
-    /// Releases a claim of any instance: the timer is delivered again at once.
+    /// Releases a claim of any instance: the timer is delivered again at once. The attempt that is
+    /// cut off does not count, so it is never the last one.
     ///
     /// # Errors
     ///
     /// [`Error::Lost`] when there is no such claim; otherwise see [above](Self).
     pub async fn release(&self, token: Token) -> Result<(), Error> {
-        self.settle(token, Settlement::Release).await
+        self.settle(token, Settlement::Unfire).await
     }
 
     /// Acknowledges a claim of any instance.
