@@ -30,8 +30,7 @@ pub(crate) struct Calls {
     differs: AtomicBool,
     limit: Duration,
     metrics: Arc<Metrics>,
-    /// Whether the response of a call in a lane was lost since this was last read. Other calls mark
-    /// no rows.
+    /// Whether a call has [left marks](leaves_marks) since this was last read.
     lost_answer: AtomicBool,
     lanes: [Lane; 4],
 }
@@ -321,8 +320,7 @@ impl Calls {
             },
         };
         if let Some(lane) = lane {
-            // Where the charter differs, nothing was marked.
-            if !self.differs() {
+            if leaves_marks(call, &error) {
                 self.lost_answer.store(true, Ordering::Release);
             }
             lane.note(self, Some(&error));
@@ -330,6 +328,18 @@ impl Calls {
         tracing::debug!(namespace = %self.namespace, call, error = %format_args!("{error:#}"), "a call of the store failed");
         Err(error)
     }
+}
+
+/// Whether rows may be marked that are on no wheel after this error of a call in a lane: it may have
+/// taken effect all the same, or was to take marks off. After an amendment, what is loaded goes to
+/// others. Other refusals have changed nothing.
+fn leaves_marks(call: &str, error: &Error) -> bool {
+    use StoreError::{Amended, Unavailable};
+    call == "unmark"
+        || matches!(
+            error,
+            Error::Timeout { .. } | Error::Store(Unavailable { .. } | Amended { .. })
+        )
 }
 
 impl fmt::Debug for Calls {
