@@ -41,8 +41,11 @@
 //!
 //! | | the hour is left out | the hour comes twice |
 //! |---|---|---|
-//! | a fixed time: one second, minute and hour, as `30 2 * * *` | is due once, at the first instant after the gap | is due once, the first time |
+//! | a fixed time: one second, minute and hour, as `30 2 * * *` | is due once, at the first instant after the gap (but see below) | is due once, the first time |
 //! | several times a day, as `*/15 * * * *` or `30 1,2 * * *` | those in the gap are left out | is due both times |
+//!
+//! Where a gap ends at midnight, as in `America/Nuuk`, its end is on the next day: a fixed time in it is left out unless the
+//! expression has that day too, as `30 23 * * SAT` has not.
 //!
 //! So a nightly job runs once in each night, and a job that runs each quarter of an hour does so every 15 minutes.
 //!

@@ -62,6 +62,18 @@ fn half_an_hour_is_left_out_or_comes_twice_on_lord_howe() {
     assert_eq!(times("*/15 * * * *", zone, "2026-04-04T14:30"), quarters);
 }
 
+/// There the gap is the last hour of a Saturday.
+#[test]
+fn fixed_time_in_a_gap_before_midnight_needs_the_next_day_too() {
+    let zone = "America/Nuuk";
+    let due = |expression| times(expression, zone, "2026-03-28T02:00");
+    assert_eq!(due("30 23 * * *"), ["2026-03-29T01:00", "2026-03-30T00:30"]);
+    assert_eq!(
+        due("30 23 * * SAT"),
+        ["2026-04-05T00:30", "2026-04-12T00:30"]
+    );
+}
+
 #[test]
 fn fixed_time_that_comes_twice_is_not_due_the_second_time() {
     // Clocks show 2:10, and have shown 2:30 before.
