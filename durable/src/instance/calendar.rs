@@ -5,6 +5,7 @@
 //! store's time to be, and the store compares. If a plan does not hold, or a row
 //! came without its schedule, the store returns the schedule, and the instance fires the row again.
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -16,6 +17,10 @@ use crate::store::{
 
 /// At most this many missed occurrences are counted: each takes a search of a microsecond or more.
 const MAX_MISSED: u64 = 1_000;
+
+/// The plans of one call take so many searches, or those of one row more: each holds until the next
+/// time of its schedule at most.
+const MAX_SEARCHES: u64 = 5 * MAX_MISSED;
 
 /// Schedules that no loaded row has any more are kept up to this number.
 const MAX_KEPT: usize = 1_000;
@@ -114,8 +119,17 @@ impl Calendar {
             versions.filter_map(|version| Some((version, state.rows.get(&version)?.clone())));
         let rows: Vec<_> = rows.collect();
         drop(state);
+        let searches = Cell::new(0);
         let plans = rows.into_iter().filter_map(|(version, (deadline, cron))| {
-            plan(|time| cron.after(time), version, deadline, missed, now)
+            // The store returns the other rows, and they are fired again.
+            if searches.get() >= MAX_SEARCHES {
+                return None;
+            }
+            let after = |time| {
+                searches.set(searches.get() + 1);
+                cron.after(time)
+            };
+            plan(after, version, deadline, missed, now)
         });
         let mut plans: Vec<_> = plans.collect();
         plans.sort_unstable_by_key(|plan| plan.version);
@@ -255,6 +269,24 @@ mod tests {
         }
         let rows = &instance.cores.of_part(0).calendar.lock().rows;
         assert_eq!(rows.len(), 1, "{rows:?}");
+    }
+
+    /// The plans of a thousand schedules took so long to compute that none held any more.
+    #[cfg(feature = "cron")]
+    #[test]
+    fn searches_of_one_call_are_bounded() {
+        let calendar = Calendar::default();
+        let rows = (0..100).map(|number| Scheduled {
+            version: Version(number),
+            deadline: at(0),
+            schedule: "* * * * * * UTC".to_owned(),
+        });
+        let namespace = Namespace::new("orders").expect("it is a name");
+        calendar.add(rows.collect(), &namespace);
+        let (all, now) = ((0..100).map(Version), at(10_000_000_000));
+        let plans = calendar.plans(all, Missed::FireOnce, now);
+        assert_eq!(plans.len(), 5);
+        assert_eq!(plans[0].next.missed, MAX_MISSED);
     }
 
     /// Each of a thousand missed occurrences looked for all those after it.
