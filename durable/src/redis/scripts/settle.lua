@@ -48,7 +48,8 @@ for at = FIRST, last do
         if how == 'extend' then
             call('ZADD', index_of(IN_FLIGHT, call('HGET', loaded, token)), format(DIGITS, due), token)
             if error_of[at] then
-                put_row(token, IN_FLIGHT, deadline, attempt, by, key, row:sub(value_at), error)
+                -- At once: what follows in the batch may take the row out.
+                call('HSET', rows, token, pack_row(IN_FLIGHT, deadline, attempt, by, key, row:sub(value_at), error))
             end
         else
             row_of[token] = false
