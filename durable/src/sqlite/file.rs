@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 
 use crate::store::StoreError;
 
-/// A file that is open, and its write-ahead log.
+/// A file that is open, its write-ahead log, and the memory that connections share.
 #[derive(Debug, Clone)]
 pub(super) struct File {
     path: PathBuf,
     /// Each name, and which file had it when it was opened.
-    files: [(PathBuf, Option<FileId>); 2],
+    files: [(PathBuf, Option<FileId>); 3],
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl FileId {
 impl File {
     /// The file at `path`, which was just opened. SQLite calls it `name`.
     pub(super) fn opened(path: &Path, name: &str) -> Self {
-        let files = [name.to_owned(), format!("{name}-wal")].map(PathBuf::from);
+        let files = ["", "-wal", "-shm"].map(|end| PathBuf::from(format!("{name}{end}")));
         File {
             path: path.to_owned(),
             files: files.map(|name| {

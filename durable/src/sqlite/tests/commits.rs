@@ -168,7 +168,7 @@ async fn long_turn_is_followed_by_a_pause() {
 #[cfg(unix)]
 #[tokio::test]
 async fn file_that_was_deleted_or_replaced_takes_no_calls() {
-    for log in ["", "-wal"] {
+    for log in ["", "-wal", "-shm"] {
         let folder = Folder::new();
         let (store, space) = (opened(&folder).await, space());
         let written = store.write(&space, set("a", 1), NEAR).await;
