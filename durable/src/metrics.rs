@@ -66,7 +66,8 @@ pub struct DurableMetrics {
     /// How long the store took to respond to each call. A call that timed out counts with the time
     /// until then.
     pub store_latency: DurationHistogram,
-    /// How late timers were claimed, by the store's clock. Redeliveries do not count.
+    /// How late timers were claimed, by the store's clock. Redeliveries do not count. A dead timer
+    /// that was retried counts from its deadline.
     pub lateness: DurationHistogram,
     /// How long the handlers of [`dispatch`](crate::Claims::dispatch) ran, those that failed
     /// included.

@@ -28,12 +28,13 @@
 //! | [`call_timeout`](crate::Builder::call_timeout) | 5 s | rides out a slow store | callers learn of an outage sooner |
 //!
 //! * **Lease**: at least two round trips to the store, as measured at start. It does not depend on
-//!   how long handlers take, because `dispatch` renews it.
+//!   how long handlers take, because `dispatch` renews it. Keep the call timeout below half of it:
+//!   a renewal that hangs for longer lets leases end.
 //! * **Handler timeout**: set it, far above what a handler takes.
 //! * **Memory**: an instance loads at most 16 times its capacity, or 1,024 timers if that is more.
 //!   A loaded timer takes about 100 bytes; keys and values come when it fires.
 //! * **The wheel**: share one between instances and the rest of the program. If its `max_keyed` is
-//!   too small, the instance loads less and logs that once.
+//!   too small, the instance loads less and logs that once. It loads more again, little by little.
 //! * **Many short timers**: use the wheel itself for timers that are nearly always removed, such as
 //!   request timeouts.
 //!

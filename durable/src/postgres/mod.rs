@@ -103,6 +103,8 @@ use write::Writes;
 /// ALTER ROLE worker SET search_path = timers; -- or ?options=-csearch_path%3Dtimers in the URL
 /// ```
 ///
+/// Do not rename the schema: its functions have its name in their bodies.
+///
 /// No tables are made where another role may create, as all may in the schema `public` of
 /// PostgreSQL 14 and of databases that come from it. If that right is given later, connecting logs
 /// a warning; if the tables then belong to a role that does not own the schema, it is refused,
