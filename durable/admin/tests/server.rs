@@ -419,7 +419,7 @@ async fn long_change_has_a_page_of_its_progress() {
     // The last one takes seconds.
     let slow = "CREATE TRIGGER slow AFTER DELETE ON tickwheel_timers
         WHEN OLD.key = CAST('\"a 999\"' AS BLOB) BEGIN
-            SELECT count(*) FROM tickwheel_dead WHERE died = (
+            SELECT count(*) FROM tickwheel_timers WHERE due = (
                 WITH RECURSIVE n (x) AS (VALUES (1) UNION ALL SELECT x + 1 FROM n WHERE x < 10000000)
                 SELECT max(x) FROM n);
         END; COMMIT";

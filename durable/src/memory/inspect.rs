@@ -1,13 +1,14 @@
 //! The reads of an operator.
 
 use std::future::ready;
+use std::ops::Bound;
 
+use super::Memory;
 use super::rows::done;
-use super::{Call, Memory};
 use crate::store::{
-    Answer, AnswerSize, Charter, Inspect, InstanceId, KeyPlace, MAX_DUE_COUNT, MAX_KEY_ROWS,
-    Namespace, PrefixRows, RowPage, State, StoreTime, Stored, StoredInstance, StoredNamespace,
-    Version, key_page, prefix_end,
+    Answer, AnswerSize, Charter, Inspect, KeyPlace, MAX_DUE_COUNT, MAX_KEY_ROWS, Namespace,
+    PrefixRows, RowPage, State, StoreTime, Stored, StoredInstance, StoredNamespace, Version,
+    key_page, prefix_end,
 };
 
 impl Inspect for Memory {
@@ -31,16 +32,26 @@ impl Inspect for Memory {
 
     fn instances<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<StoredInstance>> {
         self.call(namespace, |call| {
-            let each = call.space.alive.iter().filter(|(id, _)| !id.is_left());
-            let mut instances: Vec<_> =
-                each.map(|(&id, &until)| call.instance(id, until)).collect();
-            instances.sort_by_key(|instance| instance.id);
-            instances
+            let each = call.space.instances.values().filter(|it| !it.id.is_left());
+            let each = each.map(|instance| {
+                let rows = call.space.rows.values();
+                let loaded = rows.filter(|row| row.loaded_by == Some(instance.id));
+                let loaded = loaded.count() as u64;
+                StoredInstance {
+                    loaded,
+                    ..instance.clone()
+                }
+            });
+            each.collect()
         })
     }
 
     fn rows_of<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Vec<Stored>> {
-        self.call(namespace, move |call| call.rows_of(&key))
+        self.call(namespace, move |call| {
+            let states = [State::Waiting, State::InFlight, State::Dead].into_iter();
+            let rows = states.flat_map(|state| call.of_key(state, &key).take(MAX_KEY_ROWS));
+            done(AnswerSize::page(rows.cloned().map(Ok)))
+        })
     }
 
     fn rows_with_prefix<'a>(
@@ -54,13 +65,13 @@ impl Inspect for Memory {
         };
         let end = prefix_end(&request.prefix);
         self.call(namespace, move |call| {
-            let rows = call
-                .rows_in(request.state)
-                .filter(|row| row.key < end && KeyPlace::of(row) > after);
-            let mut rows: Vec<&Stored> = rows.collect();
-            rows.sort_by_cached_key(|row| KeyPlace::of(row));
-            let page = rows.into_iter().take(request.limit);
-            key_page(done(AnswerSize::page(page.cloned().map(Ok))))
+            let after = Bound::Excluded((request.state, after));
+            let places = call.space.by_key.range((after, Bound::Unbounded));
+            let places =
+                places.take_while(|(state, place)| *state == request.state && place.key < end);
+            let rows = places.map(|(_, place)| &call.space.rows[&Version(place.version)]);
+            let page = rows.take(request.limit).cloned();
+            key_page(done(AnswerSize::page(page.map(Ok))))
         })
     }
 
@@ -77,38 +88,5 @@ impl Inspect for Memory {
             });
             counts.collect()
         })
-    }
-}
-
-impl Call<'_> {
-    fn instance(&self, id: InstanceId, alive_until: StoreTime) -> StoredInstance {
-        let rows = self.space.rows.values();
-        let loaded = rows.filter(|row| row.loaded_by == Some(id)).count();
-        let lacks = self.space.lacks.get(&id).copied().unwrap_or(0);
-        let mut instance = StoredInstance::new(id, alive_until);
-        (instance.loaded, instance.lacks) = (loaded as u64, lacks as u64);
-        instance.name = self.space.names.get(&id).cloned();
-        instance
-    }
-
-    fn rows_of(&self, key: &[u8]) -> Vec<Stored> {
-        let waiting = self.space.waiting.get(key).into_iter();
-        let in_flight = self.space.in_flight.get(key).into_iter().flatten().rev();
-        let versions = waiting.chain(in_flight.take(MAX_KEY_ROWS));
-        let rows = versions.map(|version| &self.space.rows[version]);
-        let rows = rows.chain(self.space.dead.of(key).take(MAX_KEY_ROWS));
-        done(AnswerSize::page(rows.cloned().map(Ok)))
-    }
-
-    fn rows_in(&self, state: State) -> Box<dyn Iterator<Item = &Stored> + '_> {
-        if state == State::Dead {
-            return Box::new(self.space.dead.all());
-        }
-        Box::new(
-            self.space
-                .rows
-                .values()
-                .filter(move |row| row.state == state),
-        )
     }
 }

@@ -1,10 +1,9 @@
 //! A store in memory: for tests, and the shortest complete example of a [`Store`].
 
-mod dead;
 mod inspect;
 mod rows;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::future::ready;
 use std::ops::Bound;
@@ -14,19 +13,16 @@ use std::time::SystemTime;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use dead::Dead;
 use rows::done;
 
 use crate::lock::lock;
 use crate::store::rules::{self, Rows};
 use crate::store::{
     Answer, AnswerSize, BoxFuture, ChangedRows, Charter, Counts, DeadChange, DeadRows, Edition,
-    Fire, FireReport, Inspect, InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened,
-    Settle, Settled, State, Store, StoreError, StoreTime, Stored, Version, Write, WriteOutcome,
+    Fire, FireReport, Inspect, InstanceId, KeyPlace, List, Load, LoadWindow, Loaded, Namespace,
+    Opened, Settle, Settled, State, Store, StoreError, StoreTime, Stored, StoredInstance, Version,
+    Write, WriteOutcome,
 };
-
-/// A purge deletes at most this many rows at once.
-const PURGED_AT_ONCE: usize = 512;
 
 /// A store in the memory of this process. Clones share their timers.
 ///
@@ -56,19 +52,14 @@ struct Space {
     charter: Charter,
     edition: Edition,
     rows: HashMap<Version, Stored>,
-    waiting: HashMap<Vec<u8>, Version>,
-    in_flight: HashMap<Vec<u8>, BTreeSet<Version>>,
-    /// All rows by state and by when they are due, for looks.
+    by_key: BTreeSet<(State, KeyPlace)>,
     by_due: BTreeSet<(State, StoreTime, Version)>,
-    /// The rows that no instance has loaded, by when they are due.
+    /// The rows that no instance has loaded and that are not dead, by when they are due.
     unloaded: BTreeSet<(StoreTime, Version)>,
-    /// Until when each id of an instance is live.
-    alive: HashMap<InstanceId, StoreTime>,
-    /// How many due rows each id lacks.
-    lacks: HashMap<InstanceId, usize>,
-    /// The names of ids.
-    names: HashMap<InstanceId, String>,
-    dead: Dead,
+    /// How many rows are in each state.
+    counts: [u64; 3],
+    /// A look counts what each has loaded.
+    instances: BTreeMap<InstanceId, StoredInstance>,
     hint: Arc<Notify>,
 }
 
@@ -78,14 +69,11 @@ impl Space {
             charter,
             edition,
             rows: HashMap::new(),
-            waiting: HashMap::new(),
-            in_flight: HashMap::new(),
+            by_key: BTreeSet::new(),
             by_due: BTreeSet::new(),
             unloaded: BTreeSet::new(),
-            alive: HashMap::new(),
-            lacks: HashMap::new(),
-            names: HashMap::new(),
-            dead: Dead::default(),
+            counts: [0; 3],
+            instances: BTreeMap::new(),
             hint: Arc::default(),
         }
     }
@@ -212,7 +200,7 @@ impl Store for Memory {
     fn amend<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, ()> {
         let amending = self.call(namespace, |call| {
             let (space, next) = (&mut *call.space, charter.clone());
-            let has_rows = !space.rows.is_empty() || space.dead.len() > 0;
+            let has_rows = !space.rows.is_empty();
             space
                 .charter
                 .check_amendment(namespace, charter, has_rows)?;
@@ -280,7 +268,9 @@ impl Store for Memory {
     ) -> Answer<'a, Vec<Version>> {
         self.call(namespace, move |call| {
             if call.unmark(instance, &versions) {
-                call.space.lacks.clear();
+                for instance in call.space.instances.values_mut() {
+                    instance.lacks = 0;
+                }
             }
             Vec::new()
         })
@@ -296,9 +286,6 @@ impl Store for Memory {
         let after = Bound::Excluded((state, due, version));
         let last = Bound::Included((state, StoreTime::NEVER, Version(i64::MAX)));
         self.call(namespace, |call| {
-            if state == State::Dead {
-                return call.space.dead.list(request.after, request.limit);
-            }
             let page = call.space.by_due.range((after, last)).take(request.limit);
             let rows = page.map(|(.., version)| Ok(call.space.rows[version].clone()));
             done(AnswerSize::page(rows))
@@ -307,12 +294,11 @@ impl Store for Memory {
 
     fn count<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Counts> {
         self.call(namespace, |call| {
-            let waiting = call.space.waiting.len();
+            let [waiting, in_flight, dead] = call.space.counts;
             let first = call.space.by_due.first();
             let earliest = first.filter(|(state, ..)| *state == State::Waiting);
-            let in_flight = call.space.rows.len() - waiting;
-            let mut counts = Counts::new(call.now, waiting as u64, in_flight as u64);
-            counts.dead = call.space.dead.len() as u64;
+            let mut counts = Counts::new(call.now, waiting, in_flight);
+            counts.dead = dead;
             counts.earliest = earliest.map(|&(_, due, _)| due);
             counts
         })
@@ -320,13 +306,11 @@ impl Store for Memory {
 
     fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, ChangedRows> {
         self.call(namespace, |call| {
-            let batch = call.space.by_due.iter().take(PURGED_AT_ONCE);
+            let batch = call.space.by_due.iter().take(rules::STEP_ROWS);
             let batch: Vec<_> = batch.map(|&(.., version)| version).collect();
             let purged = batch.iter().filter_map(|&version| call.take(version));
             let purged = purged.count() as u64;
-            let dead = call.space.dead.purge();
-            let more = dead.more || !call.space.rows.is_empty();
-            ChangedRows::new(purged + dead.rows, more)
+            ChangedRows::new(purged, !call.space.rows.is_empty())
         })
     }
 
@@ -336,7 +320,9 @@ impl Store for Memory {
         which: DeadRows,
         change: DeadChange,
     ) -> Answer<'a, ChangedRows> {
-        self.call(namespace, |call| call.change_dead(&which, change))
+        self.call(namespace, |call| {
+            done(rules::change_dead(call, &which, change))
+        })
     }
 
     fn inspect(&self) -> &dyn Inspect {
@@ -368,40 +354,40 @@ impl Call<'_> {
     /// Takes a row out.
     fn take(&mut self, version: Version) -> Option<Stored> {
         let row = self.space.rows.remove(&version)?;
+        self.space.by_key.remove(&(row.state, KeyPlace::of(&row)));
         self.space.by_due.remove(&(row.state, row.due, version));
         self.space.unloaded.remove(&(row.due, version));
-        if row.state == State::Waiting {
-            self.space.waiting.remove(&row.key);
-        } else if let Some(tokens) = self.space.in_flight.get_mut(&row.key) {
-            tokens.remove(&version);
-            if tokens.is_empty() {
-                self.space.in_flight.remove(&row.key);
-            }
-        }
+        self.space.counts[row.state as usize] -= 1;
         Some(row)
     }
 
     /// Puts a row in.
     fn put(&mut self, row: Stored) {
-        let version = row.version;
-        if row.state == State::Waiting {
-            self.space.waiting.insert(row.key.clone(), version);
-        } else {
-            let tokens = self.space.in_flight.entry(row.key.clone()).or_default();
-            tokens.insert(version);
+        let (state, due, version) = (row.state, row.due, row.version);
+        self.space.by_key.insert((state, KeyPlace::of(&row)));
+        self.space.by_due.insert((state, due, version));
+        if state != State::Dead && row.loaded_by.is_none() {
+            self.space.unloaded.insert((due, version));
         }
-        if row.loaded_by.is_none() {
-            self.space.unloaded.insert((row.due, version));
-        }
-        self.space.by_due.insert((row.state, row.due, version));
+        self.space.counts[state as usize] += 1;
         self.space.rows.insert(version, row);
+    }
+
+    /// The rows of a key in a state, from the latest on.
+    fn of_key(&self, state: State, key: &[u8]) -> impl DoubleEndedIterator<Item = &Stored> {
+        let place = |least| KeyPlace {
+            key: key.to_vec(),
+            died: least,
+            version: least,
+        };
+        let places = (state, place(0))..=(state, place(i64::MAX));
+        let places = self.space.by_key.range(places).rev();
+        places.map(|(_, place)| &self.space.rows[&Version(place.version)])
     }
 
     /// Ends the life of an id.
     fn unload(&mut self, instance: InstanceId) {
-        self.space.alive.remove(&instance);
-        self.space.names.remove(&instance);
-        self.space.lacks.remove(&instance);
+        self.space.instances.remove(&instance);
         let rows = self.space.rows.values();
         let loaded = rows.filter(|row| row.loaded_by == Some(instance));
         let loaded: Vec<_> = loaded.map(|row| row.version).collect();

@@ -4,7 +4,9 @@ use std::convert::Infallible;
 
 use super::Call;
 use crate::store::rules::Rows;
-use crate::store::{InstanceId, Scheduled, Schedules, State, StoreTime, Stored, Version};
+use crate::store::{
+    DeadRows, InstanceId, Scheduled, Schedules, State, StoreTime, Stored, StoredInstance, Version,
+};
 
 type Result<T> = std::result::Result<T, Infallible>;
 
@@ -30,15 +32,8 @@ impl Rows for Call<'_> {
         self.space.hint.notify_waiters();
     }
 
-    fn waiting(&mut self, key: &[u8]) -> Result<Option<Stored>> {
-        let version = self.space.waiting.get(key);
-        Ok(version.map(|version| self.space.rows[version].clone()))
-    }
-
-    fn in_flight(&mut self, key: &[u8]) -> Result<Option<Stored>> {
-        let tokens = self.space.in_flight.get(key);
-        let latest = tokens.and_then(|tokens| tokens.last());
-        Ok(latest.map(|token| self.space.rows[token].clone()))
+    fn latest(&mut self, state: State, key: &[u8]) -> Result<Option<Stored>> {
+        Ok(self.of_key(state, key).next().cloned())
     }
 
     fn row(&mut self, version: Version) -> Result<Option<(Stored, Option<String>)>> {
@@ -69,41 +64,53 @@ impl Rows for Call<'_> {
         Ok(self.take(token).is_some())
     }
 
-    fn bury(&mut self, mut row: Stored) -> Result<()> {
-        (row.state, row.due) = (State::Dead, self.now);
-        (row.loaded_by, row.claimed_by) = (None, None);
-        self.space.dead.put(row);
-        Ok(())
-    }
-
-    fn dead(&mut self, key: &[u8]) -> Result<Option<Stored>> {
-        Ok(self.space.dead.latest(key).cloned())
+    fn some_dead(&mut self, which: &DeadRows, at_most: usize) -> Result<Vec<Version>> {
+        Ok(match which {
+            DeadRows::Token(token) => {
+                let row = self.space.rows.get(token);
+                let dead = row.filter(|row| row.state == State::Dead);
+                dead.map(|row| row.version).into_iter().collect()
+            }
+            DeadRows::Key(key) => {
+                let dead = self.of_key(State::Dead, key).rev().take(at_most);
+                dead.map(|row| row.version).collect()
+            }
+            DeadRows::OlderThan(age) => {
+                let first = (State::Dead, StoreTime::default(), Version(0));
+                let last = (State::Dead, self.now.before(*age), Version(i64::MAX));
+                let dead = self.space.by_due.range(first..=last).take(at_most);
+                dead.map(|&(.., version)| version).collect()
+            }
+        })
     }
 
     fn discard(&mut self, key: &[u8]) -> Result<()> {
-        self.space.dead.discard(key);
+        let dead = self.of_key(State::Dead, key).map(|row| row.version);
+        for version in dead.collect::<Vec<_>>() {
+            self.take(version);
+        }
         Ok(())
     }
 
     fn lives(&mut self, instance: InstanceId) -> Result<bool> {
-        let alive = self.space.alive.get(&instance);
-        Ok(alive.is_some_and(|&until| until >= self.now))
+        let instance = self.space.instances.get(&instance);
+        Ok(instance.is_some_and(|instance| instance.alive_until >= self.now))
     }
 
-    fn keep_alive(&mut self, instance: InstanceId, until: StoreTime) -> Result<()> {
-        self.space.alive.insert(instance, until);
-        Ok(())
-    }
-
-    fn keep_name(&mut self, instance: InstanceId, name: &str) -> Result<()> {
-        self.space.names.insert(instance, name.to_owned());
+    fn keep_alive(&mut self, id: InstanceId, until: StoreTime, name: Option<&str>) -> Result<()> {
+        let new = || StoredInstance {
+            name: name.map(str::to_owned),
+            ..StoredInstance::new(id, until)
+        };
+        let instance = self.space.instances.entry(id).or_insert_with(new);
+        instance.alive_until = until;
         Ok(())
     }
 
     fn unload_dead(&mut self) -> Result<()> {
-        let dead = self.space.alive.iter();
-        let dead = dead.filter(|&(_, &until)| until < self.now);
-        for instance in dead.map(|(&id, _)| id).collect::<Vec<_>>() {
+        let dead = self.space.instances.values();
+        let dead = dead.filter(|instance| instance.alive_until < self.now);
+        for instance in dead.map(|instance| instance.id).collect::<Vec<_>>() {
             self.unload(instance);
         }
         Ok(())
@@ -131,7 +138,7 @@ impl Rows for Call<'_> {
         at_most: usize,
     ) -> Result<Vec<(Version, StoreTime)>> {
         let others = |id: &InstanceId| id.is_left() && *id != instance.left();
-        if !self.space.alive.keys().any(others) {
+        if !self.space.instances.keys().any(others) {
             return Ok(Vec::new());
         }
         let rows = self.space.rows.values();
@@ -149,8 +156,14 @@ impl Rows for Call<'_> {
     }
 
     fn lack(&mut self, instance: InstanceId, rows: usize) -> Result<usize> {
-        self.space.lacks.insert(instance, rows);
-        let others = self.space.lacks.iter().filter(|(id, _)| **id != instance);
-        Ok(others.map(|(_, lacks)| lacks).sum())
+        let mut others = 0;
+        for (id, stored) in &mut self.space.instances {
+            if *id == instance {
+                stored.lacks = rows as u64;
+            } else {
+                others += stored.lacks;
+            }
+        }
+        Ok(usize::try_from(others).unwrap_or(usize::MAX))
     }
 }

@@ -84,8 +84,7 @@ pub(super) fn amend(
     let Some((stored, _)) = find(batch.connection, namespace)? else {
         return Ok(Err(StoreError::not_opened(namespace)));
     };
-    let sql = "SELECT EXISTS (SELECT 1 FROM tickwheel_timers WHERE namespace = ?1)
-        OR EXISTS (SELECT 1 FROM tickwheel_dead WHERE namespace = ?1)";
+    let sql = "SELECT EXISTS (SELECT 1 FROM tickwheel_timers WHERE namespace = ?1)";
     let mut select = batch.connection.prepare_cached(sql)?;
     let has_rows = select.query_row([id], |row| row.get(0))?;
     if let Err(error) = stored.check_amendment(namespace, next, has_rows) {

@@ -2,9 +2,7 @@
 
 use rusqlite::{Connection, params};
 
-use super::reading::{
-    COLUMNS, DEAD_COLUMNS, IN_FLIGHT, WAITING, loaders, number, read, state_number, time,
-};
+use super::reading::{COLUMNS, loaders, number, of_key, read, state_number, time};
 use super::{Sqlite, charter};
 use crate::store::{
     Answer, AnswerSize, Charter, Inspect, InstanceId, KeyPlace, MAX_DUE_COUNT, MAX_KEY_ROWS,
@@ -92,17 +90,8 @@ fn instances(connection: &Connection, namespace: i64) -> Result<Vec<StoredInstan
 fn rows_of(connection: &Connection, namespace: i64, key: &[u8]) -> Result<Vec<Stored>> {
     let limit = number(MAX_KEY_ROWS);
     let mut rows = Vec::new();
-    let (columns, dead) = (COLUMNS, DEAD_COLUMNS);
-    for sql in [
-        format!("SELECT {columns} WHERE namespace = ?1 AND key = ?2 AND state = 0 LIMIT ?3"),
-        format!(
-            "SELECT {columns} WHERE namespace = ?1 AND key = ?2 AND state = 1 ORDER BY version DESC LIMIT ?3"
-        ),
-        format!(
-            "SELECT {dead} WHERE namespace = ?1 AND key = ?2 ORDER BY died DESC, version DESC LIMIT ?3"
-        ),
-    ] {
-        let mut select = connection.prepare_cached(&sql)?;
+    for state in [State::Waiting, State::InFlight, State::Dead] {
+        let mut select = connection.prepare_cached(&of_key(state))?;
         rows.push(AnswerSize::page(
             select.query_map((namespace, key, limit), read)?,
         )?);
@@ -117,21 +106,15 @@ fn rows_with_prefix(
     request: &PrefixRows,
     after: &KeyPlace,
 ) -> Result<Vec<Stored>> {
-    let (columns, dead) = (COLUMNS, DEAD_COLUMNS);
-    let sql = match state_number(request.state) {
-        WAITING => format!(
-            "SELECT {columns} WHERE namespace = ?1 AND state = 0 AND key < ?2 AND (key, version) > (?3, ?5) AND ?4 IS NOT NULL
-            ORDER BY key LIMIT ?6"
-        ),
-        IN_FLIGHT => format!(
-            "SELECT {columns} WHERE namespace = ?1 AND state = 1 AND key < ?2 AND (key, version) > (?3, ?5) AND ?4 IS NOT NULL
-            ORDER BY key, version LIMIT ?6"
-        ),
-        _ => format!(
-            "SELECT {dead} WHERE namespace = ?1 AND key < ?2 AND (key, died, version) > (?3, ?4, ?5)
-            ORDER BY key, died, version LIMIT ?6"
-        ),
+    let (place, after_place) = match request.state {
+        State::Dead => ("key, due, version", "?3, ?4, ?5"),
+        _ => ("key, version", "?3, ?5"),
     };
+    let sql = format!(
+        "SELECT {COLUMNS} WHERE namespace = ?1 AND state = {} AND key < ?2 AND ({place}) > ({after_place})
+        ORDER BY {place} LIMIT ?6",
+        state_number(request.state)
+    );
     let (end, limit) = (prefix_end(&request.prefix), number(request.limit));
     let mut select = connection.prepare_cached(&sql)?;
     let rows = select.query_map(

@@ -7,10 +7,9 @@
 //!
 //! A commit waits for the disk, and calls that come meanwhile share the next one. Each call has a
 //! savepoint: one that fails leaves the others alone. `rows` has the SQL that the
-//! rules in `store` need, `reading` that of the looks, `dead` that of dead rows.
+//! rules in `store` need, `reading` that of the looks.
 
 mod charter;
-mod dead;
 mod file;
 mod inspect;
 mod looks;
@@ -33,7 +32,7 @@ use rusqlite::{Connection, ErrorCode};
 use crate::store::{
     Answer, BoxFuture, ChangedRows, Charter, Counts, DeadChange, DeadRows, Fire, FireReport,
     Inspect, InstanceId, List, Load, LoadWindow, Loaded, Namespace, NamespaceError, Opened, Settle,
-    Settled, State, Store, StoreError, Stored, Version, Write, WriteOutcome, rules,
+    Settled, Store, StoreError, Stored, Version, Write, WriteOutcome, rules,
 };
 use rows::Call;
 use thread::Thread;
@@ -199,9 +198,6 @@ impl Store for Sqlite {
 
     fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>> {
         self.look(namespace, move |connection, namespace| {
-            if request.state == State::Dead {
-                return dead::list(connection, namespace, request);
-            }
             reading::list(connection, namespace, request)
         })
     }
@@ -220,7 +216,9 @@ impl Store for Sqlite {
         which: DeadRows,
         change: DeadChange,
     ) -> Answer<'a, ChangedRows> {
-        self.in_namespace(namespace, move |call| call.change_dead(&which, change))
+        self.in_namespace(namespace, move |call| {
+            rules::change_dead(call, &which, change)
+        })
     }
 
     fn inspect(&self) -> &dyn Inspect {

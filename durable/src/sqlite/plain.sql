@@ -2,7 +2,7 @@
 -- CAST(unixepoch('now', 'subsec') * 1e6 AS INTEGER) + 3 * 86400 * 1000000.
 
 -- Set: six statements. The first two discard the dead timers of the key.
-DELETE FROM tickwheel_dead WHERE key = CAST(json_quote(:key) AS BLOB)
+DELETE FROM tickwheel_timers WHERE state = 2 AND key = CAST(json_quote(:key) AS BLOB)
     AND namespace = (SELECT id FROM tickwheel_namespaces WHERE name = :namespace);
 UPDATE tickwheel_namespaces SET dead = dead - changes() WHERE name = :namespace;
 UPDATE tickwheel_meta SET value = value + 1 WHERE name = 'sequence';
@@ -22,12 +22,12 @@ UPDATE tickwheel_timers SET due = :due, deadline = :due, loaded_by = NULL,
 
 -- Remove: four statements. The first discards the dead timers of the key, unless it has one in flight and none that waits.
 -- The third deletes a row, or the key has no timer that waits.
-DELETE FROM tickwheel_dead WHERE key = CAST(json_quote(:key) AS BLOB)
+DELETE FROM tickwheel_timers AS d WHERE state = 2 AND key = CAST(json_quote(:key) AS BLOB)
     AND namespace = (SELECT id FROM tickwheel_namespaces WHERE name = :namespace)
     AND ((SELECT max(t.version) FROM tickwheel_timers t
-            WHERE t.state = 1 AND t.key = tickwheel_dead.key AND t.namespace = tickwheel_dead.namespace) IS NULL
+            WHERE t.state = 1 AND t.key = d.key AND t.namespace = d.namespace) IS NULL
         OR (SELECT t.version FROM tickwheel_timers t
-            WHERE t.state = 0 AND t.key = tickwheel_dead.key AND t.namespace = tickwheel_dead.namespace) IS NOT NULL);
+            WHERE t.state = 0 AND t.key = d.key AND t.namespace = d.namespace) IS NOT NULL);
 UPDATE tickwheel_namespaces SET dead = dead - changes() WHERE name = :namespace;
 DELETE FROM tickwheel_timers WHERE state = 0 AND key = CAST(json_quote(:key) AS BLOB)
     AND namespace = (SELECT id FROM tickwheel_namespaces WHERE name = :namespace);

@@ -1,16 +1,11 @@
 //! Deletes everything, in batches that are short enough for other calls.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::reading::{number, state_number};
 use super::rows::Call;
+use crate::store::rules::{STEP_ROWS, STEP_TIME};
 use crate::store::{ChangedRows, State};
-
-/// The most rows that a batch of a purge deletes.
-pub(super) const PURGED_AT_ONCE: u64 = 512;
-
-/// A batch ends after this time. In a large file each row lies on other pages.
-pub(super) const PURGE_TIME: Duration = Duration::from_millis(5);
 
 /// How many rows a batch deletes between two looks at the time.
 const PURGE_STEP: usize = 16;
@@ -19,15 +14,9 @@ const PURGE_STEP: usize = 16;
 pub(super) fn purge(call: &mut Call<'_>) -> rusqlite::Result<ChangedRows> {
     let began = Instant::now();
     let mut rows = 0;
-    let timers = "DELETE FROM tickwheel_timers WHERE version IN
+    let sql = "DELETE FROM tickwheel_timers WHERE version IN
         (SELECT version FROM tickwheel_timers WHERE namespace = ?1 AND state = ?2 LIMIT ?3)";
-    let dead = "DELETE FROM tickwheel_dead WHERE version IN
-        (SELECT version FROM tickwheel_dead WHERE namespace = ?1 AND ?2 IS NOT NULL LIMIT ?3)";
-    for (state, sql) in [
-        (State::Waiting, timers),
-        (State::InFlight, timers),
-        (State::Dead, dead),
-    ] {
+    for state in [State::Waiting, State::InFlight, State::Dead] {
         let parameters = (call.namespace, state_number(state), number(PURGE_STEP));
         loop {
             let deleted = call.execute(sql, parameters)?;
@@ -36,7 +25,7 @@ pub(super) fn purge(call: &mut Call<'_>) -> rusqlite::Result<ChangedRows> {
             if deleted < PURGE_STEP {
                 break;
             }
-            if rows >= PURGED_AT_ONCE || began.elapsed() >= PURGE_TIME {
+            if rows >= STEP_ROWS as u64 || began.elapsed() >= STEP_TIME {
                 return Ok(ChangedRows::new(rows, true));
             }
         }

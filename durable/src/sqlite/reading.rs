@@ -19,8 +19,17 @@ const MAX_ATTEMPT: i64 = i32::MAX as i64 - 1;
 /// The columns of [`read`].
 pub(super) const COLUMNS: &str = "version, state, key, value, due, deadline, attempt, period, loaded_by, error, schedule, claimed_by FROM tickwheel_timers";
 
-/// The columns of [`read`], of dead rows.
-pub(super) const DEAD_COLUMNS: &str = "version, 2, key, value, died, deadline, attempt, NULL, NULL, error, NULL, NULL FROM tickwheel_dead";
+/// Selects the rows of a key in a state, from the latest on.
+pub(super) fn of_key(state: State) -> String {
+    let latest = match state {
+        State::Dead => "due DESC, version",
+        _ => "version",
+    };
+    let state = state_number(state);
+    format!(
+        "SELECT {COLUMNS} WHERE namespace = ?1 AND key = ?2 AND state = {state} ORDER BY {latest} DESC LIMIT ?3"
+    )
+}
 
 /// The loaders that rows of a namespace may name: none, and each instance that counts as living.
 pub(super) fn loaders(connection: &Connection, namespace: i64) -> Result<Vec<Option<i64>>> {
@@ -40,7 +49,7 @@ pub(super) fn list(connection: &Connection, namespace: i64, request: List) -> Re
     // otherwise.
     for rest in [
         "due = ?4 AND version > ?5 ORDER BY version LIMIT ?6",
-        "due > ?4 AND ?5 IS NOT NULL ORDER BY due, version LIMIT ?6",
+        "due > ?4 ORDER BY due, version LIMIT ?6",
     ] {
         let sql = format!(
             "SELECT due, version FROM tickwheel_timers

@@ -2,17 +2,17 @@
 
 use std::ops::Range;
 
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{OptionalExtension, ToSql, params};
 
 use super::charter;
 use super::reading::{
-    COLUMNS, DEAD_COLUMNS, IN_FLIGHT, WAITING, damage, now, number, read, state_number, text, time,
+    COLUMNS, IN_FLIGHT, WAITING, damage, now, number, of_key, read, state_number, text, time,
 };
 use super::thread::Batch;
 use crate::store::rules::Rows;
 use crate::store::{
-    InstanceId, LoadWindow, Namespace, Scheduled, Schedules, State, StoreError, StoreTime, Stored,
-    Version, micros,
+    DeadRows, InstanceId, LoadWindow, Namespace, Scheduled, Schedules, State, StoreError,
+    StoreTime, Stored, Version, micros,
 };
 
 type Result<T> = rusqlite::Result<T>;
@@ -31,7 +31,7 @@ pub(super) struct Call<'a> {
     pub(super) now: StoreTime,
     /// Versions that were taken from the sequence for this call.
     reserved: Range<i64>,
-    /// How many rows more the namespace has than before the call, by the number of their state.
+    /// How many rows more the namespace has than before the call, by their state.
     more_rows: [i64; 3],
     /// Whether the call has left near rows that no instance has loaded.
     pub(super) hints: bool,
@@ -75,27 +75,16 @@ impl<'a> Call<'a> {
 
     /// Notes that the namespace has so many rows more in a state.
     pub(super) fn add_rows(&mut self, state: State, rows: i64) {
-        let state = match state {
-            State::Waiting => 0,
-            State::InFlight => 1,
-            State::Dead => 2,
-        };
-        self.more_rows[state] += rows;
+        self.more_rows[state as usize] += rows;
     }
 
-    /// Whether the namespace has dead rows.
-    pub(super) fn has_dead(&self) -> bool {
+    /// Whether the namespace has dead rows. While it has none, no write looks for those of its key.
+    fn has_dead(&self) -> bool {
         self.dead + self.more_rows[2] > 0
     }
 
     pub(super) fn execute(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize> {
         self.batch.connection.prepare_cached(sql)?.execute(params)
-    }
-
-    fn select(&self, rest: &str, params: impl rusqlite::Params) -> Result<Option<Stored>> {
-        let sql = format!("SELECT {COLUMNS} {rest}");
-        let mut select = self.batch.connection.prepare_cached(&sql)?;
-        select.query_row(params, read).optional()
     }
 }
 
@@ -162,14 +151,12 @@ impl Rows for Call<'_> {
         self.hints = true;
     }
 
-    fn waiting(&mut self, key: &[u8]) -> Result<Option<Stored>> {
-        let rest = "WHERE namespace = ?1 AND key = ?2 AND state = 0";
-        self.select(rest, (self.namespace, key))
-    }
-
-    fn in_flight(&mut self, key: &[u8]) -> Result<Option<Stored>> {
-        let rest = "WHERE namespace = ?1 AND key = ?2 AND state = 1 ORDER BY version DESC LIMIT 1";
-        self.select(rest, (self.namespace, key))
+    fn latest(&mut self, state: State, key: &[u8]) -> Result<Option<Stored>> {
+        if state == State::Dead && !self.has_dead() {
+            return Ok(None);
+        }
+        let mut select = self.batch.connection.prepare_cached(&of_key(state))?;
+        select.query_row((self.namespace, key, 1), read).optional()
     }
 
     fn row(&mut self, version: Version) -> Result<Option<(Stored, Option<String>)>> {
@@ -248,38 +235,30 @@ impl Rows for Call<'_> {
         Ok(acked)
     }
 
-    fn bury(&mut self, row: Stored) -> Result<()> {
-        let sql = "INSERT INTO tickwheel_dead (version, namespace, key, value, died, deadline, attempt, error)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-        let parameters = params![
-            row.version.0,
-            self.namespace,
-            row.key,
-            row.value,
-            self.now.as_micros(),
-            row.deadline.as_micros(),
-            row.attempt,
-            row.error,
-        ];
-        self.execute(sql, parameters)?;
-        self.add_rows(State::Dead, 1);
-        Ok(())
-    }
-
-    fn dead(&mut self, key: &[u8]) -> Result<Option<Stored>> {
-        if !self.has_dead() {
-            return Ok(None);
-        }
+    fn some_dead(&mut self, which: &DeadRows, at_most: usize) -> Result<Vec<Version>> {
+        let until;
+        let (chosen, by): (&dyn ToSql, _) = match which {
+            DeadRows::Token(Version(token)) => (token, "version = ?2"),
+            DeadRows::Key(key) => (key, "key = ?2"),
+            DeadRows::OlderThan(age) => {
+                until = self.now.before(*age).as_micros();
+                (&until, "loaded_by IS NULL AND due <= ?2")
+            }
+        };
         let sql = format!(
-            "SELECT {DEAD_COLUMNS} WHERE namespace = ?1 AND key = ?2 ORDER BY died DESC, version DESC LIMIT 1"
+            "SELECT version FROM tickwheel_timers WHERE namespace = ?1 AND state = 2 AND {by}
+            ORDER BY due, version LIMIT ?3"
         );
         let mut select = self.batch.connection.prepare_cached(&sql)?;
-        select.query_row((self.namespace, key), read).optional()
+        let parameters = params![self.namespace, chosen, number(at_most)];
+        let rows = select.query_map(parameters, |row| Ok(Version(row.get(0)?)))?;
+        rows.collect()
     }
 
     fn discard(&mut self, key: &[u8]) -> Result<()> {
         if self.has_dead() {
-            let sql = "DELETE FROM tickwheel_dead WHERE namespace = ?1 AND key = ?2";
+            let sql =
+                "DELETE FROM tickwheel_timers WHERE namespace = ?1 AND key = ?2 AND state = 2";
             let discarded = self.execute(sql, (self.namespace, key))?;
             self.add_rows(State::Dead, -number(discarded));
         }
@@ -292,16 +271,16 @@ impl Rows for Call<'_> {
         select.exists((instance, self.now.as_micros()))
     }
 
-    fn keep_alive(&mut self, instance: InstanceId, until: StoreTime) -> Result<()> {
-        let sql = "INSERT INTO tickwheel_instances (id, namespace, alive_until, lacks) VALUES (?1, ?2, ?3, 0)
-            ON CONFLICT (id) DO UPDATE SET alive_until = excluded.alive_until";
-        let parameters = (instance.0, self.namespace, until.as_micros());
+    fn keep_alive(
+        &mut self,
+        instance: InstanceId,
+        until: StoreTime,
+        name: Option<&str>,
+    ) -> Result<()> {
+        let sql = "INSERT INTO tickwheel_instances (id, namespace, alive_until, lacks, name)
+            VALUES (?1, ?2, ?3, 0, ?4) ON CONFLICT (id) DO UPDATE SET alive_until = excluded.alive_until";
+        let parameters = (instance.0, self.namespace, until.as_micros(), name);
         self.execute(sql, parameters).map(drop)
-    }
-
-    fn keep_name(&mut self, instance: InstanceId, name: &str) -> Result<()> {
-        let sql = "UPDATE tickwheel_instances SET name = ?2 WHERE id = ?1 AND name IS NOT ?2";
-        self.execute(sql, (instance.0, name)).map(drop)
     }
 
     fn unload_dead(&mut self) -> Result<()> {

@@ -26,8 +26,8 @@ const STATEMENTS: usize = 64;
 
 /// | column | |
 /// |---|---|
-/// | `state` | 0 waiting, 1 in flight |
-/// | `due`, `deadline`, `died` | microseconds since the epoch |
+/// | `state` | 0 waiting, 1 in flight, 2 dead |
+/// | `due`, `deadline` | microseconds since the epoch |
 /// | `period` | microseconds, or null |
 /// | `schedule` | the text of a row that repeats by one, or null |
 /// | `loaded_by` | the id of an instance, or null |
@@ -40,8 +40,8 @@ const STATEMENTS: usize = 64;
 /// keeps them, since to count millions of rows takes seconds. The check of a row is that of
 /// [`damage`](super::reading::damage).
 ///
-/// Rows are found by the key that waits, the key in flight, and by who has loaded them and when
-/// they are due. Only living instances have rows loaded, and these are in `tickwheel_instances`.
+/// Rows are found by state and key, and by state, by who has loaded them and by when they are due,
+/// or have died. Only living instances have rows loaded, and these are in `tickwheel_instances`.
 /// `tickwheel_meta` has the version of the schema and the last number of the sequence.
 const TABLES: &str = "
     CREATE TABLE tickwheel_meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID, STRICT;
@@ -70,25 +70,14 @@ const TABLES: &str = "
         error TEXT,
         schedule TEXT,
         claimed_by INTEGER,
-        CHECK (state IN (0, 1) AND due BETWEEN 0 AND 9007199254740991 AND deadline BETWEEN 0 AND 9007199254740991
+        CHECK (state IN (0, 1, 2) AND due BETWEEN 0 AND 9007199254740991 AND deadline BETWEEN 0 AND 9007199254740991
             AND attempt BETWEEN 0 AND 2147483646 AND (period IS NULL OR period BETWEEN 1 AND 9007199254740991)
             AND (period IS NULL OR schedule IS NULL))
     ) STRICT;
     CREATE UNIQUE INDEX tickwheel_waiting ON tickwheel_timers (namespace, key) WHERE state = 0;
     CREATE INDEX tickwheel_in_flight ON tickwheel_timers (namespace, key) WHERE state = 1;
+    CREATE INDEX tickwheel_dead ON tickwheel_timers (namespace, key, due) WHERE state = 2;
     CREATE INDEX tickwheel_due ON tickwheel_timers (namespace, state, loaded_by, due);
-    CREATE TABLE tickwheel_dead (
-        version INTEGER PRIMARY KEY,
-        namespace INTEGER NOT NULL,
-        key BLOB NOT NULL,
-        value BLOB NOT NULL,
-        died INTEGER NOT NULL,
-        deadline INTEGER NOT NULL,
-        attempt INTEGER NOT NULL,
-        error TEXT
-    ) STRICT;
-    CREATE INDEX tickwheel_dead_key ON tickwheel_dead (namespace, key, died);
-    CREATE INDEX tickwheel_dead_died ON tickwheel_dead (namespace, died);
 ";
 
 /// An open file.

@@ -7,18 +7,24 @@
 mod fire;
 mod settle;
 
-use super::answers::{Armed, Loaded, Stored, WriteOutcome};
+use std::time::{Duration, Instant};
+
+use super::answers::{Armed, ChangedRows, Loaded, Stored, WriteOutcome};
 use super::ids::{InstanceId, Version};
-use super::requests::{Action, Load, LoadWindow, State, Write};
+use super::requests::{Action, DeadChange, DeadRows, Load, LoadWindow, State, Write};
 use super::schedule::{Scheduled, Schedules};
 use super::time::StoreTime;
 
 pub(crate) use fire::fire;
 pub(crate) use settle::settle;
 
+/// The most rows that one step purges, retries or discards.
+pub(crate) const STEP_ROWS: usize = 512;
+
+/// A step ends after this time. In a large file each row lies on other pages.
+pub(crate) const STEP_TIME: Duration = Duration::from_millis(5);
+
 /// The rows of a namespace in one call, which no other call meets meanwhile.
-///
-/// A row that waits or is in flight is *stored*. A dead one lies apart.
 pub(crate) trait Rows {
     type Error;
 
@@ -35,18 +41,15 @@ pub(crate) trait Rows {
     /// Notifies the instances of near rows that none has loaded, once the call has happened.
     fn hint(&mut self);
 
-    /// The waiting row of a key.
-    fn waiting(&mut self, key: &[u8]) -> Result<Option<Stored>, Self::Error>;
+    /// The latest row of a key in a state.
+    fn latest(&mut self, state: State, key: &[u8]) -> Result<Option<Stored>, Self::Error>;
 
-    /// The latest row in flight of a key.
-    fn in_flight(&mut self, key: &[u8]) -> Result<Option<Stored>, Self::Error>;
-
-    /// The stored row with a version, and what it holds that no store writes.
+    /// The row with a version, and what it holds that no store writes.
     fn row(&mut self, version: Version) -> Result<Option<(Stored, Option<String>)>, Self::Error>;
 
     fn insert(&mut self, row: &Stored) -> Result<(), Self::Error>;
 
-    /// Writes all of a row but key and value over the stored one that was in that state.
+    /// Writes all of a row but key and value over the one that was in that state.
     fn update(&mut self, old: (Version, State), row: &Stored) -> Result<(), Self::Error>;
 
     fn delete(&mut self, old: (Version, State)) -> Result<(), Self::Error>;
@@ -54,11 +57,8 @@ pub(crate) trait Rows {
     /// Deletes a row in flight. `false` if there is none.
     fn ack(&mut self, token: Version) -> Result<bool, Self::Error>;
 
-    /// Keeps a row as a dead one, from now on.
-    fn bury(&mut self, row: Stored) -> Result<(), Self::Error>;
-
-    /// The dead row of a key that died last.
-    fn dead(&mut self, key: &[u8]) -> Result<Option<Stored>, Self::Error>;
+    /// The chosen dead rows, those that died first before others, at most so many.
+    fn some_dead(&mut self, which: &DeadRows, at_most: usize) -> Result<Vec<Version>, Self::Error>;
 
     /// Deletes the dead rows of a key.
     fn discard(&mut self, key: &[u8]) -> Result<(), Self::Error>;
@@ -66,11 +66,13 @@ pub(crate) trait Rows {
     /// Whether an id counts as living.
     fn lives(&mut self, instance: InstanceId) -> Result<bool, Self::Error>;
 
-    /// Has an id count as living until then.
-    fn keep_alive(&mut self, instance: InstanceId, until: StoreTime) -> Result<(), Self::Error>;
-
-    /// Keeps the name of an instance that lives.
-    fn keep_name(&mut self, instance: InstanceId, name: &str) -> Result<(), Self::Error>;
+    /// Has an id count as living until then. A new one has this name from then on.
+    fn keep_alive(
+        &mut self,
+        instance: InstanceId,
+        until: StoreTime,
+        name: Option<&str>,
+    ) -> Result<(), Self::Error>;
 
     /// Unloads the rows of all ids that count as living no more.
     fn unload_dead(&mut self) -> Result<(), Self::Error>;
@@ -92,7 +94,7 @@ pub(crate) trait Rows {
         at_most: usize,
     ) -> Result<Vec<(Version, StoreTime)>, Self::Error>;
 
-    /// Marks a stored row as loaded. Returns its schedule, if it has one.
+    /// Marks a row as loaded. Returns its schedule, if it has one.
     fn mark(
         &mut self,
         version: Version,
@@ -125,7 +127,7 @@ fn arm<R: Rows>(rows: &mut R, row: &mut Stored, near: LoadWindow) -> Result<Arme
     Ok(row.armed())
 }
 
-/// Arms a stored row again.
+/// Arms a row again.
 fn rearm<R: Rows>(rows: &mut R, mut row: Stored, near: LoadWindow) -> Result<Armed, R::Error> {
     let old = (row.version, row.state);
     let armed = arm(rows, &mut row, near)?;
@@ -158,7 +160,7 @@ fn write_one<R: Rows>(
     Write { key, action }: Write,
     near: LoadWindow,
 ) -> Result<WriteOutcome, R::Error> {
-    let waiting = rows.waiting(&key)?;
+    let waiting = rows.latest(State::Waiting, &key)?;
     match action {
         Action::Set {
             value,
@@ -171,7 +173,7 @@ fn write_one<R: Rows>(
                 return Ok(WriteOutcome::Present);
             }
             if if_absent {
-                if let Some(row) = rows.in_flight(&key)? {
+                if let Some(row) = rows.latest(State::InFlight, &key)? {
                     return Ok(WriteOutcome::InFlight(row.version));
                 }
             }
@@ -197,19 +199,20 @@ fn write_one<R: Rows>(
                 let row = rearm(rows, row, near)?;
                 Ok(WriteOutcome::Armed { row, replaced })
             }
-            None => Ok(rows.in_flight(&key)?.map_or(WriteOutcome::Absent, |row| {
-                WriteOutcome::InFlight(row.version)
-            })),
+            None => Ok(match rows.latest(State::InFlight, &key)? {
+                Some(row) => WriteOutcome::InFlight(row.version),
+                None => WriteOutcome::Absent,
+            }),
         },
         Action::Remove => {
             if let Some(row) = &waiting {
                 rows.delete((row.version, State::Waiting))?;
-            } else if let Some(row) = rows.in_flight(&key)? {
+            } else if let Some(row) = rows.latest(State::InFlight, &key)? {
                 return Ok(WriteOutcome::InFlight(row.version));
             }
             let removed = match waiting {
                 Some(row) => Some(row),
-                None => rows.dead(&key)?,
+                None => rows.latest(State::Dead, &key)?,
             };
             let Some(row) = removed else {
                 return Ok(WriteOutcome::Absent);
@@ -225,22 +228,18 @@ fn write_one<R: Rows>(
 
 /// The row that an operator sees under a key.
 pub(crate) fn get<R: Rows>(rows: &mut R, key: &[u8]) -> Result<Option<Stored>, R::Error> {
-    if let Some(row) = rows.waiting(key)? {
-        return Ok(Some(row));
+    for state in [State::Waiting, State::InFlight] {
+        if let Some(row) = rows.latest(state, key)? {
+            return Ok(Some(row));
+        }
     }
-    match rows.in_flight(key)? {
-        Some(row) => Ok(Some(row)),
-        None => rows.dead(key),
-    }
+    rows.latest(State::Dead, key)
 }
 
 /// Hands rows out to an instance.
 pub(crate) fn load<R: Rows>(rows: &mut R, request: &Load) -> Result<Loaded, R::Error> {
     let (now, instance, limit) = (rows.now(), request.instance, request.limit);
-    rows.keep_alive(instance, now.after(request.alive))?;
-    if let Some(name) = &request.name {
-        rows.keep_name(instance, name)?;
-    }
+    rows.keep_alive(instance, now.after(request.alive), request.name.as_deref())?;
     rows.unload_dead()?;
     let mut found = rows.unloaded(now.after(request.window), limit, &request.schedules)?;
     found.extend(rows.left_by_others(instance, limit)?);
@@ -262,15 +261,48 @@ pub(crate) fn load<R: Rows>(rows: &mut R, request: &Load) -> Result<Loaded, R::E
     })
 }
 
-/// Makes a row that was dead due again. It is no dead one any more.
-pub(crate) fn revive<R: Rows>(rows: &mut R, mut row: Stored) -> Result<(), R::Error> {
+/// Makes a row dead from now on.
+fn die<R: Rows>(rows: &mut R, mut row: Stored) -> Result<(), R::Error> {
+    let old = (row.version, row.state);
+    (row.state, row.due) = (State::Dead, rows.now());
+    (row.period, row.schedule, row.loaded_by, row.claimed_by) = (None, None, None, None);
+    rows.update(old, &row)
+}
+
+/// Retries or discards the first of the chosen dead rows.
+pub(crate) fn change_dead<R: Rows>(
+    rows: &mut R,
+    which: &DeadRows,
+    change: DeadChange,
+) -> Result<ChangedRows, R::Error> {
+    let began = Instant::now();
+    let mut changed = 0;
+    for version in rows.some_dead(which, STEP_ROWS + 1)? {
+        let is_over = changed > 0 && began.elapsed() >= STEP_TIME;
+        if is_over || changed == STEP_ROWS as u64 {
+            return Ok(ChangedRows::new(changed, true));
+        }
+        match change {
+            DeadChange::Retry => revive(rows, version)?,
+            DeadChange::Discard => rows.delete((version, State::Dead))?,
+        }
+        changed += 1;
+    }
+    Ok(ChangedRows::new(changed, false))
+}
+
+/// Makes a dead row due again.
+fn revive<R: Rows>(rows: &mut R, version: Version) -> Result<(), R::Error> {
+    let Some((mut row, _)) = rows.row(version)? else {
+        return Ok(());
+    };
     row.attempt = 0;
     row.due = rows.now();
-    if rows.waiting(&row.key)?.is_none() {
+    if rows.latest(State::Waiting, &row.key)?.is_none() {
         arm(rows, &mut row, LoadWindow::NONE)?;
     } else {
         put_beside(rows, &mut row)?;
         rows.hint();
     }
-    rows.insert(&row)
+    rows.update((version, State::Dead), &row)
 }

@@ -199,10 +199,10 @@ async fn looks_at_few_rows_among_very_many() {
                 9000000000000000 - n / 1000, 0, 0
             FROM n WHERE {rows} > 0;
             WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {rows})
-            INSERT INTO tickwheel_dead (version, namespace, key, value, died, deadline, attempt)
-            SELECT n + {stage}500000000, 1, CAST(n || '-{stage}' AS BLOB), x'00', 9000000000000000 - n / 1000, 0, 1
+            INSERT INTO tickwheel_timers (version, namespace, state, key, value, due, deadline, attempt)
+            SELECT n + {stage}500000000, 1, 2, CAST(n || '-{stage}' AS BLOB), x'00', 9000000000000000 - n / 1000, 0, 1
             FROM n WHERE {rows} > 0;
-            UPDATE tickwheel_namespaces SET dead = (SELECT count(*) FROM tickwheel_dead){then}"
+            UPDATE tickwheel_namespaces SET dead = (SELECT count(*) FROM tickwheel_timers WHERE state = 2){then}"
         );
         run(&store, fill).await;
         instance = make_all_calls(&store, instance).await;

@@ -1,6 +1,6 @@
 //! How rows fire.
 
-use super::{Rows, arm, living};
+use super::{Rows, arm, die, living};
 use crate::store::{AnswerSize, Damaged, Fire, FireReport, LoadWindow, Occurrence, State, Stored};
 
 /// Fires rows that are due, until the answer has enough bytes.
@@ -23,7 +23,8 @@ pub(crate) fn fire<R: Rows>(rows: &mut R, request: &Fire) -> Result<FireReport, 
             report.more |= !unloaded.is_empty();
             break;
         }
-        let Some((row, damage)) = rows.row(version)? else {
+        let row = rows.row(version)?;
+        let Some((row, damage)) = row.filter(|(row, _)| row.state != State::Dead) else {
             continue;
         };
         let fired = report.fired.len();
@@ -46,14 +47,13 @@ fn set_aside<R: Rows>(
     reason: String,
     report: &mut FireReport,
 ) -> Result<(), R::Error> {
-    rows.delete((row.version, row.state))?;
     report.damaged.push(Damaged {
         version: row.version,
         key: row.key.clone(),
         reason: reason.clone(),
     });
     row.error = Some(reason);
-    rows.bury(row)
+    die(rows, row)
 }
 
 fn fire_due<R: Rows>(
@@ -64,7 +64,7 @@ fn fire_due<R: Rows>(
     report: &mut FireReport,
 ) -> Result<(), R::Error> {
     let old = (row.version, row.state);
-    let waits = request.holds_back(&row) && rows.in_flight(&row.key)?.is_some();
+    let waits = request.holds_back(&row) && rows.latest(State::InFlight, &row.key)?.is_some();
     let next = match request.occurrence(&row, waits, rows.now()) {
         Occurrence::Fires(next) => next,
         Occurrence::Unplanned => {

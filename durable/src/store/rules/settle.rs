@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Rows, arm, living, put_beside, rearm};
+use super::{Rows, arm, die, living, put_beside, rearm};
 use crate::store::{LeftRow, LoadWindow, Settle, Settled, Settlement, State, Stored};
 
 /// Settles rows in flight, in order.
@@ -43,8 +43,7 @@ fn settle_one<R: Rows>(
     let now = rows.now();
     let delay = match settlement {
         Settlement::Dead => {
-            rows.delete(old)?;
-            rows.bury(row)?;
+            die(rows, row)?;
             return Ok(Settled::Done);
         }
         Settlement::Leave(left) => return leave(rows, row, left, near),
@@ -57,7 +56,7 @@ fn settle_one<R: Rows>(
         Settlement::Ack | Settlement::Release | Settlement::Unfire => Duration::ZERO,
     };
     row.due = now.after(delay);
-    if rows.waiting(&row.key)?.is_none() {
+    if rows.latest(State::Waiting, &row.key)?.is_none() {
         if matches!(settlement, Settlement::RetryAfter(_)) {
             row.deadline = row.due;
         }
@@ -80,11 +79,11 @@ fn leave<R: Rows>(
 ) -> Result<Settled, R::Error> {
     let id = left.by.left();
     if !rows.lives(id)? {
-        rows.keep_alive(id, rows.now().after(left.alive))?;
+        rows.keep_alive(id, rows.now().after(left.alive), None)?;
     }
     let old = (row.version, row.state);
     row.due = rows.now().after(left.pause);
-    let settled = if rows.waiting(&row.key)?.is_none() {
+    let settled = if rows.latest(State::Waiting, &row.key)?.is_none() {
         let unloaded = LoadWindow::new(near.window, None);
         Settled::Armed(arm(rows, &mut row, unloaded)?)
     } else {
