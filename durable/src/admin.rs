@@ -19,8 +19,8 @@ use crate::codec::Coder;
 use crate::error::Error;
 use crate::instance::{Core, Cores, in_steps};
 use crate::store::{
-    ChangedRows, Charter, List, PrefixCursor, PrefixRows, Settle, Settled, Settlement, State,
-    StoreError, StoreTime, Stored, StoredInstance, Version,
+    ChangedRows, Charter, List, MAX_KEY_ROWS, PrefixCursor, PrefixRows, Settle, Settled,
+    Settlement, State, StoreError, StoreTime, Stored, StoredInstance, Version,
 };
 use crate::token::Token;
 
@@ -188,13 +188,8 @@ impl<K, V> Admin<K, V> {
         K: Borrow<Q>,
         Q: Serialize + ?Sized,
     {
-        let key = self.coder.encode_key(&key)?;
-        let part = self.cores.part_of(&key);
-        let calls = &self.cores.of_part(part).calls;
-        let stored = calls
-            .ask("get", |store, space| store.get(space, key))
-            .await?;
-        Ok(stored.map(|stored| self.entry(part, &stored)))
+        let entries = self.latest_of(key, 1).await?;
+        Ok(entries.into_iter().next())
     }
 
     /// All timers with this key: the waiting one, then those in flight, then the dead ones, each
@@ -208,12 +203,17 @@ impl<K, V> Admin<K, V> {
         K: Borrow<Q>,
         Q: Serialize + ?Sized,
     {
+        self.latest_of(key, MAX_KEY_ROWS).await
+    }
+
+    async fn latest_of<Q>(&self, key: &Q, limit: usize) -> Result<Vec<Entry<K, V>>, Error>
+    where
+        Q: Serialize + ?Sized,
+    {
         let key = self.coder.encode_key(&key)?;
         let part = self.cores.part_of(&key);
         let calls = &self.cores.of_part(part).calls;
-        let asking = calls.ask("rows_of", |store, space| {
-            store.inspect().rows_of(space, key)
-        });
+        let asking = calls.ask("rows_of", |store, space| store.rows_of(space, key, limit));
         let rows = asking.await?;
         Ok(rows.iter().map(|stored| self.entry(part, stored)).collect())
     }

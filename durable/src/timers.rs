@@ -382,10 +382,9 @@ impl<K, V> DurableTimers<K, V> {
     {
         let key = self.coder.encode_key(&key)?;
         let calls = &self.cores.of_key(&key).calls;
-        let stored = calls
-            .ask("get", |store, space| store.get(space, key))
-            .await?;
-        let waiting = stored.filter(|row| row.state == State::Waiting);
+        let asking = calls.ask("rows_of", |store, space| store.rows_of(space, key, 1));
+        let rows = asking.await?;
+        let waiting = rows.first().filter(|row| row.state == State::Waiting);
         Ok(waiting.map(|row| row.due.into()))
     }
 

@@ -269,10 +269,10 @@ async fn looks_that_fail_change_nothing_for_the_instance() {
     let store = Faulty::new(Memory::new());
     let (timers, _claims) = start(store.clone(), |b| b).await;
     set(&timers, "a", SECOND * 20).await;
-    for call in ["get", "list", "count", "purge"] {
+    for call in ["rows_of", "list", "count", "purge"] {
         store.set_failing(Some(call));
         let failed = match call {
-            "get" => timers.deadline("a").await.is_err(),
+            "rows_of" => timers.deadline("a").await.is_err(),
             "list" => timers.admin().pending(None, 1).await.is_err(),
             "count" => timers.counts().await.is_err(),
             _ => timers.admin().purge().await.is_err(),

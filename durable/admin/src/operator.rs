@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tickwheel_durable::store::{
     Answer, Change, ChangedRows, Counts, DeadChange, DeadRows, Inspect, List, LoadWindow,
-    Namespace, PrefixChange, PrefixRows, RowPage, Settle, Settled, Settlement, State, Store,
-    StoreTime, Stored, StoredInstance, StoredNamespace, Version, Write, WriteOutcome,
+    MAX_KEY_ROWS, Namespace, PrefixChange, PrefixRows, RowPage, Settle, Settled, Settlement, State,
+    Store, StoreTime, Stored, StoredInstance, StoredNamespace, Version, Write, WriteOutcome,
 };
 use tokio::time::{Instant, timeout};
 
@@ -145,7 +145,7 @@ impl Operator {
     }
 
     pub(crate) async fn rows_of(&self, key: Vec<u8>) -> Result<Vec<Stored>, Failure> {
-        let call = self.desk.inspect().rows_of(&self.namespace, key);
+        let call = self.store().rows_of(&self.namespace, key, MAX_KEY_ROWS);
         self.desk.call(call).await
     }
 

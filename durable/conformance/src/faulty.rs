@@ -469,8 +469,13 @@ impl<S: Store> Store for Faulty<S> {
         })
     }
 
-    fn get<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Option<Stored>> {
-        Box::pin(self.call("get", move || self.store.get(namespace, key)))
+    fn rows_of<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        key: Vec<u8>,
+        limit: usize,
+    ) -> Answer<'a, Vec<Stored>> {
+        Box::pin(self.call("rows_of", move || self.store.rows_of(namespace, key, limit)))
     }
 
     fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>> {

@@ -6,9 +6,8 @@ use std::ops::Bound;
 use super::Memory;
 use super::rows::done;
 use crate::store::{
-    Answer, AnswerSize, Charter, Inspect, KeyPlace, MAX_DUE_COUNT, MAX_KEY_ROWS, Namespace,
-    PrefixRows, RowPage, State, StoreTime, Stored, StoredInstance, StoredNamespace, Version,
-    key_page, prefix_end,
+    Answer, AnswerSize, Charter, Inspect, KeyPlace, MAX_DUE_COUNT, Namespace, PrefixRows, RowPage,
+    State, StoreTime, StoredInstance, StoredNamespace, Version, key_page, prefix_end,
 };
 
 impl Inspect for Memory {
@@ -43,14 +42,6 @@ impl Inspect for Memory {
                 }
             });
             each.collect()
-        })
-    }
-
-    fn rows_of<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Vec<Stored>> {
-        self.call(namespace, move |call| {
-            let states = [State::Waiting, State::InFlight, State::Dead].into_iter();
-            let rows = states.flat_map(|state| call.of_key(state, &key).take(MAX_KEY_ROWS));
-            done(AnswerSize::page(rows.cloned().map(Ok)))
         })
     }
 

@@ -276,8 +276,17 @@ impl Store for Memory {
         })
     }
 
-    fn get<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Option<Stored>> {
-        self.call(namespace, move |call| done(rules::get(call, &key)))
+    fn rows_of<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        key: Vec<u8>,
+        limit: usize,
+    ) -> Answer<'a, Vec<Stored>> {
+        self.call(namespace, move |call| {
+            let states = [State::Waiting, State::InFlight, State::Dead].into_iter();
+            let rows = states.flat_map(|state| call.of_key(state, &key).take(limit));
+            done(AnswerSize::page(rows.cloned().map(Ok)))
+        })
     }
 
     fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>> {

@@ -12,9 +12,9 @@ use super::session::Session;
 use super::space::{NO_SPACE, Space};
 use super::statements as sql;
 use crate::store::{
-    ANSWER_BYTES, Answer, Charter, Inspect, InstanceId, KeyPlace, MAX_DUE_COUNT, MAX_KEY_ROWS,
-    Namespace, PrefixRows, RowPage, State, StoreError, StoreTime, Stored, StoredInstance,
-    StoredNamespace, key_page, prefix_end,
+    ANSWER_BYTES, Answer, Charter, Inspect, InstanceId, KeyPlace, MAX_DUE_COUNT, Namespace,
+    PrefixRows, RowPage, State, StoreError, StoreTime, StoredInstance, StoredNamespace, key_page,
+    prefix_end,
 };
 
 type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -48,15 +48,6 @@ impl Inspect for Postgres {
                 instance
             });
             Ok(each.collect())
-        })
-    }
-
-    fn rows_of<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Vec<Stored>> {
-        Box::pin(async move {
-            let Space { id, .. } = &*self.space(namespace).await?;
-            let (rows, bytes) = (limit(MAX_KEY_ROWS), limit(ANSWER_BYTES));
-            let rows = self.ask(sql::ROWS_OF, &[id, &key, &rows, &bytes]).await?;
-            Ok(rows.iter().map(stored).collect())
         })
     }
 

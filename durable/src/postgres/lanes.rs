@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | write, settle, fire, load | one at a time each | a load of thousands of rows delays no claim, and a set that waits for a locked row delays no acknowledgement |
 //! | admin: counts, lists, purges | one at a time | a call that reads many rows delays no other |
-//! | read | any number at once, pipelined | they change nothing, and look at one row each |
+//! | read | any number at once, pipelined | they change nothing, and look at the rows of one key |
 //!
 //! Two lanes connect at the start, since two connections show whether each has a process of the
 //! server to itself. The others connect at their first use. Each connects again when its connection

@@ -63,7 +63,7 @@ use hints::Hints;
 use lanes::{Call, Lanes};
 use load::{Purge, Unload, Unmark};
 pub use options::PostgresOptions;
-use read::{Count, Get};
+use read::{Count, RowsOf};
 use settle::Settles;
 use space::{NO_SPACE, Space};
 use target::Target;
@@ -455,8 +455,13 @@ impl Store for Postgres {
         self.call(namespace, Unmark(instance, versions))
     }
 
-    fn get<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Option<Stored>> {
-        self.call(namespace, Get(key))
+    fn rows_of<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        key: Vec<u8>,
+        limit: usize,
+    ) -> Answer<'a, Vec<Stored>> {
+        self.call(namespace, RowsOf(key, limit))
     }
 
     fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>> {

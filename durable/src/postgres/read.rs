@@ -42,17 +42,21 @@ pub(super) fn stored(row: &Row) -> Stored {
     }
 }
 
-/// The row under a key.
-pub(super) struct Get(pub(super) Vec<u8>);
+/// The rows under a key, at most so many in each state.
+pub(super) struct RowsOf(pub(super) Vec<u8>, pub(super) usize);
 
-impl Call for Get {
-    type Answer = Option<Stored>;
+impl Call for RowsOf {
+    type Answer = Vec<Stored>;
 
     const LANE: Option<Lane> = None;
 
-    async fn run(&self, session: &Session, space: &Space) -> Result<Option<Stored>, Error> {
-        let rows = session.query(sql::GET, &[&space.id, &self.0]).await?;
-        Ok(rows.first().map(stored))
+    async fn run(&self, session: &Session, space: &Space) -> Result<Vec<Stored>, Error> {
+        let RowsOf(key, rows) = self;
+        let (rows, bytes) = (limit(*rows), limit(ANSWER_BYTES));
+        let rows = session
+            .query(sql::ROWS_OF, &[&space.id, key, &rows, &bytes])
+            .await?;
+        Ok(rows.iter().map(stored).collect())
     }
 }
 

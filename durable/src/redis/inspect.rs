@@ -9,8 +9,8 @@ use super::read::{LISTED_AT_ONCE, read_row, state_argument};
 use super::reply::Reply;
 use super::{Redis, scripts};
 use crate::store::{
-    Answer, Charter, Inspect, InstanceId, MAX_DUE_COUNT, MAX_KEY_ROWS, Namespace, PrefixCursor,
-    PrefixRows, RowPage, StoreError, StoreTime, Stored, StoredInstance, StoredNamespace,
+    Answer, Charter, Inspect, InstanceId, MAX_DUE_COUNT, Namespace, PrefixCursor, PrefixRows,
+    RowPage, StoreError, StoreTime, StoredInstance, StoredNamespace,
 };
 
 /// How many keys of the server one step looks at, to find namespaces.
@@ -60,15 +60,6 @@ impl Inspect for Redis {
             })?;
             instances.sort_by_key(|instance| instance.id);
             Ok(instances)
-        })
-    }
-
-    fn rows_of<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Vec<Stored>> {
-        Box::pin(async move {
-            let asking = self.run(&scripts::ROWS_OF, namespace, |command| {
-                command.arg(&key).arg(MAX_KEY_ROWS);
-            });
-            asking.await?.all(read_row)
         })
     }
 

@@ -66,7 +66,7 @@ use std::fmt;
 use ::redis::Cmd;
 use tokio::time::timeout;
 
-use arguments::digits;
+use arguments::{digits, limit_argument};
 use connection::{CONNECT, Connection};
 use error::store_error;
 use hints::Hints;
@@ -434,8 +434,18 @@ impl Store for Redis {
         })
     }
 
-    fn get<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Option<Stored>> {
-        Box::pin(read::get(self, namespace, key))
+    fn rows_of<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        key: Vec<u8>,
+        limit: usize,
+    ) -> Answer<'a, Vec<Stored>> {
+        Box::pin(async move {
+            let asking = self.run(&scripts::ROWS_OF, namespace, |command| {
+                command.arg(&key).arg(limit_argument(limit));
+            });
+            asking.await?.all(read::read_row)
+        })
     }
 
     fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>> {

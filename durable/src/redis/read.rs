@@ -9,17 +9,6 @@ use crate::store::{Counts, InstanceId, List, Namespace, State, StoreError, Store
 /// hurry.
 pub(super) const LISTED_AT_ONCE: usize = 128;
 
-pub(super) async fn get(
-    redis: &Redis,
-    namespace: &Namespace,
-    key: Vec<u8>,
-) -> Result<Option<Stored>, StoreError> {
-    let getting = redis.run(&scripts::GET, namespace, |command| {
-        command.arg(&key);
-    });
-    Ok(getting.await?.all(read_row)?.pop())
-}
-
 pub(super) async fn list(
     redis: &Redis,
     namespace: &Namespace,

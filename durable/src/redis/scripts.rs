@@ -73,7 +73,6 @@ scripts! {
     UNLOAD = "prelude.lua" "unload.lua";
     UNMARK = "prelude.lua" "unmark.lua";
     BURY = "prelude.lua" "changes.lua" "dead.lua" "bury.lua";
-    GET = "prelude.lua" "dead.lua" "reading.lua" "get.lua";
     LIST = "prelude.lua" "reading.lua" "list.lua";
     COUNT = "prelude.lua" "reading.lua" "count.lua";
     INSTANCES = "prelude.lua" "reading.lua" "instances.lua";

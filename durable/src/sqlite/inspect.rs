@@ -2,12 +2,12 @@
 
 use rusqlite::{Connection, params};
 
-use super::reading::{COLUMNS, loaders, number, of_key, read, state_number, time};
+use super::reading::{COLUMNS, loaders, number, read, state_number, time};
 use super::{Sqlite, charter};
 use crate::store::{
-    Answer, AnswerSize, Charter, Inspect, InstanceId, KeyPlace, MAX_DUE_COUNT, MAX_KEY_ROWS,
-    Namespace, PrefixRows, RowPage, State, StoreTime, Stored, StoredInstance, StoredNamespace,
-    key_page, prefix_end,
+    Answer, AnswerSize, Charter, Inspect, InstanceId, KeyPlace, MAX_DUE_COUNT, Namespace,
+    PrefixRows, RowPage, State, StoreTime, Stored, StoredInstance, StoredNamespace, key_page,
+    prefix_end,
 };
 
 type Result<T> = rusqlite::Result<T>;
@@ -38,12 +38,6 @@ impl Inspect for Sqlite {
 
     fn instances<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<StoredInstance>> {
         self.look(namespace, instances)
-    }
-
-    fn rows_of<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Vec<Stored>> {
-        self.look(namespace, move |connection, namespace| {
-            rows_of(connection, namespace, &key)
-        })
     }
 
     fn rows_with_prefix<'a>(
@@ -85,18 +79,6 @@ fn instances(connection: &Connection, namespace: i64) -> Result<Vec<StoredInstan
         Ok(instance)
     })?;
     each.collect()
-}
-
-fn rows_of(connection: &Connection, namespace: i64, key: &[u8]) -> Result<Vec<Stored>> {
-    let limit = number(MAX_KEY_ROWS);
-    let mut rows = Vec::new();
-    for state in [State::Waiting, State::InFlight, State::Dead] {
-        let mut select = connection.prepare_cached(&of_key(state))?;
-        rows.push(AnswerSize::page(
-            select.query_map((namespace, key, limit), read)?,
-        )?);
-    }
-    AnswerSize::page(rows.into_iter().flatten().map(Ok))
 }
 
 /// Each index by key has the rows of a prefix side by side.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! calls of instances --> queue --> one thread: BEGIN, every call that waits, COMMIT --> responses
-//! looks (list, count) -> queue --> another thread, another connection, which only reads
+//! looks (rows, counts) --> queue --> another thread, another connection, which only reads
 //! ```
 //!
 //! A commit waits for the disk, and calls that come meanwhile share the next one. Each call has a
@@ -41,9 +41,9 @@ pub use transaction::SqliteTransaction;
 /// A store in an SQLite file. With the feature `sqlite`, which is on by default.
 ///
 /// Any number of processes on one host may use the file at once. Clones share two connections, one
-/// for all calls and one for looks ([`counts`](crate::DurableTimers::counts),
-/// [`Admin`](crate::Admin)), each with its own thread. A look delays no call, however many
-/// timers there are. The calls keep the counts: rows that other programs delete stay counted.
+/// for all calls and one for looks ([`deadline`](crate::DurableTimers::deadline),
+/// [`counts`](crate::DurableTimers::counts), [`Admin`](crate::Admin)), each with its own thread. A
+/// look delays no call, however many timers there are. The calls keep the counts: rows that other programs delete stay counted.
 ///
 /// A commit is on the disk when a call returns (write-ahead log, `synchronous=FULL`): it survives a
 /// crash of the process and of the operating system, as far as the disk does what it says. Every
@@ -192,8 +192,15 @@ impl Store for Sqlite {
         self.in_namespace(namespace, move |call| call.unmark(instance, &versions))
     }
 
-    fn get<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Option<Stored>> {
-        self.in_namespace(namespace, move |call| rules::get(call, &key))
+    fn rows_of<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        key: Vec<u8>,
+        limit: usize,
+    ) -> Answer<'a, Vec<Stored>> {
+        self.look(namespace, move |connection, namespace| {
+            reading::rows_of(connection, namespace, &key, limit)
+        })
     }
 
     fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>> {

@@ -31,6 +31,23 @@ pub(super) fn of_key(state: State) -> String {
     )
 }
 
+/// The rows of a key, at most so many in each state.
+pub(super) fn rows_of(
+    connection: &Connection,
+    namespace: i64,
+    key: &[u8],
+    limit: usize,
+) -> Result<Vec<Stored>> {
+    let limit = number(limit);
+    let mut rows = Vec::new();
+    for state in [State::Waiting, State::InFlight, State::Dead] {
+        let mut select = connection.prepare_cached(&of_key(state))?;
+        let found = select.query_map((namespace, key, limit), read)?;
+        rows.push(AnswerSize::page(found)?);
+    }
+    AnswerSize::page(rows.into_iter().flatten().map(Ok))
+}
+
 /// The loaders that rows of a namespace may name: none, and each instance that counts as living.
 pub(super) fn loaders(connection: &Connection, namespace: i64) -> Result<Vec<Option<i64>>> {
     let sql = "SELECT NULL UNION ALL SELECT id FROM tickwheel_instances WHERE namespace = ?1";

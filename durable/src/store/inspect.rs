@@ -9,7 +9,7 @@ use super::requests::State;
 use super::time::StoreTime;
 use super::{Answer, StoreError};
 
-/// The reads of an operator: its namespaces, its instances, and rows by key.
+/// The reads of an operator: namespaces, instances, and rows by the beginning of their keys.
 ///
 /// Every store has it, and as a rule returns itself from [`Store::inspect`](super::Store::inspect).
 /// No call changes anything or opens a namespace, and each is a *look*: it delays no other call by
@@ -25,11 +25,6 @@ pub trait Inspect: Send + Sync {
     /// The instances of a namespace, by id: those that count as living, and those whose time has
     /// run out and whose rows no other instance has unloaded yet.
     fn instances<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<StoredInstance>>;
-
-    /// The rows under a key: the waiting one, then those in flight, then the dead ones, each from
-    /// the latest on. At most [`MAX_KEY_ROWS`] in each state, and no more once they have
-    /// [`ANSWER_BYTES`](super::ANSWER_BYTES).
-    fn rows_of<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Vec<Stored>>;
 
     /// A page of the rows in one state with keys that begin with some bytes. Follow
     /// [`RowPage::next`] until it is `None`.
@@ -58,7 +53,7 @@ impl fmt::Debug for dyn Inspect + '_ {
     }
 }
 
-/// [`Inspect::rows_of`] returns at most so many rows in each state.
+/// [`Admin::all_of`](crate::Admin::all_of) returns at most so many timers in each state.
 pub const MAX_KEY_ROWS: usize = 100;
 
 /// [`Inspect::count_due`] stops counting at so many rows.

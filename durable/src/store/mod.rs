@@ -27,7 +27,6 @@
 //! | set, also if absent | a key that has only dead rows counts as absent; whatever sets the key discards its dead rows in the same step |
 //! | move | as if there were none: they stay dead |
 //! | remove | discards them, unless the answer is [`WriteOutcome::InFlight`]; without a waiting row the answer has the latest of them |
-//! | get | the latest of them, if the key has no other row |
 //!
 //! A row in one of the other states may be *loaded*, which is a mark with the id of an instance.
 //! That only shares the work: while the id counts as living it keeps others from loading the row,
@@ -49,9 +48,10 @@
 //!    store's documentation says what else it survives.
 //! 3. **Order.** Calls that one instance makes one after the other take effect in this order, also
 //!    when the future of an earlier one was dropped before it completed. A call whose future was
-//!    dropped may have happened or not. A *look*, [`list`](Store::list) or [`count`](Store::count),
-//!    sees what was answered before it was asked, and may pass by what was not. It delays no other
-//!    call by more than a few milliseconds, however many rows there are.
+//!    dropped may have happened or not. A *look*, [`rows_of`](Store::rows_of),
+//!    [`list`](Store::list) or [`count`](Store::count), sees what was answered before it was asked,
+//!    and may pass by what was not. It delays no other call by more than a few milliseconds,
+//!    however many rows there are.
 //! 4. **Time** is the store's. Every `now`, every relative delay and every comparison with a
 //!    deadline uses one clock, read once in a call. It should not step back; if it does, timers are
 //!    late by as much and nothing else happens.
@@ -200,8 +200,8 @@ pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 /// #   ) -> Answer<'a, Vec<Version>> {
 /// #       self.0.unmark(namespace, instance, versions)
 /// #   }
-/// #   fn get<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Option<Stored>> {
-/// #       self.0.get(namespace, key)
+/// #   fn rows_of<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>, limit: usize) -> Answer<'a, Vec<Stored>> {
+/// #       self.0.rows_of(namespace, key, limit)
 /// #   }
 /// #   fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>> {
 /// #       self.0.list(namespace, request)
@@ -384,8 +384,14 @@ pub trait Store: Send + Sync + 'static {
         versions: Vec<Version>,
     ) -> Answer<'a, Vec<Version>>;
 
-    /// The row under a key: the waiting one, else the latest in flight, else the latest dead one.
-    fn get<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Option<Stored>>;
+    /// The rows under a key: the waiting one, then those in flight, then the dead ones, each from
+    /// the latest on. At most `limit` in each state, and no more once they have [`ANSWER_BYTES`].
+    fn rows_of<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        key: Vec<u8>,
+        limit: usize,
+    ) -> Answer<'a, Vec<Stored>>;
 
     /// Rows in one state, by `due` and then by version. To read on, pass both of the last one. An
     /// answer has no more rows once it has [`ANSWER_BYTES`], and may have fewer than the limit for

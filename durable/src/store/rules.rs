@@ -226,16 +226,6 @@ fn write_one<R: Rows>(
     }
 }
 
-/// The row that an operator sees under a key.
-pub(crate) fn get<R: Rows>(rows: &mut R, key: &[u8]) -> Result<Option<Stored>, R::Error> {
-    for state in [State::Waiting, State::InFlight] {
-        if let Some(row) = rows.latest(state, key)? {
-            return Ok(Some(row));
-        }
-    }
-    rows.latest(State::Dead, key)
-}
-
 /// Hands rows out to an instance.
 pub(crate) fn load<R: Rows>(rows: &mut R, request: &Load) -> Result<Loaded, R::Error> {
     let (now, instance, limit) = (rows.now(), request.instance, request.limit);

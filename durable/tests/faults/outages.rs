@@ -22,7 +22,7 @@ async fn limits_the_time_of_every_call() {
         ("write", timers.set_timer(&key, &value, HOUR).await.err()),
         ("write", timers.move_timer(&key, HOUR).await.err()),
         ("write", timers.remove_timer(&key).await.err()),
-        ("get", timers.deadline(&key).await.err()),
+        ("rows_of", timers.deadline(&key).await.err()),
         ("count", timers.counts().await.err()),
         ("list", timers.admin().pending(None, 1).await.err()),
         ("purge", timers.admin().purge().await.err()),

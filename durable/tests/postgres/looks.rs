@@ -121,8 +121,8 @@ async fn looks_that_wait_hold_up_no_other_call() {
         let settles = vec![Settle::new(token, how)];
         let settled = store.settle(&space, settles, LoadWindow::NONE).await;
         assert_eq!(settled, Ok(vec![Settled::Lost]));
-        let row = store.get(&space, b"00001".to_vec()).await;
-        assert!(row.expect("it reads").is_some());
+        let rows = store.rows_of(&space, b"00001".to_vec(), 1).await;
+        assert_eq!(rows.expect("it reads").len(), 1);
         let load = Load::new(instance, SECOND, 10, HOUR);
         store.load(&space, load.clone()).await.expect("it loads");
     };

@@ -87,7 +87,8 @@ pub(super) async fn make_all_calls(
         .expect("it settles");
     let acks: Vec<_> = tokens.zip([Settlement::Ack; 3]).map(settle).collect();
     store.settle(space, acks, near).await.expect("it settles");
-    store.get(space, b"a".to_vec()).await.expect("it reads");
+    let rows = store.rows_of(space, b"a".to_vec(), 1).await;
+    rows.expect("it reads");
     die_and_retry(store, space, near).await;
     for state in [State::Waiting, State::InFlight, State::Dead] {
         let list = List::new(state, None, 10);
@@ -116,7 +117,8 @@ async fn die_and_retry(store: &Postgres, space: &Namespace, near: LoadWindow) {
         let token = fired[0].token;
         let dead = vec![Settle::new(token, Settlement::Dead).with_error("why")];
         store.settle(space, dead, near).await.expect("it settles");
-        store.get(space, b"f".to_vec()).await.expect("it reads");
+        let rows = store.rows_of(space, b"f".to_vec(), 1).await;
+        rows.expect("it reads");
         for (which, change) in [
             (which.clone(), DeadChange::Retry),
             (which, DeadChange::Discard),

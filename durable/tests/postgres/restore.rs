@@ -67,8 +67,8 @@ async fn versions_grow_though_the_sequence_went_back() {
     let version = async |store: &Postgres, key: &str| {
         // The connections may still have to find out that they are lost.
         until("a set", async || set(store, &space, key).await.is_ok()).await;
-        let row = store.get(&space, key.into()).await.expect("it reads");
-        row.expect("it is there").version
+        let rows = store.rows_of(&space, key.into(), 1).await;
+        rows.expect("it reads")[0].version
     };
     let mut last = version(&store, "a").await;
     for (lost, key) in [("", "b"), ("DELETE FROM tickwheel_timers;", "c")] {
@@ -123,8 +123,8 @@ async fn versions_grow_beyond_all_that_is_stored() {
         let new = Postgres::connect(&url).await.expect("it connects");
         let key = round.to_string();
         set(&new, &space, &key).await.expect("it is set");
-        let row = new.get(&space, key.into()).await.expect("it reads");
-        let given = row.expect("it is there").version.0;
+        let rows = new.rows_of(&space, key.into(), 1).await;
+        let given = rows.expect("it reads")[0].version.0;
         assert!(given > ahead, "{given} beside {column} = {ahead}");
         let empty = "TRUNCATE tickwheel_timers";
         admin.batch_execute(empty).await.expect("it is empty");

@@ -239,8 +239,6 @@ async fn make_calls(url: &str) {
     let inspect = store.inspect();
     inspect.namespaces().await.expect("it reads");
     inspect.instances(&space).await.expect("it reads");
-    let rows = inspect.rows_of(&space, b"a".to_vec()).await;
-    rows.expect("it reads");
     let times = vec![opened.now, opened.now.after(Duration::from_secs(1))];
     inspect.count_due(&space, times).await.expect("it counts");
     store.purge(&space).await.expect("it purges");

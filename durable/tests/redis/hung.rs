@@ -111,13 +111,14 @@ async fn server_that_has_become_a_replica_is_left() {
     let (new, space, proxy, [store, on_new]) = succeeded(&old, "left").await;
     let set = |value| store.write(&space, vec![set("timer", value, FAR)], LoadWindow::NONE);
     set(1).await.expect("it is set");
-    assert_eq!(on_new.get(&space, b"timer".to_vec()).await, Ok(None));
+    let rows = on_new.rows_of(&space, b"timer".to_vec(), 1).await;
+    assert_eq!(rows, Ok(Vec::new()));
     proxy.lead_to(new.port());
     let port = new.port().to_string();
     old.command(&["REPLICAOF", "127.0.0.1", &port]).await;
     until("it writes again", async || set(2).await.is_ok()).await;
-    let row = on_new.get(&space, b"timer".to_vec()).await;
-    assert_eq!(row.expect("it reads").expect("it is there").value, b"2");
+    let rows = on_new.rows_of(&space, b"timer".to_vec(), 1).await;
+    assert_eq!(rows.expect("it reads")[0].value, b"2");
 }
 
 /// The subscription of a listener to a server that hangs has nothing to say, and does not fail. It
@@ -159,8 +160,8 @@ async fn late_call_of_a_given_up_connection_changes_nothing() {
     store.open(&space, &"json".into()).await.expect("it opens");
     let set = |value| store.write(&space, vec![set("timer", value, FAR)], LoadWindow::NONE);
     let value = async || {
-        let row = store.get(&space, b"timer".to_vec()).await;
-        row.expect("it reads").expect("it is there").value
+        let rows = store.rows_of(&space, b"timer".to_vec(), 1).await;
+        rows.expect("it reads").remove(0).value
     };
     set(1).await.expect("it is set");
     // Twice: the second time the server knows an epoch of this store.
@@ -211,6 +212,6 @@ async fn late_write_does_not_replace_one_of_another_instance() {
         assert!(began.elapsed() < 20 * SECOND, "the late call has no answer");
         sleep(SECOND / 100).await;
     }
-    let row = other.get(&space, b"timer".to_vec()).await;
-    assert_eq!(row.expect("it reads").expect("it is there").value, b"2");
+    let rows = other.rows_of(&space, b"timer".to_vec(), 1).await;
+    assert_eq!(rows.expect("it reads")[0].value, b"2");
 }

@@ -190,8 +190,8 @@ async fn namespace_of_the_first_schema_is_upgraded() {
     server
         .command(&["HSET", "tickwheel:{refusals}", "schema", "1"])
         .await;
-    let get = store.get(&space(), b"a".to_vec()).await;
-    assert_eq!(get, Err(StoreError::schema(1, 3)), "it is not open");
+    let rows = store.rows_of(&space(), b"a".to_vec(), 1).await;
+    assert_eq!(rows, Err(StoreError::schema(1, 3)), "it is not open");
     store
         .open(&space(), &"json".into())
         .await
@@ -202,8 +202,8 @@ async fn namespace_of_the_first_schema_is_upgraded() {
     let dead = Settle::new(fired[0].token, Settlement::Dead).with_error("why");
     let settled = store.settle(&space(), vec![dead], near).await;
     assert_eq!(settled, Ok(vec![Settled::Done]));
-    let row = store.get(&space(), b"a".to_vec()).await.expect("it reads");
-    assert_eq!(row.expect("it is dead").error.as_deref(), Some("why"));
+    let rows = store.rows_of(&space(), b"a".to_vec(), 1).await;
+    assert_eq!(rows.expect("it reads")[0].error.as_deref(), Some("why"));
 }
 
 #[tokio::test]

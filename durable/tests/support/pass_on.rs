@@ -46,8 +46,13 @@ macro_rules! pass_on {
         ) -> Answer<'a, Vec<Version>> {
             self.$store(namespace).unmark(namespace, instance, versions)
         }
-        fn get<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>) -> Answer<'a, Option<Stored>> {
-            self.$store(namespace).get(namespace, key)
+        fn rows_of<'a>(
+            &'a self,
+            namespace: &'a Namespace,
+            key: Vec<u8>,
+            limit: usize,
+        ) -> Answer<'a, Vec<Stored>> {
+            self.$store(namespace).rows_of(namespace, key, limit)
         }
         fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>> {
             self.$store(namespace).list(namespace, request)

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, Due, Fire, Load, LoadWindow, MAX_DUE_COUNT, MAX_KEY_ROWS, Missed, PrefixRows, Settle,
-    Settled, Settlement, State, Store, StoreTime, Stored, Version, Write, WriteOutcome,
+    Action, Due, Fire, Load, LoadWindow, MAX_DUE_COUNT, Missed, PrefixRows, Settle, Settled,
+    Settlement, State, Store, StoreTime, Stored, Version, Write, WriteOutcome,
 };
 
 use super::{Case, FAR, HOUR, NOW, Stores, World, armed, set, write};
@@ -115,7 +115,6 @@ pub async fn lists_instances<T: Stores>(world: &World<T>) {
 /// All rows of a key are listed at once, the waiting one first.
 pub async fn lists_all_rows_of_a_key<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
-    let inspect = case.store.inspect();
     let claims = [case.fired("a").await, case.fired("a").await];
     let waiting = case.set("a", FAR).await.version;
     case.fired("ab").await;
@@ -126,11 +125,11 @@ pub async fn lists_all_rows_of_a_key<T: Stores>(world: &World<T>) {
     ];
     case.settle(claims[0], Settlement::Dead).await;
     expected[2].0 = State::Dead;
-    let rows = inspect.rows_of(&case.space, b"a".to_vec()).await;
+    let rows = case.store.rows_of(&case.space, b"a".to_vec(), 9).await;
     let rows = rows.expect("it lists");
     let rows: Vec<_> = rows.iter().map(|row| (row.state, row.version)).collect();
     assert_eq!(rows, expected);
-    let rows = inspect.rows_of(&case.space, b"b".to_vec()).await;
+    let rows = case.store.rows_of(&case.space, b"b".to_vec(), 9).await;
     assert_eq!(rows, Ok(Vec::new()));
 
     // The answers name the latest of those in flight.
@@ -145,7 +144,7 @@ pub async fn lists_all_rows_of_a_key<T: Stores>(world: &World<T>) {
         world.wait(1).await;
     }
     assert_eq!(case.get("c").await.map(|row| row.version), Some(claims[0]));
-    let rows = inspect.rows_of(&case.space, b"c".to_vec()).await;
+    let rows = case.store.rows_of(&case.space, b"c".to_vec(), 9).await;
     let rows = rows.expect("it lists").into_iter().map(|row| row.version);
     assert_eq!(rows.collect::<Vec<_>>(), claims);
     // A page that ends between both goes on with the other, in whichever order they died.
@@ -158,9 +157,10 @@ pub async fn lists_all_rows_of_a_key<T: Stores>(world: &World<T>) {
 /// However many rows a key has, the latest are listed: so many in each state, and no more once they
 /// have enough bytes.
 pub async fn lists_the_latest_of_many_rows_of_a_key<T: Stores>(world: &World<T>) {
+    const LIMIT: usize = 100;
     let case = Case::open(world).await;
     let rows_of = async |key: &str| {
-        let rows = case.store.inspect().rows_of(&case.space, key.into()).await;
+        let rows = case.store.rows_of(&case.space, key.into(), LIMIT).await;
         let rows = rows.expect("it lists").into_iter();
         rows.map(|row| (row.state, row.version)).collect::<Vec<_>>()
     };
@@ -171,10 +171,9 @@ pub async fn lists_the_latest_of_many_rows_of_a_key<T: Stores>(world: &World<T>)
         [waiting].into_iter().chain(latest).collect::<Vec<_>>()
     };
     // Three rows of 400 KiB have enough bytes.
-    for (key, bytes, claims, listed) in [
-        ("many", 200, MAX_KEY_ROWS + 3, MAX_KEY_ROWS),
-        ("large", 400 * 1024, 4, 2),
-    ] {
+    for (key, bytes, claims, listed) in
+        [("many", 200, LIMIT + 3, LIMIT), ("large", 400 * 1024, 4, 2)]
+    {
         let (waiting, tokens) = case.fired_often(key, vec![b'v'; bytes], claims).await;
         assert_eq!(
             rows_of(key).await,

@@ -1,20 +1,5 @@
-//! The SQL of calls that only read: of one row, of lists and of counts. `$1` is the id of the
+//! The SQL of calls that only read: of lists and of counts. `$1` is the id of the
 //! namespace.
-
-pub(in crate::postgres) const GET: &str = concat!(
-    "(",
-    stored!(),
-    "WHERE namespace = $1::int AND key = $2::bytea AND NOT in_flight)
-    UNION ALL
-    (",
-    stored!(),
-    "WHERE namespace = $1 AND key = $2 AND in_flight ORDER BY version DESC LIMIT 1)
-    UNION ALL
-    (",
-    stored_dead!(),
-    "WHERE namespace = $1 AND key = $2 ORDER BY died DESC, version DESC LIMIT 1)
-    ORDER BY dead, in_flight LIMIT 1"
-);
 
 /// Rows in flight, or waiting, after a time and a version, until they have `$5` bytes. Those loaded
 /// are few, and are sorted.

@@ -134,7 +134,8 @@ async fn make_all_calls(store: &Sqlite, instance: InstanceId) -> InstanceId {
     let versions = tokens.collect();
     let left = store.unmark(&space, instance, versions).await;
     left.expect("it unmarks");
-    store.get(&space, b"a".to_vec()).await.expect("it reads");
+    let rows = store.rows_of(&space, b"a".to_vec(), 1).await;
+    rows.expect("it reads");
     die_and_retry(store, near).await;
     let removes = ["a", "b", "c"].map(|key| of(key, Action::Remove));
     let removed = store.write(&space, removes.to_vec(), near).await;
@@ -161,7 +162,8 @@ async fn die_and_retry(store: &Sqlite, near: LoadWindow) {
         let token = fired[0].token;
         let dead = vec![Settle::new(token, Settlement::Dead).with_error("why")];
         store.settle(&space, dead, near).await.expect("it settles");
-        store.get(&space, b"d".to_vec()).await.expect("it reads");
+        let rows = store.rows_of(&space, b"d".to_vec(), 1).await;
+        rows.expect("it reads");
         for (which, change) in [
             (which.clone(), DeadChange::Retry),
             (which, DeadChange::Discard),
