@@ -458,7 +458,7 @@ async fn list(
 impl<K, V> fmt::Debug for Admin<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Admin")
-            .field("cores", &self.cores)
+            .field("namespace", self.cores.namespace())
             .finish_non_exhaustive()
     }
 }

@@ -222,7 +222,7 @@ impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for Claim<K, V> {
             .field("deadline", &StoreTime::from(self.deadline))
             .field("attempt", &self.attempt)
             .field("missed", &self.missed)
-            .field("lease", &self.lease)
-            .finish()
+            .field("token", &self.token())
+            .finish_non_exhaustive()
     }
 }

@@ -469,7 +469,7 @@ impl<K, V> Drop for Claims<K, V> {
 impl<K, V> fmt::Debug for Claims<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Claims")
-            .field("cores", &self.cores)
+            .field("namespace", self.cores.namespace())
             .finish_non_exhaustive()
     }
 }

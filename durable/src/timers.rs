@@ -517,7 +517,6 @@ impl<K, V> fmt::Debug for DurableTimers<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DurableTimers")
             .field("namespace", self.cores.namespace())
-            .field("cores", &self.cores)
             .finish_non_exhaustive()
     }
 }

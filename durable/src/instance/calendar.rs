@@ -29,12 +29,12 @@ const MAX_KEPT: usize = 1_000;
 const MAX_UNKNOWN: usize = 100;
 
 /// The schedules of loaded rows.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Calendar {
     state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     /// The rows, with their deadlines.
     rows: HashMap<Version, (StoreTime, Arc<Cron>)>,

@@ -1,6 +1,5 @@
 //! The one way from an instance to its store: every call has a time limit, a span, and is counted.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
@@ -340,13 +339,4 @@ fn leaves_marks(call: &str, error: &Error) -> bool {
             error,
             Error::Timeout { .. } | Error::Store(Unavailable { .. } | Amended { .. })
         )
-}
-
-impl fmt::Debug for Calls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Calls")
-            .field("namespace", &self.namespace)
-            .field("limit", &self.limit)
-            .finish_non_exhaustive()
-    }
 }

@@ -27,14 +27,13 @@ const STEP_MICROS: u64 = 5_000;
 const OLD: Duration = Duration::from_secs(60);
 
 /// The best estimate of the store's clock.
-#[derive(Debug)]
 pub(crate) struct StoreClock {
     estimate: Mutex<Estimate>,
     /// When the last response with the store's time was received.
     observed: Mutex<Instant>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 struct Estimate {
     /// The store's clock showed `store` at `local`, more or less the `error`.
     local: Instant,

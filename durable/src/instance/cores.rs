@@ -13,7 +13,6 @@ use crate::store::Namespace;
 use crate::token::Token;
 
 /// The cores of an instance, one for each part, in their order. There is one at least.
-#[derive(Debug)]
 pub(crate) struct Cores {
     namespace: Namespace,
     cores: Vec<Arc<Core>>,

@@ -23,7 +23,6 @@ pub(super) const RETRY: Duration = Duration::from_millis(10);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 /// Items that wait.
-#[derive(Debug)]
 pub(super) struct Deferred<K, T> {
     /// The keys, the one that was tried longest ago first.
     keys: VecDeque<K>,

@@ -57,14 +57,13 @@ use crate::lock::lock;
 use crate::store::Fired;
 
 /// A timer that this instance has fired.
-#[derive(Debug)]
 pub(crate) struct Delivery {
     pub(crate) fired: Fired,
     pub(crate) lease: Lease,
 }
 
 /// How many claims the program can take:
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct Want {
     /// At once.
     pub(crate) now: usize,
@@ -73,7 +72,6 @@ pub(crate) struct Want {
 }
 
 /// Deliveries that wait to be received.
-#[derive(Debug)]
 pub(crate) struct Deliveries {
     state: Mutex<State>,
     /// Notifies the task of each part that fires when the program can take more.
@@ -94,7 +92,7 @@ const MAX_WANTED: usize = 1_000_000;
 /// The pace of a program is what it receives in this time. A fire counts for no longer, either.
 const PACE: Duration = Duration::from_millis(50);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     queue: VecDeque<Delivery>,
     receiver: Option<Waker>,
@@ -122,7 +120,7 @@ struct State {
 }
 
 /// How many rows a part is firing, and since when.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Clone, Copy, Default)]
 struct Firing {
     rows: usize,
     since: Option<Instant>,

@@ -14,14 +14,14 @@ use crate::lock::lock;
 use crate::store::Version;
 
 /// Rows that are due, earliest first.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Due {
     state: Mutex<State>,
     /// Notifies the task that fires of further rows.
     pub(super) changed: Notify,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     /// By when they were due, with when they came here.
     rows: BTreeMap<(Instant, Version), Instant>,

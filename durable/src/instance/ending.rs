@@ -29,7 +29,7 @@ use crate::store::{Settled, Settlement};
 use crate::token::Token;
 
 /// How a claim ends, or for how long it is extended.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct End {
     pub(super) settlement: Settlement,
     pub(super) error: Option<String>,

@@ -41,7 +41,6 @@ const RETRIED: usize = MAX_BATCH / 2;
 const LINGER: Duration = Duration::from_millis(1);
 
 /// Submits items. The task ends when the last of its clones is gone.
-#[derive(Debug)]
 pub(crate) struct Group<I, O> {
     queue: mpsc::UnboundedSender<Item<I, O>>,
     call: &'static str,
@@ -59,7 +58,6 @@ impl<I, O> Clone for Group<I, O> {
 }
 
 #[allow(clippy::struct_field_names)] // what callers submit is an item
-#[derive(Debug)]
 struct Item<I, O> {
     item: I,
     /// When its caller gives up. `None` for one that is kept: it is sent until there is a result,
@@ -76,7 +74,6 @@ impl<I, O> Item<I, O> {
 }
 
 /// The receiving end, which the task owns.
-#[derive(Debug)]
 pub(crate) struct Batches<I, O> {
     queue: mpsc::UnboundedReceiver<Item<I, O>>,
     limit: Duration,

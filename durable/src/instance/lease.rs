@@ -39,14 +39,13 @@ pub(crate) struct Leases {
 }
 
 /// The leases that are renewed.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Renewed {
     leases: HashMap<u64, Handling>,
     next: u64,
 }
 
 /// A lease that is renewed.
-#[derive(Debug)]
 struct Handling {
     hold: Weak<Hold>,
     since: Instant,
@@ -498,15 +497,6 @@ impl Ending {
         if self.kept && self.end.is_result() {
             self.hold.warn(error, "a claim was not settled");
         }
-    }
-}
-
-impl fmt::Debug for Lease {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lease")
-            .field("token", &self.token)
-            .field("held", &self.is_held())
-            .finish_non_exhaustive()
     }
 }
 

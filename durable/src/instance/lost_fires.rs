@@ -22,12 +22,11 @@ use crate::store::{InstanceId, List, Settle, Settled, Settlement, State};
 const PAGE: usize = 1_000;
 
 /// The fires that lost their responses.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct LostFires {
     fires: Vec<LostFire>,
 }
 
-#[derive(Debug)]
 struct LostFire {
     by: InstanceId,
     look_at: Instant,

@@ -32,7 +32,6 @@ mod opening;
 mod undecoded;
 
 use std::collections::HashSet;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex as StdMutex};
 use std::task::{Context, Poll};
@@ -310,18 +309,7 @@ impl Core {
     }
 }
 
-impl fmt::Debug for Core {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Core")
-            .field("calls", &self.calls)
-            .field("settings", &self.settings)
-            .field("id", &self.id())
-            .finish_non_exhaustive()
-    }
-}
-
 /// A started instance.
-#[derive(Debug)]
 pub(crate) struct Instance {
     pub(crate) cores: Arc<Cores>,
     /// Those of each part.
@@ -330,7 +318,6 @@ pub(crate) struct Instance {
 }
 
 /// The end of an instance's claims, and the wait for it.
-#[derive(Debug)]
 pub(crate) struct Shutdown {
     stop: watch::Sender<bool>,
     /// Closed when loading and firing have ended and everything is given back.

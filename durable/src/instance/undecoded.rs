@@ -31,13 +31,12 @@ const MAX_KNOWN: usize = 100_000;
 const PARTS: u32 = 8;
 
 /// The timers that this instance has failed to decode.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Undecoded {
     timers: Mutex<HashMap<u64, Failed>>,
 }
 
 /// When the instance failed first, and how often it has.
-#[derive(Debug)]
 struct Failed {
     first: Instant,
     times: u32,
