@@ -12,7 +12,7 @@
 /// With `$10` a row with a period `is_held` while its key has a row in flight. It waits until the
 /// next time of its schedule.
 ///
-/// A row that holds what no store writes dies, without the lock of its key: a set at that moment
+/// A row that holds what no store writes, which the checks of the table refuse, dies without the lock of its key: a set at that moment
 /// may not discard it.
 ///
 /// A row that does not repeat goes in flight, or goes. One that does stays as its next occurrence,
@@ -54,7 +54,13 @@ pub(in crate::postgres) const FIRE: &str = concat!(
     ), locked AS MATERIALIZED (
         SELECT * FROM named UNION ALL SELECT * FROM unloaded
     ), checked AS (
-        SELECT locked.*, ", damage!("locked"), " AS damage FROM locked
+        SELECT locked.*, CASE
+                WHEN due NOT BETWEEN 0 AND ", never!(), " THEN 'its due is ' || due || ', which no store writes'
+                WHEN deadline NOT BETWEEN 0 AND ", never!(), " THEN 'its deadline is ' || deadline || ', which no store writes'
+                WHEN attempt NOT BETWEEN 0 AND 2147483646 THEN 'its attempt is ' || attempt || ', which no store writes'
+                WHEN period NOT BETWEEN 1 AND ", never!(), " THEN 'its period is ' || period || ', which no store writes'
+                WHEN period IS NOT NULL AND schedule IS NOT NULL THEN 'it has a period and a schedule'
+            END AS damage FROM locked
     ), sized AS (
         SELECT checked.*, coalesce(sum(octet_length(key) + octet_length(value)) FILTER (WHERE due <= clock.now) OVER (
                 ORDER BY number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING

@@ -201,53 +201,6 @@ macro_rules! lapsed {
     };
 }
 
-/// What a row holds that no store writes, or null. The table has [a check](super::schema) of the
-/// same.
-macro_rules! damage {
-    ($row:literal) => {
-        concat!(
-            "CASE
-            WHEN ",
-            $row,
-            ".due NOT BETWEEN 0 AND ",
-            never!(),
-            "
-                THEN 'its due is ' || ",
-            $row,
-            ".due || ', which no store writes'
-            WHEN ",
-            $row,
-            ".deadline NOT BETWEEN 0 AND ",
-            never!(),
-            "
-                THEN 'its deadline is ' || ",
-            $row,
-            ".deadline || ', which no store writes'
-            WHEN ",
-            $row,
-            ".attempt NOT BETWEEN 0 AND 2147483646
-                THEN 'its attempt is ' || ",
-            $row,
-            ".attempt || ', which no store writes'
-            WHEN ",
-            $row,
-            ".period NOT BETWEEN 1 AND ",
-            never!(),
-            "
-                THEN 'its period is ' || ",
-            $row,
-            ".period || ', which no store writes'
-            WHEN ",
-            $row,
-            ".period IS NOT NULL AND ",
-            $row,
-            ".schedule IS NOT NULL
-                THEN 'it has a period and a schedule'
-        END"
-        )
-    };
-}
-
 /// The items of a batch, from arrays.
 macro_rules! items {
     ($arrays:literal, $columns:literal) => {
