@@ -216,7 +216,8 @@ impl<K, V> Claims<K, V> {
         F: Future<Output = Result<(), Retry>>,
     {
         let cores = Arc::clone(&self.cores);
-        let start = |claim, settling| Handling::new(&cores, claim, &mut handler).run(settling);
+        let start =
+            |claim, settling| handle(Arc::clone(&cores), begin(claim, &mut handler), settling);
         self.run(concurrency.max(1), start).await;
     }
 
@@ -233,8 +234,8 @@ impl<K, V> Claims<K, V> {
     {
         let cores = Arc::clone(&self.cores);
         let start = |claim, settling| {
-            let handling = Handling::new(&cores, claim, &mut handler);
-            Task(tokio::spawn(handling.run(settling)))
+            let begun = begin(claim, &mut handler);
+            Task(tokio::spawn(handle(Arc::clone(&cores), begun, settling)))
         };
         self.run(concurrency.max(1), start).await;
     }
@@ -343,87 +344,69 @@ fn end_undecoded(core: &Core, fired: Fired, lease: &Lease, error: &Error) {
     }
 }
 
-/// A running handler. It settles its claim when it ends.
-struct Handling<F> {
-    core: Arc<Core>,
-    lease: Arc<Lease>,
-    span: Span,
-    began: Instant,
-    /// The future that the handler has returned, if it has not panicked.
-    handler: std::thread::Result<F>,
+/// A handler that was called: the lease of its claim, its span, when it began, and the future that
+/// it has returned, unless it has panicked.
+type Begun<F> = (Arc<Lease>, Span, Instant, std::thread::Result<F>);
+
+/// Calls a handler.
+fn begin<K, V, F>(claim: Claim<K, V>, handler: &mut impl FnMut(Claim<K, V>) -> F) -> Begun<F> {
+    let lease = Arc::clone(&claim.lease);
+    let span = lease.span();
+    let began = Instant::now();
+    let handler = AssertUnwindSafe(|| span.in_scope(|| handler(claim)));
+    let handler = std::panic::catch_unwind(handler);
+    (lease, span, began, handler)
 }
 
-impl<F: Future<Output = Result<(), Retry>>> Handling<F> {
-    fn new<K, V>(
-        cores: &Cores,
-        claim: Claim<K, V>,
-        handler: &mut impl FnMut(Claim<K, V>) -> F,
-    ) -> Self {
-        let lease = Arc::clone(&claim.lease);
-        let span = lease.span();
-        let began = Instant::now();
-        let handler = AssertUnwindSafe(|| span.in_scope(|| handler(claim)));
-        let handler = std::panic::catch_unwind(handler);
-        Handling {
-            core: Arc::clone(cores.of_part(lease.part())),
-            lease,
-            span,
-            began,
-            handler,
+/// Runs a handler, and settles its claim when it ends.
+async fn handle<F>(cores: Arc<Cores>, begun: Begun<F>, settling: Settling)
+where
+    F: Future<Output = Result<(), Retry>>,
+{
+    let (lease, span, began, handler) = begun;
+    let core = cores.of_part(lease.part());
+    let namespace = core.calls.namespace();
+    let renewing = lease.keep(true);
+    let limit = core.settings.handler_timeout;
+    let outcome = match handler {
+        Ok(handler) => {
+            let handler = handler.instrument(span);
+            let handler = AssertUnwindSafe(handler).catch_unwind();
+            match limit {
+                Some(limit) => timeout(limit, handler).await,
+                None => Ok(handler.await),
+            }
         }
-    }
-
-    async fn run(self, settling: Settling) {
-        let Handling {
-            core,
-            lease,
-            span,
-            began,
-            handler,
-        } = self;
-        let namespace = core.calls.namespace();
-        let renewing = lease.keep(true);
-        let limit = core.settings.handler_timeout;
-        let outcome = match handler {
-            Ok(handler) => {
-                let handler = handler.instrument(span);
-                let handler = AssertUnwindSafe(handler).catch_unwind();
-                match limit {
-                    Some(limit) => timeout(limit, handler).await,
-                    None => Ok(handler.await),
-                }
-            }
-            Err(panic) => Ok(Err(panic)),
-        };
-        drop(renewing);
-        let took = began.elapsed();
-        core.metrics.update(|m| m.handler_time.record(took));
-        let failed = match outcome {
-            Ok(Ok(Ok(()))) => None,
-            Ok(Ok(Err(retry))) => Some(retry),
-            Ok(Err(panic)) => {
-                let error = panic_text(&*panic);
-                tracing::error!(%namespace, key = %lease.key(), token = %lease.token(), error, "a handler has panicked");
-                Some(Retry::backoff(error))
-            }
-            Err(_elapsed) => {
-                core.metrics.update(|m| m.timed_out += 1);
-                let error = format!(
-                    "the handler took longer than {:?}",
-                    limit.unwrap_or_default()
-                );
-                tracing::error!(%namespace, key = %lease.key(), token = %lease.token(), error, "a handler took too long and was cancelled");
-                Some(Retry::backoff(error))
-            }
-        };
-        // One that the handler has ended stays as it is.
-        if lease.is_held() {
-            let end = match failed {
-                None => End::new(Settlement::Ack),
-                Some(retry) => lease.end_after(retry),
-            };
-            lease.end_in_background(end, Some(settling));
+        Err(panic) => Ok(Err(panic)),
+    };
+    drop(renewing);
+    let took = began.elapsed();
+    core.metrics.update(|m| m.handler_time.record(took));
+    let failed = match outcome {
+        Ok(Ok(Ok(()))) => None,
+        Ok(Ok(Err(retry))) => Some(retry),
+        Ok(Err(panic)) => {
+            let error = panic_text(&*panic);
+            tracing::error!(%namespace, key = %lease.key(), token = %lease.token(), error, "a handler has panicked");
+            Some(Retry::backoff(error))
         }
+        Err(_elapsed) => {
+            core.metrics.update(|m| m.timed_out += 1);
+            let error = format!(
+                "the handler took longer than {:?}",
+                limit.unwrap_or_default()
+            );
+            tracing::error!(%namespace, key = %lease.key(), token = %lease.token(), error, "a handler took too long and was cancelled");
+            Some(Retry::backoff(error))
+        }
+    };
+    // One that the handler has ended stays as it is.
+    if lease.is_held() {
+        let end = match failed {
+            None => End::new(Settlement::Ack),
+            Some(retry) => lease.end_after(retry),
+        };
+        lease.end_in_background(end, Some(settling));
     }
 }
 
