@@ -14,32 +14,21 @@ use crate::store::StoreError;
 pub(super) struct File {
     path: PathBuf,
     /// Each name, and which file had it when it was opened.
-    files: [(PathBuf, Option<FileId>); 3],
+    files: [(PathBuf, Option<(u64, u64)>); 3],
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FileId {
-    device: u64,
-    inode: u64,
+/// The device and the inode of a file; `None` if there is none.
+#[cfg(unix)]
+fn id(path: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.dev(), metadata.ino()))
 }
 
-impl FileId {
-    /// `None` if there is no such file.
-    #[cfg(unix)]
-    fn of(path: &Path) -> Option<Self> {
-        use std::os::unix::fs::MetadataExt;
-        let metadata = std::fs::metadata(path).ok()?;
-        Some(FileId {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-        })
-    }
-
-    /// A file that is open can be neither deleted nor replaced here.
-    #[cfg(not(unix))]
-    fn of(_: &Path) -> Option<Self> {
-        None
-    }
+/// A file that is open can be neither deleted nor replaced here.
+#[cfg(not(unix))]
+fn id(_: &Path) -> Option<(u64, u64)> {
+    None
 }
 
 impl File {
@@ -49,7 +38,7 @@ impl File {
         File {
             path: path.to_owned(),
             files: files.map(|name| {
-                let id = FileId::of(&name);
+                let id = id(&name);
                 (name, id)
             }),
         }
@@ -61,7 +50,7 @@ impl File {
 
     /// Fails if one of them is gone, or another one.
     pub(super) fn check(&self) -> Result<(), StoreError> {
-        let moved = self.files.iter().find(|(name, id)| FileId::of(name) != *id);
+        let moved = self.files.iter().find(|(name, was)| id(name) != *was);
         moved.map_or(Ok(()), |(name, _)| {
             Err(StoreError::refused(format_args!(
                 "SQLite file {}: {} was deleted or replaced after it was opened; calls would be lost, so open it again",

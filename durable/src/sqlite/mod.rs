@@ -95,11 +95,11 @@ impl Sqlite {
     /// [`StoreError::Unavailable`] when it is locked. Each names the file.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let path = path.into();
-        let opened = schema::open(&path)?;
+        let (writer, reader, file) = schema::open(&path)?;
         Ok(Sqlite {
             path: path.into(),
-            looks: Looks::start(opened.reader, opened.file.clone())?,
-            thread: Thread::start(opened.writer, opened.file)?,
+            looks: Looks::start(reader, file.clone())?,
+            thread: Thread::start(writer, file)?,
         })
     }
 

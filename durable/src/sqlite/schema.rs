@@ -80,17 +80,9 @@ const TABLES: &str = "
     CREATE INDEX tickwheel_due ON tickwheel_timers (namespace, state, loaded_by, due);
 ";
 
-/// An open file.
-pub(super) struct Opened {
-    /// Writes. It does not wait for locks: its thread does.
-    pub(super) writer: Connection,
-    /// Reads only.
-    pub(super) reader: Connection,
-    pub(super) file: File,
-}
-
-/// Opens a file, and makes the tables if they are not there.
-pub(super) fn open(path: &Path) -> Result<Opened, StoreError> {
+/// Opens a file, and makes the tables if they are not there. The first connection writes, and does
+/// not wait for locks: its thread does. The second only reads.
+pub(super) fn open(path: &Path) -> Result<(Connection, Connection, File), StoreError> {
     let failed = |error| describe(error, path);
     let writer = connect(path, OpenFlags::default()).map_err(failed)?;
     let mode = write_ahead(&writer).map_err(failed)?;
@@ -107,11 +99,7 @@ pub(super) fn open(path: &Path) -> Result<Opened, StoreError> {
         .union(OpenFlags::SQLITE_OPEN_READ_ONLY);
     let reader = connect(path, read_only).map_err(failed)?;
     let file = File::opened(path, writer.path().unwrap_or_default());
-    Ok(Opened {
-        writer,
-        reader,
-        file,
-    })
+    Ok((writer, reader, file))
 }
 
 fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
