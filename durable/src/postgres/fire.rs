@@ -1,6 +1,6 @@
 //! Batches of rows that are to fire.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::time::Duration;
 
 use tokio_postgres::{Error, Row};
@@ -55,7 +55,6 @@ impl Call for Fire {
         let versions: Vec<_> = versions
             .filter(|&version| missing.insert(version))
             .collect();
-        let named = missing.clone();
         let plans = Plans::new(self, &versions);
         let lease = self.lease.map(micros);
         let rows = session
@@ -85,7 +84,6 @@ impl Call for Fire {
             .await?;
         let mut report = FireReport::at(time(rows[0].get(0)));
         report.more = self.unloaded > 0 && rows[0].get("more");
-        let (mut later, mut unloaded_later) = (HashMap::new(), Vec::new());
         let rows_there = rows
             .iter()
             .filter_map(|row| Some((row.get::<_, Option<_>>(1)?, row)));
@@ -111,12 +109,7 @@ impl Call for Fire {
                 });
                 continue;
             }
-            let unfired = add(&mut report, Version(version), row);
-            if named.contains(&version) {
-                later.extend(unfired);
-            } else {
-                unloaded_later.extend(unfired.map(|(_, armed)| armed));
-            }
+            add(&mut report, Version(version), row);
         }
         if !missing.is_empty() {
             let missing: Vec<_> = versions
@@ -131,20 +124,10 @@ impl Call for Fire {
                     due: unlocked_at(time(row.get(1)), report.now),
                     loaded: row.get(2),
                 };
-                later.insert(version, armed);
+                report.later.push(armed);
                 add_scheduled(&mut report, armed, row.get(3), row.get(4));
             }
         }
-        for version in &self.versions[..self.versions.len() - report.left] {
-            if let Some(armed) = later.get(version).copied() {
-                report.later.push(armed);
-                // The next attempt does not find a row that has another version by now.
-                if armed.version != *version {
-                    later.remove(version);
-                }
-            }
-        }
-        report.later.extend(unloaded_later);
         Ok(report)
     }
 }
@@ -191,9 +174,8 @@ fn add_scheduled(report: &mut FireReport, row: Armed, schedule: Option<String>, 
     }
 }
 
-/// Adds one row of the server's response. Returns a row that does not fire, with the version that
-/// was sent.
-fn add(report: &mut FireReport, version: Version, row: &Row) -> Option<(Version, Armed)> {
+/// Adds one row of the server's response.
+fn add(report: &mut FireReport, version: Version, row: &Row) {
     let fires: bool = row.get("fires");
     let next: Option<i64> = row.get("next_version");
     let armed = next.map(|next| Armed {
@@ -213,7 +195,8 @@ fn add(report: &mut FireReport, version: Version, row: &Row) -> Option<(Version,
         add_scheduled(report, waits, row.get("schedule"), deadline);
     }
     if !fires {
-        return waits.map(|waits| (version, waits));
+        report.later.extend(waits);
+        return;
     }
     report.fired.push(Fired {
         token: Version(row.get("token")),
@@ -225,5 +208,4 @@ fn add(report: &mut FireReport, version: Version, row: &Row) -> Option<(Version,
         repeats: armed.is_some(),
     });
     report.next.extend(armed);
-    None
 }

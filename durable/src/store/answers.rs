@@ -83,7 +83,7 @@ pub struct FireReport {
     /// The rows that have fired: those named, in the order asked for, then those that no instance
     /// had loaded, earliest first.
     pub fired: Vec<Fired>,
-    /// Rows that exist and are not due, or no more, in the same order.
+    /// Rows that exist and are not due, or no more, in any order.
     pub later: Vec<Armed>,
     /// The next occurrences of the repeating timers that have fired.
     pub next: Vec<Armed>,
