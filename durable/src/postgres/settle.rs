@@ -192,7 +192,7 @@ impl Settles {
         let held = settles.iter().filter(needs_key);
         let held: Vec<_> = held.map(|settle| settle.token.0).collect();
         let all: Vec<_> = settles.iter().zip(0..).collect();
-        let batch = parts(&all, |(settle, _)| settle.token, |_| 0);
+        let batch = parts(&all, |(settle, _)| settle.token);
         let batch: Vec<_> = batch.into_iter().map(Part::new).collect();
         let mut queries: Vec<Query<'_>> = Vec::new();
         for part in &batch {

@@ -18,30 +18,23 @@ use super::space::{NearParameters, Space};
 use super::statements as sql;
 use crate::store::{Action, Armed, Due, LoadWindow, Version, Write, WriteOutcome, micros};
 
-/// Keys and values of one part take about this many bytes at most. A server holds the parameters of
-/// a statement several times over; with more than its usual `work_mem` it would write them to a
-/// file.
-const PART_BYTES: usize = 4 << 20;
-
 pub(super) struct Writes(pub(super) Vec<Write>, pub(super) LoadWindow);
 
-/// Cuts where an item has the name of an earlier one of its part, or the part has enough bytes.
+/// Cuts where an item has the name of an earlier one of its part.
 pub(super) fn parts<'a, T, K: Hash + Eq>(
     items: &'a [T],
     name: impl Fn(&'a T) -> K,
-    bytes: impl Fn(&T) -> usize,
 ) -> Vec<&'a [T]> {
     let mut parts = Vec::new();
-    let (mut begin, mut size) = (0, 0);
+    let mut begin = 0;
     let mut seen = HashSet::with_capacity(items.len());
     for (number, item) in items.iter().enumerate() {
-        if !seen.insert(name(item)) || (number > begin && size + bytes(item) > PART_BYTES) {
+        if !seen.insert(name(item)) {
             parts.push(&items[begin..number]);
             seen.clear();
             seen.insert(name(item));
-            (begin, size) = (number, 0);
+            begin = number;
         }
-        size += bytes(item);
     }
     parts.push(&items[begin..]);
     parts
@@ -138,7 +131,7 @@ impl<'a> Part<'a> {
     /// The writes, cut into parts.
     fn cut(writes: &'a [Write]) -> Vec<Self> {
         let writes: Vec<_> = writes.iter().zip(0..).collect();
-        let parts = parts(&writes, |(write, _)| &write.key, |(write, _)| write.bytes());
+        let parts = parts(&writes, |(write, _)| &write.key);
         parts.into_iter().map(Part::new).collect()
     }
 
@@ -339,27 +332,15 @@ fn answer(part: &Part<'_>, means: Answers, row: &Row, written: &mut [Option<Writ
 
 #[cfg(test)]
 mod tests {
-    use super::{PART_BYTES, parts};
+    use super::parts;
 
     #[test]
     fn cuts_where_a_name_comes_again() {
         let cut = |items: &[u8]| -> Vec<Vec<u8>> {
-            let parts = parts(items, |&item| item, |_| 1);
+            let parts = parts(items, |&item| item);
             parts.into_iter().map(<[u8]>::to_vec).collect()
         };
         assert_eq!(cut(&[1, 2, 3]), [vec![1, 2, 3]]);
         assert_eq!(cut(&[1, 2, 1, 2, 2]), [vec![1, 2], vec![1, 2], vec![2]]);
-    }
-
-    #[test]
-    fn cuts_before_a_part_is_too_large_for_the_server() {
-        let items: Vec<_> = (0..1024).collect();
-        let bytes = |large: usize| parts(&items, |&item| item, move |_| large);
-        assert_eq!(bytes(1).len(), 1);
-        let parts = bytes(PART_BYTES / 4);
-        assert!(parts.iter().all(|part| part.len() == 4));
-        assert_eq!(parts.concat(), items);
-        // One that is larger than a part goes alone.
-        assert_eq!(bytes(2 * PART_BYTES).len(), items.len());
     }
 }
