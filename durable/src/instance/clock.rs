@@ -8,7 +8,7 @@
 //! An estimate only decides when the instance tries to fire a row. The store then compares with its
 //! own clock, so a bad estimate costs a little time, and breaks no promise.
 
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -29,8 +29,6 @@ const OLD: Duration = Duration::from_secs(60);
 /// The best estimate of the store's clock.
 pub(crate) struct StoreClock {
     estimate: Mutex<Estimate>,
-    /// When the last response with the store's time was received.
-    observed: Mutex<Instant>,
 }
 
 #[derive(Clone, Copy)]
@@ -39,6 +37,9 @@ struct Estimate {
     local: Instant,
     store: StoreTime,
     error: Duration,
+    /// When the last response with the store's time was received, whether it gave the estimate or
+    /// not.
+    observed: Instant,
 }
 
 impl Estimate {
@@ -48,6 +49,7 @@ impl Estimate {
             local: sent + error,
             store: now,
             error,
+            observed: received,
         }
     }
 
@@ -72,14 +74,12 @@ impl StoreClock {
     pub(crate) fn new(sent: Instant, received: Instant, now: StoreTime) -> Self {
         StoreClock {
             estimate: Mutex::new(Estimate::new(sent, received, now)),
-            observed: Mutex::new(received),
         }
     }
 
     /// Records the time of a response. Returns by how many microseconds the store's clock has
     /// stepped, if it has.
     pub(crate) fn observe(&self, sent: Instant, received: Instant, now: StoreTime) -> Option<i64> {
-        *self.observed() = received;
         let new = Estimate::new(sent, received, now);
         let mut estimate = lock(&self.estimate);
         let step = new
@@ -92,6 +92,7 @@ impl StoreClock {
         if stepped || new.error <= estimate.error_at(received) {
             *estimate = new;
         }
+        estimate.observed = received;
         stepped.then_some(step)
     }
 
@@ -110,11 +111,7 @@ impl StoreClock {
     /// Whether the last response with the store's time is long ago, as for an instance that only
     /// writes.
     pub(crate) fn is_old(&self) -> bool {
-        self.observed().elapsed() > OLD
-    }
-
-    fn observed(&self) -> MutexGuard<'_, Instant> {
-        lock(&self.observed)
+        lock(&self.estimate).observed.elapsed() > OLD
     }
 
     /// The local instant at which the store's clock shows that time, or a little later.

@@ -14,18 +14,17 @@ use crate::token::Token;
 
 /// The cores of an instance, one for each part, in their order. There is one at least.
 pub(crate) struct Cores {
-    namespace: Namespace,
     cores: Vec<Arc<Core>>,
 }
 
 impl Cores {
-    pub(super) fn new(namespace: Namespace, cores: Vec<Arc<Core>>) -> Self {
-        Cores { namespace, cores }
+    pub(super) fn new(cores: Vec<Arc<Core>>) -> Self {
+        Cores { cores }
     }
 
-    /// The namespace of the instance. A part has another.
+    /// The namespace of the instance, which is that of its first part.
     pub(crate) fn namespace(&self) -> &Namespace {
-        &self.namespace
+        self.cores[0].calls.namespace()
     }
 
     /// The number of the part that has an encoded key.

@@ -445,7 +445,7 @@ pub(crate) async fn start(
         writes.push(write);
     }
     Ok(Instance {
-        cores: Arc::new(Cores::new(namespace, cores)),
+        cores: Arc::new(Cores::new(cores)),
         writes: writes.into(),
         shutdown: Arc::new(Shutdown {
             stop,
