@@ -3,17 +3,18 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use tokio_postgres::{Error, Row};
+use tokio_postgres::Row;
 
-use super::lanes::{Call, Lane};
+use super::Postgres;
+use super::lanes::Lane;
 use super::numbers::{attempt, limit, time, unsigned};
 use super::read::unknown;
-use super::session::Session;
-use super::space::{NearParameters, Space};
+use super::session::Parameters;
+use super::space::NearParameters;
 use super::statements as sql;
 use crate::store::{
-    ANSWER_BYTES, Armed, Damaged, Fire, FireReport, Fired, Missed, Scheduled, StoreTime, Version,
-    micros,
+    ANSWER_BYTES, Armed, Damaged, Fire, FireReport, Fired, Missed, Namespace, Scheduled,
+    StoreError, StoreTime, Version, micros,
 };
 
 /// The shortest and the longest delay before a row is asked for again that another transaction has
@@ -43,93 +44,95 @@ fn rule(missed: Missed) -> i32 {
     }
 }
 
-impl Call for Fire {
-    type Answer = FireReport;
-
-    const LANE: Option<Lane> = Some(Lane::Fire);
-
-    async fn run(&self, session: &Session, space: &Space) -> Result<FireReport, Error> {
-        let near = NearParameters::from(self.near);
-        let mut missing = HashSet::new();
-        let versions = self.versions.iter().map(|version| version.0);
-        let versions: Vec<_> = versions
-            .filter(|&version| missing.insert(version))
-            .collect();
-        let plans = Plans::new(self, &versions);
-        let lease = self.lease.map(micros);
-        let rows = session
-            .query(
-                sql::FIRE,
-                &[
-                    &space.id,
-                    &near.window,
-                    &near.loader,
-                    &space.channel,
-                    &versions,
-                    &lease,
-                    &rule(self.missed),
-                    &limit(ANSWER_BYTES),
-                    &limit(self.unloaded),
-                    &self.no_overlap,
-                    &plans.from,
-                    &plans.until,
-                    &plans.due,
-                    &plans.missed,
-                    &unknown(&self.schedules),
-                    &self.by.map(|instance| instance.0),
-                    &near.edition,
-                    &near.until,
-                ],
-            )
-            .await?;
-        let mut report = FireReport::at(time(rows[0].get(0)));
-        report.more = self.unloaded > 0 && rows[0].get("more");
-        let rows_there = rows
-            .iter()
-            .filter_map(|row| Some((row.get::<_, Option<_>>(1)?, row)));
-        for (version, row) in rows_there {
-            if !row.get::<_, bool>("room") {
-                // It and all after it are left as they are.
-                report.more = self.unloaded > 0;
-                let first = self.versions.iter().position(|left| left.0 == version);
-                let left = &self.versions[first.unwrap_or(self.versions.len())..];
-                for version in left {
-                    missing.remove(&version.0);
-                }
-                report.left = left.len();
-                break;
+pub(super) async fn fire(
+    postgres: &Postgres,
+    namespace: &Namespace,
+    request: Fire,
+) -> Result<FireReport, StoreError> {
+    let space = postgres.space(namespace).await?;
+    let near = NearParameters::from(request.near);
+    let mut missing = HashSet::new();
+    let versions = request.versions.iter().map(|version| version.0);
+    let versions: Vec<_> = versions
+        .filter(|&version| missing.insert(version))
+        .collect();
+    let plans = Plans::new(&request, &versions);
+    let lease = request.lease.map(micros);
+    let parameters: &Parameters<'_> = &[
+        &space.id,
+        &near.window,
+        &near.loader,
+        &space.channel,
+        &versions,
+        &lease,
+        &rule(request.missed),
+        &limit(ANSWER_BYTES),
+        &limit(request.unloaded),
+        &request.no_overlap,
+        &plans.from,
+        &plans.until,
+        &plans.due,
+        &plans.missed,
+        &unknown(&request.schedules),
+        &request.by.map(|instance| instance.0),
+        &near.edition,
+        &near.until,
+    ];
+    let rows = postgres
+        .lanes()
+        .query(Lane::Fire, sql::FIRE, parameters)
+        .await?;
+    let mut report = FireReport::at(time(rows[0].get(0)));
+    report.more = request.unloaded > 0 && rows[0].get("more");
+    let rows_there = rows
+        .iter()
+        .filter_map(|row| Some((row.get::<_, Option<_>>(1)?, row)));
+    for (version, row) in rows_there {
+        if !row.get::<_, bool>("room") {
+            // It and all after it are left as they are.
+            report.more = request.unloaded > 0;
+            let first = request.versions.iter().position(|left| left.0 == version);
+            let left = &request.versions[first.unwrap_or(request.versions.len())..];
+            for version in left {
+                missing.remove(&version.0);
             }
-            missing.remove(&version);
-            if let Some(reason) = row.get::<_, Option<String>>("damage") {
-                let (version, key) = (Version(version), row.get("key"));
-                report.damaged.push(Damaged {
-                    version,
-                    key,
-                    reason,
-                });
-                continue;
-            }
-            add(&mut report, Version(version), row);
+            report.left = left.len();
+            break;
         }
-        if !missing.is_empty() {
-            let missing: Vec<_> = versions
-                .into_iter()
-                .filter(|v| missing.contains(v))
-                .collect();
-            let left = session.query(sql::LEFT, &[&space.id, &missing]).await?;
-            for row in &left {
-                let version = Version(row.get(0));
-                let armed = Armed {
-                    version,
-                    due: unlocked_at(time(row.get(1)), report.now),
-                    loaded: row.get(2),
-                };
-                report.later.push(armed);
-                add_scheduled(&mut report, armed, row.get(3), row.get(4));
-            }
+        missing.remove(&version);
+        if let Some(reason) = row.get::<_, Option<String>>("damage") {
+            let (version, key) = (Version(version), row.get("key"));
+            report.damaged.push(Damaged {
+                version,
+                key,
+                reason,
+            });
+            continue;
         }
-        Ok(report)
+        add(&mut report, Version(version), row);
     }
+    if !missing.is_empty() {
+        let missing: Vec<_> = versions
+            .into_iter()
+            .filter(|v| missing.contains(v))
+            .collect();
+        let parameters: &Parameters<'_> = &[&space.id, &missing];
+        let left = postgres
+            .lanes()
+            .query(Lane::Fire, sql::LEFT, parameters)
+            .await?;
+        for row in &left {
+            let version = Version(row.get(0));
+            let armed = Armed {
+                version,
+                due: unlocked_at(time(row.get(1)), report.now),
+                loaded: row.get(2),
+            };
+            report.later.push(armed);
+            add_scheduled(&mut report, armed, row.get(3), row.get(4));
+        }
+    }
+    Ok(report)
 }
 
 /// The plans for a batch of versions, in columns.

@@ -30,15 +30,14 @@ use std::sync::{Arc, Mutex as StdMutex, MutexGuard as StdMutexGuard};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard};
-use tokio_postgres::Error;
+use tokio_postgres::{Error, Row};
 
 use super::dial::dial;
 use super::hints::Hints;
 use super::options::MAX_CONNECTIONS;
 use super::pooler;
 use super::schema::Tables;
-use super::session::{Backend, Session};
-use super::space::Space;
+use super::session::{Backend, Parameters, Session};
 use super::target::{Target, is_conflict, is_lost};
 use crate::jitter::jittered;
 use crate::lock::lock;
@@ -61,20 +60,6 @@ pub(super) enum Lane {
 
 /// One for each lane, one for reads, and one that listens.
 const _: () = assert!(MAX_CONNECTIONS == Lane::Admin as usize + 3);
-
-/// A call on a namespace. It can be run again when the server says that nothing of it has happened.
-pub(super) trait Call: Send + Sync {
-    type Answer: Send;
-
-    /// The lane in which it runs alone; `None` for one that only reads, and runs beside others.
-    const LANE: Option<Lane>;
-
-    fn run(
-        &self,
-        session: &Session,
-        space: &Space,
-    ) -> impl Future<Output = Result<Self::Answer, Error>> + Send;
-}
 
 /// The connections.
 pub(super) struct Lanes {
@@ -127,18 +112,41 @@ impl Lanes {
         lock(&self.orphans)
     }
 
-    /// Runs a call in its lane.
-    pub(super) async fn run<C: Call>(
+    /// Runs a statement that only reads, beside others.
+    pub(super) async fn read(
         &self,
-        space: &Space,
-        call: &C,
-    ) -> Result<C::Answer, StoreError> {
-        let Some(lane) = C::LANE else {
-            return self.read(space, call).await;
-        };
+        sql: &'static str,
+        parameters: &Parameters<'_>,
+    ) -> Result<Vec<Row>, StoreError> {
+        let session = self.shared().await?;
+        let asked = session.read();
+        self.end_orphans(&session).await?;
+        let outcome = session.query(sql, parameters).await;
+        asked.answered();
+        outcome.map_err(|error| self.target.describe(error))
+    }
+
+    /// Runs a statement alone in its lane.
+    pub(super) async fn query(
+        &self,
+        lane: Lane,
+        sql: &'static str,
+        parameters: &Parameters<'_>,
+    ) -> Result<Vec<Row>, StoreError> {
+        let mut answers = self.transaction(lane, &[(sql, parameters)]).await?;
+        Ok(answers.remove(0))
+    }
+
+    /// Runs statements in one transaction, alone in their lane. They run again when the server says
+    /// that nothing of them has happened.
+    pub(super) async fn transaction(
+        &self,
+        lane: Lane,
+        queries: &[(&'static str, &Parameters<'_>)],
+    ) -> Result<Vec<Vec<Row>>, StoreError> {
         loop {
             let session = self.exclusive(lane).await?;
-            let outcome = call.run(&session, space).await;
+            let outcome = session.transaction(queries).await;
             session.put_back(outcome.as_ref().err());
             match outcome {
                 Ok(answer) => return Ok(answer),
@@ -146,15 +154,6 @@ impl Lanes {
                 Err(error) => return Err(self.target.describe(error)),
             }
         }
-    }
-
-    async fn read<C: Call>(&self, space: &Space, call: &C) -> Result<C::Answer, StoreError> {
-        let session = self.shared().await?;
-        let asked = session.read();
-        self.end_orphans(&session).await?;
-        let outcome = call.run(&session, space).await;
-        asked.answered();
-        outcome.map_err(|error| self.target.describe(error))
     }
 
     async fn shared(&self) -> Result<Arc<Session>, StoreError> {

@@ -50,6 +50,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::task::AbortHandle;
+use tokio_postgres::Row;
 
 use crate::lock::lock;
 use crate::store::{
@@ -57,17 +58,13 @@ use crate::store::{
     Inspect, InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened, Settle, Settled, Store,
     StoreError, Stored, Version, Write, WriteOutcome,
 };
-use charter::{Amend, Find, Open};
-use dead::ChangeDead;
 use hints::Hints;
-use lanes::{Call, Lanes};
-use load::{Purge, Unload, Unmark};
+use lanes::{Lane, Lanes};
 pub use options::PostgresOptions;
-use read::{Count, RowsOf};
-use settle::Settles;
-use space::{NO_SPACE, Space};
+use session::Parameters;
+use space::Space;
+use statements as sql;
 use target::Target;
-use write::Writes;
 
 /// A store in a PostgreSQL database, from version 14 on. With the feature `postgres`.
 ///
@@ -352,22 +349,28 @@ impl Postgres {
         &self.inner.lanes
     }
 
-    /// Runs a call on a namespace.
-    fn call<'a, C: Call + 'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        call: C,
-    ) -> Answer<'a, C::Answer> {
-        Box::pin(async move {
-            let space = self.space(namespace).await?;
-            let answer = self.lanes().run(&space, &call).await;
-            if matches!(answer, Err(StoreError::Amended { .. })) {
-                // Its number may be another one's by now: the server may have lost the namespace.
-                self.spaces().remove(namespace);
-                return Err(StoreError::amended(namespace));
-            }
-            answer
-        })
+    /// Runs a statement that may read many rows.
+    async fn look(
+        &self,
+        sql: &'static str,
+        parameters: &Parameters<'_>,
+    ) -> Result<Vec<Row>, StoreError> {
+        self.lanes().query(Lane::Admin, sql, parameters).await
+    }
+
+    /// Runs a call that says which charter it goes by.
+    async fn on_charter<T>(
+        &self,
+        namespace: &Namespace,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let answer = call.await;
+        if matches!(answer, Err(StoreError::Amended { .. })) {
+            // Its number may be another one's by now: the server may have lost the namespace.
+            self.spaces().remove(namespace);
+            return Err(StoreError::amended(namespace));
+        }
+        answer
     }
 
     fn spaces(&self) -> MutexGuard<'_, HashMap<Namespace, Arc<Space>>> {
@@ -380,10 +383,12 @@ impl Postgres {
         if let Some(space) = known {
             return Ok(space);
         }
-        let found = self.lanes().run(&NO_SPACE, &Find(namespace)).await?;
-        let Some(space) = found.map(Arc::new) else {
+        let name = namespace.as_str();
+        let found = self.lanes().read(sql::FIND, &[&name]).await?;
+        let Some(row) = found.first() else {
             return Err(StoreError::not_opened(namespace));
         };
+        let space = Arc::new(Space::from(row));
         self.spaces().insert(namespace.clone(), Arc::clone(&space));
         Ok(space)
     }
@@ -400,16 +405,14 @@ impl fmt::Debug for Postgres {
 impl Store for Postgres {
     fn open<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, Opened> {
         Box::pin(async move {
-            let call = Open { namespace, charter };
-            let (space, opened) = self.lanes().run(&NO_SPACE, &call).await??;
+            let (space, opened) = charter::open(self, namespace, charter).await?;
             self.spaces().insert(namespace.clone(), Arc::new(space));
             Ok(opened)
         })
     }
 
     fn amend<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, ()> {
-        let amending = self.call(namespace, Amend { namespace, charter });
-        Box::pin(async move { amending.await? })
+        Box::pin(charter::amend(self, namespace, charter))
     }
 
     fn write<'a>(
@@ -418,15 +421,15 @@ impl Store for Postgres {
         writes: Vec<Write>,
         near: LoadWindow,
     ) -> Answer<'a, Vec<WriteOutcome>> {
-        self.call(namespace, Writes(writes, near))
+        Box::pin(self.on_charter(namespace, write::write(self, namespace, writes, near)))
     }
 
     fn load<'a>(&'a self, namespace: &'a Namespace, request: Load) -> Answer<'a, Loaded> {
-        self.call(namespace, request)
+        Box::pin(self.on_charter(namespace, load::load(self, namespace, request)))
     }
 
     fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport> {
-        self.call(namespace, request)
+        Box::pin(self.on_charter(namespace, fire::fire(self, namespace, request)))
     }
 
     fn settle<'a>(
@@ -435,7 +438,7 @@ impl Store for Postgres {
         settles: Vec<Settle>,
         near: LoadWindow,
     ) -> Answer<'a, Vec<Settled>> {
-        self.call(namespace, Settles(settles, near))
+        Box::pin(settle::settle(self, namespace, settles, near))
     }
 
     fn unload<'a>(
@@ -443,7 +446,7 @@ impl Store for Postgres {
         namespace: &'a Namespace,
         instance: InstanceId,
     ) -> Answer<'a, InstanceId> {
-        self.call(namespace, Unload(instance))
+        Box::pin(load::unload(self, namespace, instance))
     }
 
     fn unmark<'a>(
@@ -452,7 +455,7 @@ impl Store for Postgres {
         instance: InstanceId,
         versions: Vec<Version>,
     ) -> Answer<'a, Vec<Version>> {
-        self.call(namespace, Unmark(instance, versions))
+        Box::pin(load::unmark(self, namespace, instance, versions))
     }
 
     fn rows_of<'a>(
@@ -461,19 +464,19 @@ impl Store for Postgres {
         key: Vec<u8>,
         limit: usize,
     ) -> Answer<'a, Vec<Stored>> {
-        self.call(namespace, RowsOf(key, limit))
+        Box::pin(read::rows_of(self, namespace, key, limit))
     }
 
     fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>> {
-        self.call(namespace, request)
+        Box::pin(read::list(self, namespace, request))
     }
 
     fn count<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Counts> {
-        self.call(namespace, Count)
+        Box::pin(read::count(self, namespace))
     }
 
     fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, ChangedRows> {
-        self.call(namespace, Purge)
+        Box::pin(load::purge(self, namespace))
     }
 
     fn change_dead<'a>(
@@ -482,7 +485,7 @@ impl Store for Postgres {
         which: DeadRows,
         change: DeadChange,
     ) -> Answer<'a, ChangedRows> {
-        self.call(namespace, ChangeDead(which, change))
+        Box::pin(dead::change_dead(self, namespace, which, change))
     }
 
     fn inspect(&self) -> &dyn Inspect {

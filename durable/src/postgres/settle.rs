@@ -8,19 +8,20 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use tokio_postgres::error::SqlState;
+use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Error, Row};
 
-use super::lanes::{Call, Lane};
+use super::Postgres;
+use super::lanes::Lane;
 use super::numbers::time;
-use super::session::{Parameters, Session};
-use super::space::{NearParameters, Space};
+use super::session::Parameters;
+use super::space::NearParameters;
 use super::statements as sql;
 use super::write::parts;
-use crate::store::{Armed, InstanceId, LoadWindow, Settle, Settled, Settlement, Version, micros};
-
-pub(super) struct Settles(pub(super) Vec<Settle>, pub(super) LoadWindow);
+use crate::store::{
+    Armed, InstanceId, LoadWindow, Namespace, Settle, Settled, Settlement, StoreError, Version,
+    micros,
+};
 
 /// The claims of a part that are put back, in columns.
 #[derive(Default)]
@@ -153,96 +154,94 @@ fn part_queries<'a>(part: &'a Part<'a>, head: &[&'a (dyn ToSql + Sync); 4]) -> V
     queries
 }
 
-impl Call for Settles {
-    type Answer = Vec<Settled>;
-
-    const LANE: Option<Lane> = Some(Lane::Settle);
-
-    async fn run(&self, session: &Session, space: &Space) -> Result<Vec<Settled>, Error> {
-        match self.settle(session, space).await {
-            // The encoding of the database lacks a character of an error text.
-            Err(error) if error.code() == Some(&SqlState::UNTRANSLATABLE_CHARACTER) => {
-                self.in_ascii().settle(session, space).await
-            }
-            settled => settled,
-        }
+pub(super) async fn settle(
+    postgres: &Postgres,
+    namespace: &Namespace,
+    mut settles: Vec<Settle>,
+    near: LoadWindow,
+) -> Result<Vec<Settled>, StoreError> {
+    let settled = settle_as_is(postgres, namespace, &settles, near).await;
+    let texts = settles
+        .iter_mut()
+        .filter_map(|settle| settle.error.as_mut());
+    let mut texts: Vec<_> = texts.filter(|text| !text.is_ascii()).collect();
+    if texts.is_empty() || !matches!(settled, Err(StoreError::Refused { .. })) {
+        return settled;
     }
+    // Perhaps the encoding of the database lacks a character of a text.
+    for text in &mut texts {
+        **text = text.replace(|letter: char| !letter.is_ascii(), "?");
+    }
+    settle_as_is(postgres, namespace, &settles, near).await
 }
 
-impl Settles {
-    /// The same, with a question mark for each character of an error text that is not ASCII.
-    fn in_ascii(&self) -> Self {
-        let mut settles = self.0.clone();
-        for text in settles
-            .iter_mut()
-            .filter_map(|settle| settle.error.as_mut())
-        {
-            *text = text.replace(|letter: char| !letter.is_ascii(), "?");
-        }
-        Settles(settles, self.1)
+async fn settle_as_is(
+    postgres: &Postgres,
+    namespace: &Namespace,
+    settles: &[Settle],
+    near: LoadWindow,
+) -> Result<Vec<Settled>, StoreError> {
+    let space = postgres.space(namespace).await?;
+    let (id, near) = (&space.id, NearParameters::from(near));
+    let head: [&(dyn ToSql + Sync); 4] = [id, &near.window, &near.loader, &space.channel];
+    let needs_key =
+        |settle: &&Settle| !matches!(settle.settlement, Settlement::Ack | Settlement::Extend(_));
+    let held = settles.iter().filter(needs_key);
+    let held: Vec<_> = held.map(|settle| settle.token.0).collect();
+    let all: Vec<_> = settles.iter().zip(0..).collect();
+    let batch = parts(&all, |(settle, _)| settle.token);
+    let batch: Vec<_> = batch.into_iter().map(Part::new).collect();
+    let mut queries: Vec<Query<'_>> = Vec::new();
+    for part in &batch {
+        queries.extend(part_queries(part, &head));
     }
-
-    async fn settle(&self, session: &Session, space: &Space) -> Result<Vec<Settled>, Error> {
-        let Settles(settles, near) = self;
-        let (id, near) = (&space.id, NearParameters::from(*near));
-        let head: [&(dyn ToSql + Sync); 4] = [id, &near.window, &near.loader, &space.channel];
-        let needs_key = |settle: &&Settle| {
-            !matches!(settle.settlement, Settlement::Ack | Settlement::Extend(_))
-        };
-        let held = settles.iter().filter(needs_key);
-        let held: Vec<_> = held.map(|settle| settle.token.0).collect();
-        let all: Vec<_> = settles.iter().zip(0..).collect();
-        let batch = parts(&all, |(settle, _)| settle.token);
-        let batch: Vec<_> = batch.into_iter().map(Part::new).collect();
-        let mut queries: Vec<Query<'_>> = Vec::new();
-        for part in &batch {
-            queries.extend(part_queries(part, &head));
-        }
-        let mut tokens: Vec<_> = settles.iter().map(|settle| settle.token.0).collect();
-        tokens.sort_unstable();
-        if queries.len() > 1 {
-            queries.insert(0, (sql::LOCK_CLAIMS, vec![id, &tokens], Answers::Nothing));
-        }
-        if !held.is_empty() {
-            queries.insert(0, (sql::HOLD_CLAIMED, vec![id, &held], Answers::Locked));
-        }
-        let requests: Vec<(&'static str, &Parameters<'_>)> = queries
-            .iter()
-            .map(|(sql, parameters, _)| (*sql, parameters.as_slice()))
-            .collect();
-        let answers = session.transaction(&requests).await?;
-        let mut locked = HashSet::new();
-        if let Some((_, _, Answers::Locked)) = queries.first() {
-            locked.extend(answers[0].iter().map(|row| row.get::<_, i64>(0)));
-        }
-        let mut settled: Vec<_> = settles
-            .iter()
-            .map(|settle| {
-                let is_extension = matches!(settle.settlement, Settlement::Extend(_));
-                if !is_extension && locked.contains(&settle.token.0) {
-                    Settled::Locked
-                } else {
-                    Settled::Lost
+    let mut tokens: Vec<_> = settles.iter().map(|settle| settle.token.0).collect();
+    tokens.sort_unstable();
+    if queries.len() > 1 {
+        queries.insert(0, (sql::LOCK_CLAIMS, vec![id, &tokens], Answers::Nothing));
+    }
+    if !held.is_empty() {
+        queries.insert(0, (sql::HOLD_CLAIMED, vec![id, &held], Answers::Locked));
+    }
+    let requests: Vec<(&'static str, &Parameters<'_>)> = queries
+        .iter()
+        .map(|(sql, parameters, _)| (*sql, parameters.as_slice()))
+        .collect();
+    let answers = postgres
+        .lanes()
+        .transaction(Lane::Settle, &requests)
+        .await?;
+    let mut locked = HashSet::new();
+    if let Some((_, _, Answers::Locked)) = queries.first() {
+        locked.extend(answers[0].iter().map(|row| row.get::<_, i64>(0)));
+    }
+    let mut settled: Vec<_> = settles
+        .iter()
+        .map(|settle| {
+            let is_extension = matches!(settle.settlement, Settlement::Extend(_));
+            if !is_extension && locked.contains(&settle.token.0) {
+                Settled::Locked
+            } else {
+                Settled::Lost
+            }
+        })
+        .collect();
+    for ((_, _, means), rows) in queries.iter().zip(&answers) {
+        match means {
+            Answers::Nothing | Answers::Locked => {}
+            Answers::Settled(part) => {
+                for row in rows {
+                    settled[part.find(row.get(0))] = Settled::Done;
                 }
-            })
-            .collect();
-        for ((_, _, means), rows) in queries.iter().zip(&answers) {
-            match means {
-                Answers::Nothing | Answers::Locked => {}
-                Answers::Settled(part) => {
-                    for row in rows {
-                        settled[part.find(row.get(0))] = Settled::Done;
-                    }
-                }
-                Answers::PutBack(part) => {
-                    for row in rows {
-                        settled[part.find(row.get(0))] = put_back_as(row);
-                    }
+            }
+            Answers::PutBack(part) => {
+                for row in rows {
+                    settled[part.find(row.get(0))] = put_back_as(row);
                 }
             }
         }
-        Ok(settled)
     }
+    Ok(settled)
 }
 
 /// The outcome for a claim that was put back.

@@ -11,12 +11,6 @@ pub(super) struct Space {
     pub(super) channel: String,
 }
 
-/// For a call that is about no open namespace.
-pub(super) static NO_SPACE: Space = Space {
-    id: 0,
-    channel: String::new(),
-};
-
 /// [`LoadWindow`] for the server.
 pub(super) struct NearParameters {
     pub(super) window: i64,

@@ -8,17 +8,18 @@
 use std::collections::HashSet;
 use std::hash::Hash;
 
+use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Error, Row};
 
-use super::lanes::{Call, Lane};
+use super::Postgres;
+use super::lanes::Lane;
 use super::numbers::time;
-use super::session::{Parameters, Session};
+use super::session::Parameters;
 use super::space::{NearParameters, Space};
 use super::statements as sql;
-use crate::store::{Action, Armed, Due, LoadWindow, Version, Write, WriteOutcome, micros};
-
-pub(super) struct Writes(pub(super) Vec<Write>, pub(super) LoadWindow);
+use crate::store::{
+    Action, Armed, Due, LoadWindow, Namespace, StoreError, Version, Write, WriteOutcome, micros,
+};
 
 /// Cuts where an item has the name of an earlier one of its part.
 pub(super) fn parts<'a, T, K: Hash + Eq>(
@@ -155,31 +156,30 @@ enum Answers {
 /// A statement, its parameters, and what its rows mean, if it is to have any.
 type Query<'a> = (&'static str, Vec<&'a (dyn ToSql + Sync)>, Option<Answers>);
 
-impl Call for Writes {
-    type Answer = Vec<WriteOutcome>;
-
-    const LANE: Option<Lane> = Some(Lane::Write);
-
-    async fn run(&self, session: &Session, space: &Space) -> Result<Self::Answer, Error> {
-        let Writes(writes, near) = self;
-        let mut written = vec![None; writes.len()];
-        write(session, space, writes, *near, &mut written).await?;
-        let written = writes.iter().zip(written).map(|(write, outcome)| {
-            // A transaction of a user has locked its key.
-            outcome.unwrap_or_else(|| WriteOutcome::Locked(write.clone()))
-        });
-        Ok(written.collect())
-    }
+pub(super) async fn write(
+    postgres: &Postgres,
+    namespace: &Namespace,
+    writes: Vec<Write>,
+    near: LoadWindow,
+) -> Result<Vec<WriteOutcome>, StoreError> {
+    let mut written = vec![None; writes.len()];
+    let space = postgres.space(namespace).await?;
+    send(postgres, &space, &writes, near, &mut written).await?;
+    let written = writes.into_iter().zip(written).map(|(write, outcome)| {
+        // A transaction of a user has locked its key.
+        outcome.unwrap_or(WriteOutcome::Locked(write))
+    });
+    Ok(written.collect())
 }
 
 /// Writes the outcomes of writes, but for those of keys that a transaction of a user has locked.
-async fn write(
-    session: &Session,
+async fn send(
+    postgres: &Postgres,
     space: &Space,
     writes: &[Write],
     near: LoadWindow,
     written: &mut [Option<WriteOutcome>],
-) -> Result<(), Error> {
+) -> Result<(), StoreError> {
     let near = NearParameters::from(near);
     let head: [&(dyn ToSql + Sync); 4] = [&space.id, &near.window, &near.loader, &space.channel];
     let batch = Part::cut(writes);
@@ -187,7 +187,10 @@ async fn write(
         if let [(sql::SET, parameters, Some(means))] = &part_queries(part, &head)[..] {
             let terms: [&(dyn ToSql + Sync); 2] = [&near.edition, &near.until];
             let parameters = [&parameters[..], &terms].concat();
-            let rows = session.query(sql::SET_ALONE, &parameters).await?;
+            let lanes = postgres.lanes();
+            let rows = lanes
+                .query(Lane::Write, sql::SET_ALONE, &parameters)
+                .await?;
             for row in &rows {
                 answer(part, *means, row, written);
             }
@@ -224,7 +227,7 @@ async fn write(
         .iter()
         .map(|(_, (sql, parameters, _))| (*sql, &parameters[..]));
     requests.extend(of_parts);
-    let answers = session.transaction(&requests).await?;
+    let answers = postgres.lanes().transaction(Lane::Write, &requests).await?;
     for ((part, (_, _, means)), rows) in queries.iter().zip(&answers[1..]) {
         if let Some(means) = means {
             for row in rows {
