@@ -329,9 +329,9 @@ impl Calls {
     }
 }
 
-/// Whether rows may be marked that are on no wheel after this error of a call in a lane: it may have
-/// taken effect all the same, or was to take marks off. After an amendment, what is loaded goes to
-/// others. Other refusals have changed nothing.
+/// Whether rows may be marked that are on no wheel after this error of a call in a lane: it may
+/// have taken effect all the same, or was to take marks off. After an amendment, what is loaded
+/// goes to others. Other refusals have changed nothing.
 fn leaves_marks(call: &str, error: &Error) -> bool {
     use StoreError::{Amended, Unavailable};
     call == "unmark"

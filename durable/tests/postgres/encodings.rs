@@ -9,8 +9,9 @@ use super::server::{client, missing, shared_url, until};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// The encoding of the database has no arrow, so a question mark is kept. The call that put the timer back was refused, with
-/// the acknowledgements of all others that went with it, again and again.
+/// The encoding of the database has no arrow, so a question mark is kept. The call that put the
+/// timer back was refused, with the acknowledgements of all others that went with it, again and
+/// again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn error_text_that_the_database_cannot_hold_holds_up_no_other_timer() {
     let Some(shared) = shared_url() else {
