@@ -192,8 +192,20 @@ pub(crate) struct Question {
     pub(crate) number: u64,
     /// The same as a text: `3 dead timers`.
     pub(crate) what: String,
-    /// The time of the answer, by the store's clock.
-    pub(crate) now: StoreTime,
+    pub(crate) asked: Asked,
+}
+
+/// The time of a question, by the store's clock, and the newest claim that it counted. The change
+/// leaves timers that died later, and newer claims.
+pub(crate) type Asked = (StoreTime, Version);
+
+/// Whether the question was about this timer.
+fn is_meant(row: &Stored, (time, newest): Asked) -> bool {
+    match row.state {
+        State::Dead => row.due <= time,
+        State::InFlight => row.version <= newest,
+        _ => true,
+    }
 }
 
 /// Counts the timers that it would change.
@@ -204,32 +216,42 @@ pub(crate) async fn count(
 ) -> Result<Question, Failure> {
     let counts = operator.counts().await?;
     let state = action.state();
-    let (number, about) = match selection {
+    let looked_at = state.unwrap_or(State::Waiting);
+    // All claims: the change takes none that is newer.
+    let most = match looked_at {
+        State::InFlight => usize::MAX,
+        _ => COUNTED,
+    };
+    let any = (counts.now, Version(i64::MAX));
+    let (mut found, mut about) = (Vec::new(), "");
+    let number = match selection {
         Selection::Keys(keys) => {
-            let (state, mut number, mut more) = (state.unwrap_or(State::Waiting), 0, false);
             for key in keys {
                 let rows = operator.rows_of(key.clone()).await?;
-                let (found, over) =
-                    of_key(operator, state, key, &rows, counts.now, COUNTED).await?;
-                number += found.len() as u64;
-                more |= over;
+                let (some, more) = of_key(operator, looked_at, key, &rows, any, most).await?;
+                found.extend(some);
+                about = if more { "over " } else { about };
             }
-            (number, if more { "over " } else { "" })
+            found.len() as u64
         }
-        Selection::Tokens(tokens) => (tokens.len() as u64, ""),
-        Selection::Prefix(prefix) => {
-            let state = state.unwrap_or(State::Waiting);
-            let (rows, more) = find(operator, state, prefix, |_| true, COUNTED).await?;
-            (rows.len() as u64, if more { "over " } else { "" })
-        }
-        Selection::All => {
-            let number = match state {
+        Selection::Tokens(tokens) => tokens.len() as u64,
+        Selection::All if looked_at != State::InFlight => {
+            about = if counts.is_estimate { "about " } else { "" };
+            match state {
                 Some(State::Waiting) => counts.waiting,
-                Some(State::InFlight) => counts.in_flight,
                 Some(_) => counts.dead,
                 None => counts.waiting + counts.in_flight + counts.dead,
+            }
+        }
+        Selection::Prefix(_) | Selection::All => {
+            let prefix: &[u8] = match selection {
+                Selection::Prefix(prefix) => prefix,
+                _ => &[],
             };
-            (number, if counts.is_estimate { "about " } else { "" })
+            let more;
+            (found, more) = find(operator, looked_at, prefix, |_| true, most).await?;
+            about = if more { "over " } else { "" };
+            found.len() as u64
         }
     };
     let state = state.map_or(String::new(), |state| format!("{} ", state_text(state)));
@@ -238,23 +260,22 @@ pub(crate) async fn count(
     Ok(Question {
         number,
         what: format!("{about}{digits} {state}timer{s}"),
-        now: counts.now,
+        asked: (counts.now, found.into_iter().max().unwrap_or(Version(0))),
     })
 }
 
 /// The versions of the timers of a key in a state, the oldest first, and whether there may be more
 /// than so many. A key has any number of claims and of dead timers, of which `rows` are the latest.
-/// None has died after the question, at `asked`.
 async fn of_key(
     operator: &Operator,
     state: State,
     key: &[u8],
     rows: &[Stored],
-    asked: StoreTime,
+    asked: Asked,
     most: usize,
 ) -> Result<(Vec<Version>, bool), Failure> {
     let bytes: usize = rows.iter().map(|row| row.key.len() + row.value.len()).sum();
-    let fits = |row: &Stored| row.key == key && (state != State::Dead || row.due <= asked);
+    let fits = |row: &Stored| row.key == key && is_meant(row, asked);
     let in_state: Vec<_> = rows.iter().filter(|row| row.state == state).collect();
     let may_be_more = in_state.len() >= MAX_KEY_ROWS || bytes >= ANSWER_BYTES;
     let found = in_state.iter().rev().filter(|row| fits(row));
@@ -287,14 +308,13 @@ async fn find(
     }
 }
 
-/// Does it, step by step, and logs it with who did it. It takes none that has died after the
-/// question, at `asked`.
+/// Does it, step by step, and logs it with who did it.
 pub(crate) async fn act(
     operator: &Operator,
     who: &str,
     action: Action,
     selection: Selection,
-    asked: StoreTime,
+    asked: Asked,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Done {
     let mut work = Work {
@@ -322,7 +342,7 @@ struct Work<'a> {
     action: Action,
     /// Which timers, for the log.
     which: String,
-    asked: StoreTime,
+    asked: Asked,
     progress: &'a (dyn Fn(u64) + Sync),
     done: Done,
 }
@@ -384,13 +404,14 @@ impl Work<'_> {
             }
             // All are found before the first is changed: it may come back.
             (Some(state), Selection::Prefix(prefix)) => {
-                let fits = |row: &Stored| state != State::Dead || row.due <= self.asked;
+                let asked = self.asked;
+                let fits = |row: &Stored| is_meant(row, asked);
                 let (found, _) = find(self.operator, state, &prefix, fits, usize::MAX).await?;
                 self.tokens(found, false).await
             }
             (Some(_), Selection::Tokens(tokens)) => self.tokens(tokens, true).await,
             (Some(_), Selection::All) => {
-                let age = self.operator.counts().await?.now.since(self.asked);
+                let age = self.operator.counts().await?.now.since(self.asked.0);
                 let all = Bulk::DeadFor(age, Instant::now(), self.dead());
                 self.bulk(all).await
             }

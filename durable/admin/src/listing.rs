@@ -44,7 +44,7 @@ impl Cursor {
             ))
         };
         let Some(prefix) = &filter.prefix else {
-            let after = after.map(|text| by_time(text).ok_or_else(|| wrong(text)));
+            let after = after.map(|text| from_at(text).ok_or_else(|| wrong(text)));
             return Ok(Cursor::Time(filter.state, after.transpose()?));
         };
         let mut request = PrefixRows::new(filter.state, prefix.clone(), 0);
@@ -82,15 +82,18 @@ impl Cursor {
 
     fn text(&self) -> Option<String> {
         match self {
-            Cursor::Time(_, after) => {
-                after.map(|(due, version)| format!("{}-{}", due.as_micros(), version.0))
-            }
+            Cursor::Time(_, after) => after.map(at),
             Cursor::Key(request, _) => request.after.as_ref().map(|cursor| hex(&cursor.0)),
         }
     }
 }
 
-fn by_time(text: &str) -> Option<(StoreTime, Version)> {
+/// A time and a version as a text.
+pub(crate) fn at((time, version): (StoreTime, Version)) -> String {
+    format!("{}-{}", time.as_micros(), version.0)
+}
+
+pub(crate) fn from_at(text: &str) -> Option<(StoreTime, Version)> {
     let (due, version) = text.split_once('-')?;
     let due = StoreTime::from_micros(due.parse().ok()?);
     Some((due, Version(version.parse().ok()?)))

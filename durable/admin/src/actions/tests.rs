@@ -13,7 +13,8 @@ async fn count_of(case: &Case, action: Action, selection: Selection) -> String {
 }
 
 async fn acted(case: &Case, action: Action, selection: Selection) -> Done {
-    let asked = case.operator.counts().await.expect("it counts").now;
+    let question = count(&case.operator, action, &selection).await;
+    let asked = question.expect("it counts").asked;
     act(&case.operator, "me", action, selection, asked, &|_| ()).await
 }
 
@@ -227,7 +228,7 @@ async fn timer_that_died_after_the_question_is_left() {
     for (selection, pair) in [(Selection::All, &tokens[..2]), (orders(), &tokens[2..])] {
         case.die(pair[..1].to_vec(), "why").await;
         let question = count(&case.operator, Action::Discard, &selection).await;
-        let asked = question.expect("it counts").now;
+        let asked = question.expect("it counts").asked;
         tokio::time::sleep(Duration::from_secs(9)).await;
         case.die(pair[1..].to_vec(), "why").await;
         let which = selection.clone();
@@ -241,6 +242,31 @@ async fn timer_that_died_after_the_question_is_left() {
             acted(&case, Action::Discard, Selection::All).await.changed,
             1
         );
+    }
+}
+
+/// Claims of handlers that had begun after the question were ended, and their timers were lost.
+#[tokio::test]
+async fn claim_that_is_newer_than_the_question_is_left() {
+    let case = Case::new().await;
+    let key = Selection::Keys(vec![b"\"order 0\"".to_vec()]);
+    for selection in [Selection::All, orders(), key] {
+        case.in_flight(0..1).await;
+        let question = count(&case.operator, Action::Acknowledge, &selection).await;
+        let asked = question.expect("it counts").asked;
+        let newer = case.in_flight(0..1).await;
+        let done = act(
+            &case.operator,
+            "me",
+            Action::Acknowledge,
+            selection,
+            asked,
+            &|_| (),
+        )
+        .await;
+        assert_eq!(done.changed, 1);
+        let done = acted(&case, Action::Acknowledge, Selection::Tokens(newer)).await;
+        assert_eq!(done.changed, 1, "it was left");
     }
 }
 

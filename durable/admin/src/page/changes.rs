@@ -8,13 +8,14 @@ use std::time::Duration;
 use axum::extract::{Form, Path};
 use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Redirect, Response};
-use tickwheel_durable::store::{StoreTime, Version};
+use tickwheel_durable::store::Version;
 use tokio::time::timeout;
 
 use super::jobs::{Job, Told};
 use super::{Frame, Visit, html, refused};
 use crate::actions::{Action, Done, Selection, act, count};
 use crate::failure::Failure;
+use crate::listing::{at, from_at};
 use crate::shown::{from_hex, separated};
 
 /// The fields of a form: some come several times.
@@ -114,7 +115,7 @@ pub(super) async fn change(
     let question = count(operator, action, &selection).await?;
     let title = format!("{} {}", html::capital(action.verb()), question.what);
     if action.is_asked(&selection) && field(&fields, "confirmed").is_none() {
-        fields.push(("asked".to_owned(), question.now.as_micros().to_string()));
+        fields.push(("asked".to_owned(), at(question.asked)));
         let asked = html::confirm(&frame, &title, &selection.shown(), &fields, &back);
         return Ok(Html(asked.into_string()).into_response());
     }
@@ -126,8 +127,8 @@ pub(super) async fn change(
         changed: AtomicU64::new(0),
         told: OnceLock::new(),
     });
-    let asked = field(&fields, "asked").and_then(|micros| micros.parse().ok());
-    let asked = asked.map_or(question.now, StoreTime::from_micros);
+    let asked = field(&fields, "asked").and_then(from_at);
+    let asked = asked.unwrap_or(question.asked);
     // The change goes on, and is logged, if the browser leaves.
     let mut acting = tokio::spawn({
         let (operator, who) = (operator.clone(), visit.caller.user.clone());

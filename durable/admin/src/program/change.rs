@@ -43,7 +43,7 @@ pub(super) async fn change(operator: &Operator, json: bool, change: Change) -> R
     }
     let bar = progress(question.number);
     let (who, progress, stop) = (who(), |rows| bar.inc(rows), stop()?);
-    let changing = act(operator, &who, action, selection, question.now, &progress);
+    let changing = act(operator, &who, action, selection, question.asked, &progress);
     let done = tokio::select! {
         done = changing => done,
         () = stop => Done {
