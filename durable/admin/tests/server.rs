@@ -163,7 +163,7 @@ async fn short_token_is_refused() {
     ] {
         std::fs::write(&short, token).expect("it is written");
         let by_file = ["--token-file", short.to_str().expect("it is text")];
-        for (arguments, variable) in [(&by_file[..], None), (&[], Some(token.trim()))] {
+        for (arguments, variable) in [(&by_file[..], None), (&[], Some(token))] {
             let mut command = program();
             command.arg("--url").arg(file.path());
             command

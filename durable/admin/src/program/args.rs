@@ -117,15 +117,6 @@ pub(super) struct Serve {
     /// on the loopback, and behind a proxy. The variable `TICKWHEEL_ADMIN_TOKEN` can have it, too
     #[arg(long, value_name = "FILE")]
     pub(super) token_file: Option<PathBuf>,
-    /// The same, in the environment
-    #[arg(
-        long,
-        env = "TICKWHEEL_ADMIN_TOKEN",
-        hide_env_values = true,
-        hide = true,
-        conflicts_with = "token_file"
-    )]
-    pub(super) token: Option<String>,
     /// A login ends after that long
     #[arg(long, default_value = "12h", value_parser = pause, value_name = "DURATION")]
     pub(super) session: Duration,

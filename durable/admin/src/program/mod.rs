@@ -10,6 +10,7 @@ mod serve;
 mod stats;
 mod target;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
@@ -39,36 +40,25 @@ pub fn main() -> ExitCode {
 }
 
 async fn run(Args { common, command }: Args) -> Result<(), Failure> {
-    // Before anything is asked: these need no store.
-    match &command {
-        Command::Serve(options) => drop(serve::token(options)?),
+    let operator = async || one(&desk(&common).await?, &common).await;
+    let json = common.json;
+    match command {
         Command::Completions { shell } => {
             let mut program = Args::command();
             let name = program.get_name().to_owned();
             let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut program, name, &mut script);
-            return output::print(String::from_utf8_lossy(&script).trim_end());
+            clap_complete::generate(shell, &mut program, name, &mut script);
+            output::print(String::from_utf8_lossy(&script).trim_end())
         }
         Command::Man => {
             let page = clap_mangen::Man::new(Args::command());
-            return Ok(page.render(&mut std::io::stdout())?);
+            Ok(page.render(&mut std::io::stdout())?)
         }
-        _ => {}
-    }
-    let store = target::connect(&target::url(&common)?, common.timeout).await?;
-    let desk = Desk::new(store, common.timeout);
-    match command {
-        Command::Stats => stats::stats(&desk, &common).await,
-        Command::Watch { every, times } => stats::watch(&desk, &common, every, times).await,
-        Command::Serve(options) => serve::serve(desk, &common, options).await,
-        Command::Completions { .. } | Command::Man => Ok(()),
-        command => on_one(&one(&desk, &common).await?, common.json, command).await,
-    }
-}
-
-/// The commands on one namespace.
-async fn on_one(operator: &Operator, json: bool, command: Command) -> Result<(), Failure> {
-    match command {
+        Command::Stats => stats::stats(&desk(&common).await?, &common).await,
+        Command::Watch { every, times } => {
+            stats::watch(&desk(&common).await?, &common, every, times).await
+        }
+        Command::Serve(options) => serve::serve(&common, options).await,
         Command::List {
             state,
             prefix,
@@ -77,6 +67,7 @@ async fn on_one(operator: &Operator, json: bool, command: Command) -> Result<(),
             limit,
             after,
         } => {
+            let operator = operator().await?;
             let prefix = match prefix {
                 Some(prefix) => Some(operator.prefix(&prefix, form.into(), state).await?),
                 None => None,
@@ -86,13 +77,31 @@ async fn on_one(operator: &Operator, json: bool, command: Command) -> Result<(),
                 prefix,
                 error,
             };
-            list::list(operator, json, &filter, limit, after.as_deref()).await
+            list::list(&operator, json, &filter, limit, after.as_deref()).await
         }
-        Command::Show { key, form } => list::show(operator, json, &key, form.into()).await,
-        Command::Instances => stats::instances(operator, json).await,
-        Command::Change(change) => change::change(operator, json, change).await,
-        _ => Ok(()),
+        Command::Show { key, form } => {
+            list::show(&operator().await?, json, &key, form.into()).await
+        }
+        Command::Instances => stats::instances(&operator().await?, json).await,
+        Command::Change(change) => change::change(&operator().await?, json, change).await,
     }
+}
+
+/// What is given in a file, or else in a variable.
+fn given(what: &str, file: Option<&Path>, variable: &str) -> Result<Option<String>, Failure> {
+    let given = match file {
+        Some(file) => Some(std::fs::read_to_string(file).map_err(|error| {
+            Failure::Usage(format!("the {what} file {}: {error}", file.display()))
+        })?),
+        None => std::env::var_os(variable).map(|text| text.to_string_lossy().into_owned()),
+    };
+    Ok(given.map(|text| text.trim().to_owned()))
+}
+
+/// The store that is named.
+async fn desk(common: &Common) -> Result<Desk, Failure> {
+    let store = target::connect(&target::url(common)?, common.timeout).await?;
+    Ok(Desk::new(store, common.timeout))
 }
 
 /// The namespace that is named, or the only one.

@@ -10,7 +10,7 @@ use tickwheel_durable::{Postgres, PostgresOptions, Redis, Sqlite};
 use tokio::time::timeout;
 
 use super::args::Common;
-use super::passwords;
+use super::{given, passwords};
 use crate::failure::Failure;
 
 /// The variable that has the URL.
@@ -18,13 +18,10 @@ const VARIABLE: &str = "TICKWHEEL_ADMIN_URL";
 
 /// The URL that is given: by an argument, in a file, or by the environment.
 pub(super) fn url(common: &Common) -> Result<String, Failure> {
-    let given = match &common.url_file {
-        Some(file) => Some(std::fs::read_to_string(file).map_err(|error| {
-            Failure::Usage(format!("the URL file {}: {error}", file.display()))
-        })?),
-        None => common.url.clone().or_else(|| std::env::var(VARIABLE).ok()),
+    let given = match &common.url {
+        Some(url) => Some(url.clone()),
+        None => given("URL", common.url_file.as_deref(), VARIABLE)?,
     };
-    let given = given.map(|url| url.trim().to_owned());
     given.filter(|url| !url.is_empty()).ok_or_else(|| {
         Failure::Usage(format!(
             "no store is named: use --url, --url-file or the variable {VARIABLE}"

@@ -19,12 +19,15 @@ use tokio::net::TcpListener;
 
 use super::args::{Common, Serve};
 use super::output::print;
+use super::{desk, given};
 use crate::failure::Failure;
-use crate::operator::Desk;
 use crate::page::{FORM, Page, User, check_origin, login_page, refusal, secure};
 use crate::shown::separated;
 use connections::{BODY, Peer};
 use guard::Guard;
+
+/// The variable that has the token.
+const VARIABLE: &str = "TICKWHEEL_ADMIN_TOKEN";
 
 /// A token has at least so many characters.
 const TOKEN: usize = 16;
@@ -40,17 +43,8 @@ struct Site {
 type Shared = State<Arc<Site>>;
 
 /// The token that the options name, if it is long enough, and there if it is needed.
-pub(super) fn token(options: &Serve) -> Result<Option<String>, Failure> {
-    let token = match &options.token_file {
-        Some(file) => {
-            let text = std::fs::read_to_string(file);
-            let text = text.map_err(|error| {
-                Failure::Usage(format!("the token file {}: {error}", file.display()))
-            })?;
-            Some(text.trim().to_owned())
-        }
-        None => options.token.clone(),
-    };
+fn token(options: &Serve) -> Result<Option<String>, Failure> {
+    let token = given("token", options.token_file.as_deref(), VARIABLE)?;
     match &token {
         Some(token) if token.len() < TOKEN => Err(Failure::Usage(format!(
             "the token has {} characters; it must have {TOKEN} at least",
@@ -65,8 +59,9 @@ pub(super) fn token(options: &Serve) -> Result<Option<String>, Failure> {
 }
 
 /// Serves the page until the program is interrupted.
-pub(super) async fn serve(desk: Desk, common: &Common, options: Serve) -> Result<(), Failure> {
+pub(super) async fn serve(common: &Common, options: Serve) -> Result<(), Failure> {
     let token = token(&options)?;
+    let desk = desk(common).await?;
     let listener = TcpListener::bind(options.listen).await;
     let listener = listener
         .map_err(|error| Failure::Failed(format!("listening on {}: {error}", options.listen)))?;
