@@ -308,43 +308,17 @@ async fn find(
     }
 }
 
-/// Does it, step by step, and logs it with who did it.
-pub(crate) async fn act(
-    operator: &Operator,
-    who: &str,
-    action: Action,
-    selection: Selection,
-    asked: Asked,
-    progress: &(dyn Fn(u64) + Sync),
-) -> Done {
-    let mut work = Work {
-        operator,
-        who,
-        action,
-        which: selection.shown(),
-        asked,
-        progress,
-        done: Done {
-            failure: Some(Failure::Failed("it was cut off".to_owned())),
-            ..Done::default()
-        },
-    };
-    let ended = work.change(selection).await;
-    work.done.failure = ended.err().or_else(|| work.done.locked_failure());
-    work.done.clone()
-}
-
-/// A change that is under way. Its drop logs it: also one that is cut off, as by the end of the
+/// A change with who makes it. Its drop logs it: also one that is cut off, as by the end of the
 /// process, has changed some timers.
-struct Work<'a> {
+pub(crate) struct Work<'a> {
     operator: &'a Operator,
     who: &'a str,
     action: Action,
-    /// Which timers, for the log.
-    which: String,
+    selection: Selection,
     asked: Asked,
     progress: &'a (dyn Fn(u64) + Sync),
-    done: Done,
+    /// The outcome so far: it was cut off.
+    pub(crate) done: Done,
 }
 
 impl Drop for Work<'_> {
@@ -362,21 +336,51 @@ impl Drop for Work<'_> {
             text_line(self.who, LOGGED),
             self.operator.namespace,
             self.action.verb(),
-            text_line(&self.which, LOGGED),
+            text_line(&self.selection.shown(), LOGGED),
             self.done.changed,
         ));
     }
 }
 
-impl Work<'_> {
-    async fn change(&mut self, selection: Selection) -> Result<(), Failure> {
+impl<'a> Work<'a> {
+    pub(crate) fn new(
+        operator: &'a Operator,
+        who: &'a str,
+        action: Action,
+        selection: Selection,
+        asked: Asked,
+        progress: &'a (dyn Fn(u64) + Sync),
+    ) -> Self {
+        let failure = Some(Failure::Failed("it was cut off".to_owned()));
+        let done = Done {
+            failure,
+            ..Done::default()
+        };
+        Work {
+            operator,
+            who,
+            action,
+            selection,
+            asked,
+            progress,
+            done,
+        }
+    }
+
+    /// Does it, step by step.
+    pub(crate) async fn run(&mut self) {
+        let ended = self.change().await;
+        self.done.failure = ended.err().or_else(|| self.done.locked_failure());
+    }
+
+    async fn change(&mut self) -> Result<(), Failure> {
         let wrong = || Failure::Usage(format!("{} does not take that choice", self.action.verb()));
         let change = match self.action {
             Action::Remove => Change::Remove,
             Action::MoveIn(delay) => Change::MoveIn(delay),
             _ => Change::Run,
         };
-        let selection = match (self.action.state(), selection) {
+        let selection = match (self.action.state(), self.selection.clone()) {
             (Some(State::Waiting | State::InFlight), Selection::All) => {
                 Selection::Prefix(Vec::new())
             }

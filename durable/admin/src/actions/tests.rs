@@ -12,10 +12,16 @@ async fn count_of(case: &Case, action: Action, selection: Selection) -> String {
     counted.expect("it counts").what
 }
 
+async fn act(case: &Case, action: Action, selection: Selection, asked: Asked) -> Done {
+    let mut work = Work::new(&case.operator, "me", action, selection, asked, &|_| ());
+    work.run().await;
+    work.done.clone()
+}
+
 async fn acted(case: &Case, action: Action, selection: Selection) -> Done {
     let question = count(&case.operator, action, &selection).await;
     let asked = question.expect("it counts").asked;
-    act(&case.operator, "me", action, selection, asked, &|_| ()).await
+    act(case, action, selection, asked).await
 }
 
 /// Why it has failed.
@@ -232,7 +238,7 @@ async fn timer_that_died_after_the_question_is_left() {
         tokio::time::sleep(Duration::from_secs(9)).await;
         case.die(pair[1..].to_vec(), "why").await;
         let which = selection.clone();
-        let done = act(&case.operator, "me", Action::Discard, which, asked, &|_| ()).await;
+        let done = act(&case, Action::Discard, which, asked).await;
         assert_eq!(done.changed, 1, "{selection:?}");
         assert_eq!(
             count_of(&case, Action::Discard, selection).await,
@@ -255,15 +261,7 @@ async fn claim_that_is_newer_than_the_question_is_left() {
         let question = count(&case.operator, Action::Acknowledge, &selection).await;
         let asked = question.expect("it counts").asked;
         let newer = case.in_flight(0..1).await;
-        let done = act(
-            &case.operator,
-            "me",
-            Action::Acknowledge,
-            selection,
-            asked,
-            &|_| (),
-        )
-        .await;
+        let done = act(&case, Action::Acknowledge, selection, asked).await;
         assert_eq!(done.changed, 1);
         let done = acted(&case, Action::Acknowledge, Selection::Tokens(newer)).await;
         assert_eq!(done.changed, 1, "it was left");

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::jobs::{Job, Told};
 use super::{Frame, Visit, html, refused};
-use crate::actions::{Action, Done, Selection, act, count};
+use crate::actions::{Action, Done, Selection, Work, count};
 use crate::failure::Failure;
 use crate::listing::{at, from_at};
 use crate::shown::{from_hex, separated};
@@ -135,9 +135,10 @@ pub(super) async fn change(
         let job = Arc::clone(&job);
         async move {
             let progress = |rows| _ = job.changed.fetch_add(rows, Ordering::Relaxed);
-            let done = act(&operator, &who, action, selection, asked, &progress).await;
-            let _ = job.told.set(told(action, &done));
-            done
+            let mut work = Work::new(&operator, &who, action, selection, asked, &progress);
+            work.run().await;
+            let _ = job.told.set(told(action, &work.done));
+            work.done.clone()
         }
     });
     let Ok(acted) = timeout(WAIT, &mut acting).await else {

@@ -9,7 +9,7 @@ use super::args::{Change, Which};
 use super::output::{print, print_json};
 use super::records;
 use super::serve::stop;
-use crate::actions::{Action, Done, Selection, act, count};
+use crate::actions::{Action, Done, Selection, Work, count};
 use crate::failure::Failure;
 use crate::operator::Operator;
 
@@ -43,16 +43,14 @@ pub(super) async fn change(operator: &Operator, json: bool, change: Change) -> R
     }
     let bar = progress(question.number);
     let (who, progress, stop) = (who(), |rows| bar.inc(rows), stop()?);
-    let changing = act(operator, &who, action, selection, question.asked, &progress);
-    let done = tokio::select! {
-        done = changing => done,
-        () = stop => Done {
-            changed: bar.position(),
-            failure: Some(Failure::Failed("it was interrupted".to_owned())),
-            ..Done::default()
-        },
-    };
+    let mut work = Work::new(operator, &who, action, selection, question.asked, &progress);
+    tokio::select! {
+        () = work.run() => {}
+        () = stop => {}
+    }
     bar.finish_and_clear();
+    let done = work.done.clone();
+    drop(work);
     finish(operator, json, action, is_one, done)
 }
 

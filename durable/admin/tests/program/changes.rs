@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
+use serde_json::Value;
 use tickwheel_durable::rusqlite::Connection;
 
 use super::HOUR;
@@ -52,14 +53,16 @@ async fn all_chooses_the_timers_in_the_state_that_is_changed() {
     assert_eq!(shown["timers"][0]["state"], "dead");
 }
 
-/// The end of its terminal ended the program in the middle of a change, which no log told. Under
-/// `nohup` the program goes on.
+/// The end of its terminal ended the program in the middle of a change, which no log told, and none
+/// was in flight. Under `nohup` the program goes on.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn change_that_ends_with_its_terminal_is_logged() {
     const TERMINATE: u64 = 1 << 14;
     let file = File::new();
-    let (timers, _claims) = file.instance().await;
+    let (timers, mut claims) = file.instance().await;
+    set(&timers, &["a in flight"], Duration::ZERO).await;
+    let _claim = claims.recv().await.expect("it comes");
     // A removal takes seconds.
     let slow = "CREATE TRIGGER slow AFTER DELETE ON tickwheel_timers BEGIN
         SELECT (
@@ -106,6 +109,7 @@ async fn change_that_ends_with_its_terminal_is_logged() {
         errors.read_to_string(&mut log).expect("it is text");
         let ended = child.wait_with_output().expect("it ends");
         assert_eq!(ended.status.code(), Some(code), "{log}");
-        assert!(ended.stdout.starts_with(b"{"), "{log}");
+        let record: Value = serde_json::from_slice(&ended.stdout).expect("it is JSON");
+        assert_eq!(record["in_flight"], 1, "{record}");
     }
 }
