@@ -8,16 +8,12 @@ use tickwheel_durable::store::{List, State, StoredInstance, StoredNamespace, Ver
 use crate::clock::{from_now, span};
 use crate::failure::Failure;
 use crate::operator::{Desk, Operator};
-use crate::shown::separated;
 
 /// A timer that has been due for this long and has not fired is late.
 pub(crate) const LATE: Duration = Duration::from_secs(5);
 
 /// Timers that died within this time are news.
 const RECENT: Duration = Duration::from_secs(3_600);
-
-/// So many timers that died are counted.
-const COUNTED: usize = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Word {
@@ -43,8 +39,8 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    /// From the counts, the instances, and how many timers have died within [`RECENT`].
-    pub(crate) fn new(counts: &Counts, instances: &[StoredInstance], died: usize) -> Self {
+    /// From the counts, the instances, and whether timers have died within [`RECENT`].
+    pub(crate) fn new(counts: &Counts, instances: &[StoredInstance], died: bool) -> Self {
         let is_loaded = instances.iter().any(|each| each.alive_until >= counts.now);
         let overdue = counts.earliest.map(|due| counts.now.since(due));
         let overdue = overdue.filter(|overdue| !overdue.is_zero());
@@ -57,15 +53,10 @@ impl Health {
                     span(overdue)
                 ),
             ),
-            _ if died > 0 => {
-                let number = separated(died as u64);
-                let number = match died {
-                    COUNTED.. => format!("{number} timers or more"),
-                    1 => "a timer".to_owned(),
-                    _ => format!("{number} timers"),
-                };
-                health(Word::Failing, format!("{number} died within the last hour"))
-            }
+            _ if died => health(
+                Word::Failing,
+                "timers have died within the last hour".to_owned(),
+            ),
             Some(overdue) if overdue > LATE => health(
                 Word::Late,
                 format!(
@@ -96,8 +87,8 @@ impl Summary {
         let counts = operator.counts().await?;
         let instances = operator.instances().await?;
         let since = Some((counts.now.before(RECENT), Version(0)));
-        let died = operator.list(List::new(State::Dead, since, COUNTED));
-        let health = Health::new(&counts, &instances, died.await?.len());
+        let died = operator.list(List::new(State::Dead, since, 1)).await?;
+        let health = Health::new(&counts, &instances, !died.is_empty());
         Ok(Summary {
             operator,
             counts,
@@ -141,21 +132,20 @@ mod tests {
         let dead = [StoredInstance::new(InstanceId(1), ago(1))];
         let next = now.after(Duration::from_secs(60));
         for (earliest, instances, died, word, text) in [
-            (None, &alive, 0, Word::Ok, "nothing is late"),
-            (Some(next), &alive, 0, Word::Ok, "nothing is late"),
-            (Some(ago(5)), &alive, 0, Word::Ok, "nothing is late"),
-            (Some(ago(6)), &alive, 0, Word::Late, "due for 6.0 s"),
-            (Some(ago(6)), &alive, 1, Word::Failing, "a timer died"),
-            (None, &alive, 7, Word::Failing, "7 timers died"),
+            (None, &alive, false, Word::Ok, "nothing is late"),
+            (Some(next), &alive, false, Word::Ok, "nothing is late"),
+            (Some(ago(5)), &alive, false, Word::Ok, "nothing is late"),
+            (Some(ago(6)), &alive, false, Word::Late, "due for 6.0 s"),
+            (Some(ago(6)), &alive, true, Word::Failing, "have died"),
+            (None, &dead, true, Word::Failing, "have died"),
             (
-                None,
+                Some(ago(1)),
                 &dead,
-                COUNTED,
+                false,
                 Word::Failing,
-                "100 timers or more died",
+                "no instance loads",
             ),
-            (Some(ago(1)), &dead, 0, Word::Failing, "no instance loads"),
-            (Some(next), &dead, 0, Word::Ok, "but no instance loads"),
+            (Some(next), &dead, false, Word::Ok, "but no instance loads"),
         ] {
             let mut counts = Counts::new(now, u64::from(earliest.is_some()), 0);
             counts.earliest = earliest;

@@ -384,7 +384,7 @@ async fn lists_are_filtered_and_read_in_pages() {
         "{home}"
     );
     assert!(
-        home.contains("3 timers died within the last hour."),
+        home.contains("timers have died within the last hour."),
         "{home}"
     );
 }

@@ -162,7 +162,7 @@ mod tests {
             counts.earliest = Some(earliest);
             let summary = Summary {
                 operator: case.operator.clone(),
-                health: Health::new(&counts, &[], 0),
+                health: Health::new(&counts, &[], false),
                 instances: Vec::new(),
                 counts,
             };
