@@ -90,7 +90,7 @@ pub(super) enum Command {
         /// How often
         #[arg(long, default_value = "2s", value_parser = pause, value_name = "DURATION")]
         every: Duration,
-        /// Ends after so many times
+        /// Ends after so many times, or when the store fails
         #[arg(long)]
         times: Option<u64>,
     },

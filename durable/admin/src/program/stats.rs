@@ -89,7 +89,14 @@ pub(super) async fn watch(
     for _ in 0..times.unwrap_or(u64::MAX) {
         sleep_until(next).await;
         next = Instant::now() + every;
-        let summaries = summaries(desk, common).await?;
+        let summaries = match summaries(desk, common).await {
+            // A script that watches a few times is told.
+            Err(failure @ Failure::Failed(_)) if times.is_none() => {
+                eprintln!("error: {failure}");
+                continue;
+            }
+            summaries => summaries?,
+        };
         if common.json {
             print_json(&records::namespaces(&summaries))?;
             continue;

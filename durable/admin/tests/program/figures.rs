@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use tickwheel_durable::rusqlite::Connection;
 
 use super::support::{File, kill_timers, program, run, set};
 use super::{HOUR, each};
@@ -96,6 +97,35 @@ async fn watch_prints_as_often_as_it_was_told() {
         let record: Value = serde_json::from_str(line).expect("it is JSON");
         assert_eq!(record["namespaces"][0]["namespace"], "orders");
     }
+}
+
+/// The first failure of the store ended it.
+#[tokio::test]
+async fn watch_goes_on_when_the_store_has_failed() {
+    let file = File::new();
+    drop(file.instance().await);
+    let rename = |from: &str, to: &str| {
+        let other = Connection::open(file.path()).expect("it opens");
+        let rename = format!("ALTER TABLE tickwheel_{from} RENAME TO tickwheel_{to}");
+        other.execute_batch(&rename).expect("it is renamed");
+    };
+    let mut command = program();
+    command.arg("--url").arg(file.path());
+    command.args(["watch", "--every", "100ms", "--json"]);
+    let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.stdin(Stdio::null()).spawn().expect("it starts");
+    let mut records = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+    records.next().expect("it writes").expect("it is text");
+    rename("timers", "gone");
+    let mut errors = BufReader::new(child.stderr.take().expect("it is piped"));
+    let mut error = String::new();
+    errors.read_line(&mut error).expect("it is text");
+    assert!(error.contains("no such table"), "{error}");
+    rename("gone", "timers");
+    // More than it can have written before.
+    assert_eq!(records.by_ref().take(20).count(), 20);
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
 }
 
 /// A reader that has seen enough, such as `head`, is no failure.
