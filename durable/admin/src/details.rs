@@ -1,8 +1,9 @@
 //! What there is to say of a timer and of an instance, for the program and the page.
 
+use humantime::format_duration;
 use tickwheel_durable::store::{State, StoreTime, Stored, StoredInstance};
 
-use crate::clock::{from_now, goes_on, span};
+use crate::clock::{from_now, goes_on};
 use crate::shown::{separated, text_line, whole};
 
 /// A name of an instance has at most so many characters.
@@ -48,7 +49,8 @@ pub(crate) fn details(row: &Stored, now: StoreTime) -> Vec<(&'static str, String
     if row.state != State::Waiting {
         details.push(("token", row.version.0.to_string()));
     }
-    details.extend(row.period.map(|period| ("every", span(period))));
+    let period = |period| ("every", format_duration(period).to_string());
+    details.extend(row.period.map(period));
     details.extend(row.schedule.clone().map(|schedule| ("every", schedule)));
     details.extend(row.claimed_by.map(|id| ("claimed by", id.0.to_string())));
     details.extend(row.loaded_by.map(|id| {
@@ -81,6 +83,8 @@ pub(crate) fn of_instance(instance: &StoredInstance, now: StoreTime) -> [String;
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tickwheel_durable::store::{InstanceId, Version};
 
     use super::*;
@@ -92,6 +96,14 @@ mod tests {
         (instance.loaded, instance.lacks) = (1_003, 7);
         let [name, id, _, loaded, lacks] = of_instance(&instance, now);
         assert_eq!([&*name, &id, &loaded, &lacks], ["-", "5", "1,003", "7"]);
+    }
+
+    #[test]
+    fn period_is_shown_to_the_second() {
+        let (key, value, now) = (b"a".to_vec(), b"1".to_vec(), StoreTime::default());
+        let mut row = Stored::new(Version(17), State::Waiting, key, value, now);
+        row.period = Some(Duration::from_secs(3_630));
+        assert!(details(&row, now).contains(&("every", "1h 30s".to_owned())));
     }
 
     #[test]
