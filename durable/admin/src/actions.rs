@@ -152,6 +152,11 @@ impl Action {
         self.about().2
     }
 
+    /// That it does not choose timers so.
+    fn wrong(self) -> Failure {
+        Failure::Usage(format!("{} does not take that choice", self.verb()))
+    }
+
     /// Whether it is asked first: nothing brings back what is deleted, or the deadlines of many.
     pub(crate) fn is_asked(self, selection: &Selection) -> bool {
         match self {
@@ -214,8 +219,15 @@ pub(crate) async fn count(
     action: Action,
     selection: &Selection,
 ) -> Result<Question, Failure> {
-    let counts = operator.counts().await?;
     let state = action.state();
+    let is_wrong = match state {
+        None => *selection != Selection::All,
+        state => state == Some(State::Waiting) && matches!(selection, Selection::Tokens(_)),
+    };
+    if is_wrong {
+        return Err(action.wrong());
+    }
+    let counts = operator.counts().await?;
     let looked_at = state.unwrap_or(State::Waiting);
     // All claims: the change takes none that is newer.
     let most = match looked_at {
@@ -374,7 +386,6 @@ impl<'a> Work<'a> {
     }
 
     async fn change(&mut self) -> Result<(), Failure> {
-        let wrong = || Failure::Usage(format!("{} does not take that choice", self.action.verb()));
         let change = match self.action {
             Action::Remove => Change::Remove,
             Action::MoveIn(delay) => Change::MoveIn(delay),
@@ -388,7 +399,7 @@ impl<'a> Work<'a> {
         };
         match (self.action.state(), selection) {
             (None, Selection::All) => self.bulk(Bulk::Purge).await,
-            (None, _) | (Some(State::Waiting), Selection::Tokens(_)) => Err(wrong()),
+            (None, _) | (Some(State::Waiting), Selection::Tokens(_)) => Err(self.action.wrong()),
             (Some(state), Selection::Keys(keys)) => {
                 for key in keys {
                     self.key(key, state, change).await?;

@@ -495,10 +495,7 @@ async fn page_says_what_is_wrong_with_a_request() {
     for (fields, words) in [
         ("action=burn&all=1", "names no action"),
         ("action=run", "no timer is selected"),
-        (
-            "action=remove&row=token-17&confirmed=1",
-            "does not take that choice",
-        ),
+        ("action=remove&row=token-17", "does not take that choice"),
         ("action=move&row=key-2261&in=soon", "how long from now"),
     ] {
         let answer = server.change("orders", fields);

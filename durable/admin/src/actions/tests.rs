@@ -120,7 +120,8 @@ async fn all_dead_timers_of_a_prefix_are_retried() {
 async fn log_says_why_a_change_has_failed() {
     let case = Case::new().await;
     let wrong = Selection::Keys(vec![b"a".to_vec()]);
-    let why = why(&acted(&case, Action::Purge, wrong).await);
+    let now = case.operator.counts().await.expect("it counts").now;
+    let why = why(&act(&case, Action::Purge, wrong, (now, Version(0))).await);
     let logged = case.logged.lock().expect("it is sound");
     assert!(logged[0].contains("changed=0"), "{logged:?}");
     assert!(logged[0].ends_with(&format!("error={why:?}")), "{logged:?}");
