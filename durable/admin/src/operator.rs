@@ -79,22 +79,6 @@ impl Desk {
     }
 }
 
-/// How a person writes keys and prefixes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[cfg_attr(
-    not(feature = "program"),
-    expect(dead_code, reason = "the page has one field for all")
-)]
-pub(crate) enum KeyForm {
-    /// As they are shown. Strings may be without their quotes.
-    #[default]
-    Shown,
-    /// As they are stored.
-    Raw,
-    /// In hexadecimal digits.
-    Hex,
-}
-
 /// A change of many rows, step by step.
 pub(crate) enum Bulk {
     /// Deletes all.
@@ -151,10 +135,10 @@ impl Operator {
 
     /// The stored form of a key as a person writes it: the first of its readings that has timers,
     /// else the last: its bytes, what is [shown](crate::shown) so, the text of a string of the
-    /// codec.
-    pub(crate) async fn key(&self, key: &str, form: KeyForm) -> Result<Vec<u8>, Failure> {
-        if form != KeyForm::Shown {
-            return stored(key, form);
+    /// codec. In hexadecimal digits it has one reading.
+    pub(crate) async fn key(&self, key: &str, is_hex: bool) -> Result<Vec<u8>, Failure> {
+        if is_hex {
+            return digits(key);
         }
         let mut meant = from_line(key);
         if line(&meant, usize::MAX - 1) != key {
@@ -182,11 +166,14 @@ impl Operator {
     pub(crate) async fn prefix(
         &self,
         prefix: &str,
-        form: KeyForm,
+        is_hex: bool,
         state: State,
     ) -> Result<Vec<u8>, Failure> {
-        let given = stored(prefix, form)?;
-        if form != KeyForm::Shown || !self.is_json() {
+        if is_hex {
+            return digits(prefix);
+        }
+        let given = prefix.as_bytes().to_vec();
+        if !self.is_json() {
             return Ok(given);
         }
         let mut quoted = serde_json::Value::from(prefix).to_string();
@@ -256,13 +243,9 @@ impl Operator {
     }
 }
 
-/// The bytes of a text that is not quoted.
-fn stored(text: &str, form: KeyForm) -> Result<Vec<u8>, Failure> {
-    match form {
-        KeyForm::Hex => from_hex(text)
-            .ok_or_else(|| Failure::Usage(format!("{text:?} is not pairs of hexadecimal digits"))),
-        KeyForm::Shown | KeyForm::Raw => Ok(text.into()),
-    }
+fn digits(text: &str) -> Result<Vec<u8>, Failure> {
+    from_hex(text)
+        .ok_or_else(|| Failure::Usage(format!("{text:?} is not pairs of hexadecimal digits")))
 }
 
 #[cfg(test)]
@@ -279,23 +262,23 @@ mod tests {
             codec: "text".to_owned(),
             ..json.clone()
         };
-        for (operator, given, form, prefix, key) in [
-            (&json, "a", KeyForm::Shown, "\"a", "\"a\""),
-            (&json, "a\"b", KeyForm::Shown, "\"a\\\"b", "\"a\\\"b\""),
-            (&json, "a", KeyForm::Raw, "a", "a"),
-            (&text, "a", KeyForm::Shown, "a", "a"),
-            (&text, "a", KeyForm::Raw, "a", "a"),
+        for (operator, given, is_hex, prefix, key) in [
+            (&json, "a", false, "\"a", "\"a\""),
+            (&json, "a\"b", false, "\"a\\\"b", "\"a\\\"b\""),
+            (&json, "61", true, "a", "a"),
+            (&text, "a", false, "a", "a"),
+            (&text, "61", true, "a", "a"),
         ] {
             let codec = &operator.codec;
-            let found = operator.prefix(given, form, State::Waiting).await;
+            let found = operator.prefix(given, is_hex, State::Waiting).await;
             let found = found.expect("it is right");
-            assert_eq!(found, prefix.as_bytes(), "{codec} {given} {form:?}");
-            let found = operator.key(given, form).await.expect("it is right");
-            assert_eq!(found, key.as_bytes(), "{codec} {given} {form:?}");
+            assert_eq!(found, prefix.as_bytes(), "{codec} {given}");
+            let found = operator.key(given, is_hex).await.expect("it is right");
+            assert_eq!(found, key.as_bytes(), "{codec} {given}");
         }
         // A key that has timers is meant as it is stored.
         let stored = "\"order 0\"";
-        let found = json.key(stored, KeyForm::Shown).await;
+        let found = json.key(stored, false).await;
         assert_eq!(found.expect("it is right"), stored.as_bytes());
     }
 
@@ -305,7 +288,7 @@ mod tests {
         let keys = [&b"17"[..], b"[1,\"a\"]", b"\"2 a\""].map(<[u8]>::to_vec);
         case.set_keys(keys, Duration::from_secs(60)).await;
         for (given, prefix) in [("1", "1"), ("[1", "[1"), ("\"2", "\"2"), ("2", "\"2")] {
-            let found = (case.operator).prefix(given, KeyForm::Shown, State::Waiting);
+            let found = (case.operator).prefix(given, false, State::Waiting);
             let found = found.await.expect("it is right");
             assert_eq!(found, prefix.as_bytes(), "{given}");
         }
@@ -319,11 +302,11 @@ mod tests {
         case.set_keys(keys, Duration::from_secs(60)).await;
         for key in odd {
             let shown = crate::shown::line(key, 100);
-            let found = case.operator.key(&shown, KeyForm::Shown).await;
+            let found = case.operator.key(&shown, false).await;
             assert_eq!(found.expect("it is right"), key, "{shown}");
         }
         // Without its quotes too.
-        let found = case.operator.key("a\\u{200b}b", KeyForm::Shown).await;
+        let found = case.operator.key("a\\u{200b}b", false).await;
         assert_eq!(found.expect("it is right"), odd[0]);
     }
 }

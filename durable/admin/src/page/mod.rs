@@ -27,7 +27,7 @@ use crate::details::state_name;
 use crate::failure::Failure;
 use crate::health::{LATE, Summary};
 use crate::listing::{self, Filter};
-use crate::operator::{Desk, KeyForm, Operator};
+use crate::operator::{Desk, Operator};
 use crate::shown::{from_hex, hex, separated};
 use html::{BARS, Frame, ListPage, Overview, WINDOWS};
 use jobs::Jobs;
@@ -366,7 +366,7 @@ struct Find {
 }
 
 async fn find(visit: Visit, Query(find): Query<Find>) -> Result<Redirect, Failure> {
-    let key = visit.operator.key(&find.key, KeyForm::default()).await?;
+    let key = visit.operator.key(&find.key, false).await?;
     let timer = visit.frame().here(&format!("/timer/{}", hex(&key)));
     Ok(Redirect::to(&timer))
 }
@@ -398,7 +398,7 @@ async fn list(
     let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let prefix = match &*listed.prefix {
         "" => None,
-        prefix => Some((operator.prefix(prefix, KeyForm::default(), state)).await?),
+        prefix => Some((operator.prefix(prefix, false, state)).await?),
     };
     let filter = Filter {
         state,

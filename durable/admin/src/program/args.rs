@@ -10,7 +10,6 @@ use clap_complete::Shell;
 use tickwheel_durable::store::{Namespace, State, Version};
 
 use crate::actions::Action;
-use crate::operator::KeyForm;
 
 /// Looks at durable timers, and changes them.
 ///
@@ -65,8 +64,9 @@ pub(super) enum Command {
         /// Only timers with an error that contains this
         #[arg(long)]
         error: Option<String>,
-        #[command(flatten)]
-        form: Form,
+        /// Takes the prefix as hexadecimal digits
+        #[arg(long)]
+        hex: bool,
         /// At most so many
         #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
         limit: u32,
@@ -78,8 +78,9 @@ pub(super) enum Command {
     Show {
         /// The key as `list` shows it. With JSON, a string may be without its quotes
         key: String,
-        #[command(flatten)]
-        form: Form,
+        /// Takes the key as hexadecimal digits
+        #[arg(long)]
+        hex: bool,
     },
     #[command(flatten)]
     Change(Change),
@@ -202,29 +203,9 @@ pub(super) struct Which {
     /// All in the state that is changed
     #[arg(long, conflicts_with_all = ["keys", "tokens", "prefix"])]
     pub(super) all: bool,
-    #[command(flatten)]
-    pub(super) form: Form,
-}
-
-/// How keys and prefixes are given.
-#[derive(Debug, Clone, Copy, ClapArgs)]
-pub(super) struct Form {
-    /// Takes keys and prefixes as they are stored
-    #[arg(long, conflicts_with = "hex")]
-    raw: bool,
     /// Takes keys and prefixes as hexadecimal digits
     #[arg(long)]
-    hex: bool,
-}
-
-impl From<Form> for KeyForm {
-    fn from(form: Form) -> Self {
-        match form {
-            Form { hex: true, .. } => KeyForm::Hex,
-            Form { raw: true, .. } => KeyForm::Raw,
-            Form { .. } => KeyForm::Shown,
-        }
-    }
+    pub(super) hex: bool,
 }
 
 fn namespace(text: &str) -> Result<Namespace, String> {

@@ -120,13 +120,13 @@ async fn select(
     Ok(match which {
         Some(Which {
             prefix: Some(prefix),
-            form,
+            hex,
             ..
-        }) => Selection::Prefix(operator.prefix(&prefix, form.into(), state).await?),
-        Some(Which { keys, form, .. }) if !keys.is_empty() => {
+        }) => Selection::Prefix(operator.prefix(&prefix, hex, state).await?),
+        Some(Which { keys, hex, .. }) if !keys.is_empty() => {
             let mut stored = Vec::new();
             for key in &keys {
-                stored.push(operator.key(key, form.into()).await?);
+                stored.push(operator.key(key, hex).await?);
             }
             Selection::Keys(stored)
         }

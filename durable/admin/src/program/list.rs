@@ -8,7 +8,7 @@ use crate::clock::from_now;
 use crate::details::{details, due_name, state_text};
 use crate::failure::Failure;
 use crate::listing::{self, Filter, Page};
-use crate::operator::{KeyForm, Operator};
+use crate::operator::Operator;
 use crate::shown::{line, text_line};
 
 /// A key, value or error in a table has at most so many characters.
@@ -62,9 +62,9 @@ pub(super) async fn show(
     operator: &Operator,
     json: bool,
     key: &str,
-    form: KeyForm,
+    is_hex: bool,
 ) -> Result<(), Failure> {
-    let rows = operator.rows_of(operator.key(key, form).await?).await?;
+    let rows = operator.rows_of(operator.key(key, is_hex).await?).await?;
     if rows.is_empty() {
         return Err(Failure::NotFound(format!(
             "namespace {} has no timer with the key {}",

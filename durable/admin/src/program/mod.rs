@@ -63,13 +63,13 @@ async fn run(Args { common, command }: Args) -> Result<(), Failure> {
             state,
             prefix,
             error,
-            form,
+            hex,
             limit,
             after,
         } => {
             let operator = operator().await?;
             let prefix = match prefix {
-                Some(prefix) => Some(operator.prefix(&prefix, form.into(), state).await?),
+                Some(prefix) => Some(operator.prefix(&prefix, hex, state).await?),
                 None => None,
             };
             let filter = Filter {
@@ -79,9 +79,7 @@ async fn run(Args { common, command }: Args) -> Result<(), Failure> {
             };
             list::list(&operator, json, &filter, limit, after.as_deref()).await
         }
-        Command::Show { key, form } => {
-            list::show(&operator().await?, json, &key, form.into()).await
-        }
+        Command::Show { key, hex } => list::show(&operator().await?, json, &key, hex).await,
         Command::Instances => stats::instances(&operator().await?, json).await,
         Command::Change(change) => change::change(&operator().await?, json, change).await,
     }
