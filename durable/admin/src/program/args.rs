@@ -134,25 +134,25 @@ fn state(name: String) -> State {
 #[derive(Debug, Subcommand)]
 pub(super) enum Change {
     /// Removes waiting timers, and dead ones of the same keys
-    Remove(Chosen),
+    Remove(Which),
     /// Moves waiting timers
     Move {
         #[command(flatten)]
-        chosen: Chosen,
+        which: Which,
         /// They are due that long from now, such as 90s, 15m or 2h
         #[arg(long = "in", value_parser = humantime::parse_duration, value_name = "DURATION")]
         delay: Duration,
     },
     /// Makes waiting timers due now
-    Run(Chosen),
+    Run(Which),
     /// Releases claims of any instance: their timers are delivered again at once
-    Release(Chosen),
+    Release(Which),
     /// Acknowledges claims of any instance: their timers are done
-    Acknowledge(Chosen),
+    Acknowledge(Which),
     /// Retries dead timers: each is due at once, and its attempts begin again
-    Retry(Chosen),
+    Retry(Which),
     /// Discards dead timers
-    Discard(Chosen),
+    Discard(Which),
     /// Deletes all timers of the namespace, those in flight and dead ones included
     Purge {
         /// Does not ask: needed in scripts
@@ -162,34 +162,29 @@ pub(super) enum Change {
 }
 
 impl Change {
-    /// What is done, to which timers; all if they are not chosen; and whether it is not asked.
-    pub(super) fn parts(self) -> (Action, Option<Which>, bool) {
-        let (action, Chosen { which, yes }) = match self {
-            Change::Purge { yes } => return (Action::Purge, None, yes),
-            Change::Remove(chosen) => (Action::Remove, chosen),
-            Change::Move { chosen, delay } => (Action::MoveIn(delay), chosen),
-            Change::Run(chosen) => (Action::Run, chosen),
-            Change::Release(chosen) => (Action::Release, chosen),
-            Change::Acknowledge(chosen) => (Action::Acknowledge, chosen),
-            Change::Retry(chosen) => (Action::Retry, chosen),
-            Change::Discard(chosen) => (Action::Discard, chosen),
-        };
-        (action, Some(which), yes)
+    /// What is done, to which timers; all if they are not chosen.
+    pub(super) fn parts(self) -> (Action, Which) {
+        match self {
+            Change::Purge { yes } => {
+                let all = Which {
+                    yes,
+                    ..Which::default()
+                };
+                (Action::Purge, all)
+            }
+            Change::Remove(which) => (Action::Remove, which),
+            Change::Move { which, delay } => (Action::MoveIn(delay), which),
+            Change::Run(which) => (Action::Run, which),
+            Change::Release(which) => (Action::Release, which),
+            Change::Acknowledge(which) => (Action::Acknowledge, which),
+            Change::Retry(which) => (Action::Retry, which),
+            Change::Discard(which) => (Action::Discard, which),
+        }
     }
 }
 
-/// Chooses timers, and says whether it is asked.
-#[derive(Debug, ClapArgs)]
-pub(super) struct Chosen {
-    #[command(flatten)]
-    which: Which,
-    /// Does not ask: needed in scripts
-    #[arg(long)]
-    yes: bool,
-}
-
 /// Chooses timers.
-#[derive(Debug, ClapArgs)]
+#[derive(Debug, Default, ClapArgs)]
 pub(super) struct Which {
     /// Their keys, as `list` shows them. With JSON, strings may be without their quotes
     #[arg(required_unless_present_any = ["tokens", "prefix", "all"])]
@@ -206,6 +201,9 @@ pub(super) struct Which {
     /// Takes keys and prefixes as hexadecimal digits
     #[arg(long)]
     pub(super) hex: bool,
+    /// Does not ask: needed in scripts
+    #[arg(long)]
+    pub(super) yes: bool,
 }
 
 fn namespace(text: &str) -> Result<Namespace, String> {

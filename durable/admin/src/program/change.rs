@@ -29,7 +29,8 @@ fn who() -> String {
 }
 
 pub(super) async fn change(operator: &Operator, json: bool, change: Change) -> Result<(), Failure> {
-    let (action, which, yes) = change.parts();
+    let (action, which) = change.parts();
+    let yes = which.yes;
     let selection = select(operator, action, which).await?;
     let is_one = matches!(&selection, Selection::Keys(keys) if keys.len() == 1);
     let question = count(operator, action, &selection).await?;
@@ -111,26 +112,22 @@ fn ask(operator: &Operator, what: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn select(
-    operator: &Operator,
-    action: Action,
-    which: Option<Which>,
-) -> Result<Selection, Failure> {
-    let state = action.state().unwrap_or(State::Waiting);
-    Ok(match which {
-        Some(Which {
-            prefix: Some(prefix),
-            hex,
-            ..
-        }) => Selection::Prefix(operator.prefix(&prefix, hex, state).await?),
-        Some(Which { keys, hex, .. }) if !keys.is_empty() => {
-            let mut stored = Vec::new();
-            for key in &keys {
-                stored.push(operator.key(key, hex).await?);
-            }
-            Selection::Keys(stored)
-        }
-        Some(Which { tokens, .. }) if !tokens.is_empty() => Selection::Tokens(tokens),
-        _ => Selection::All,
+async fn select(operator: &Operator, action: Action, which: Which) -> Result<Selection, Failure> {
+    if let Some(prefix) = which.prefix {
+        let state = action.state().unwrap_or(State::Waiting);
+        let prefix = operator.prefix(&prefix, which.hex, state).await?;
+        return Ok(Selection::Prefix(prefix));
+    }
+    if !which.tokens.is_empty() {
+        return Ok(Selection::Tokens(which.tokens));
+    }
+    let mut keys = Vec::new();
+    for key in &which.keys {
+        keys.push(operator.key(key, which.hex).await?);
+    }
+    Ok(if keys.is_empty() {
+        Selection::All
+    } else {
+        Selection::Keys(keys)
     })
 }
