@@ -29,20 +29,6 @@ fn field<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
     found.next().map(|(_, value)| value.as_str())
 }
 
-/// A row of a form: a key that waits, or the token of a claim or a dead timer.
-enum Row {
-    Key(Vec<u8>),
-    Token(Version),
-}
-
-fn row(text: &str) -> Option<Row> {
-    match text.split_once('-')? {
-        ("key", digits) => from_hex(digits).map(Row::Key),
-        ("token", digits) => digits.parse().ok().map(|token| Row::Token(Version(token))),
-        _ => None,
-    }
-}
-
 /// What a form asks for: an action, and to which timers.
 fn asked(fields: &Fields) -> Result<(Action, Selection), Failure> {
     let wrong = |what: &str| Failure::Usage(format!("the form {what}"));
@@ -76,18 +62,15 @@ fn asked(fields: &Fields) -> Result<(Action, Selection), Failure> {
     if rows.is_empty() {
         return Err(Failure::Usage("no timer is selected".to_owned()));
     }
-    let (mut keys, mut tokens) = (Vec::new(), Vec::new());
-    for text in rows {
-        match row(text).ok_or_else(|| wrong("has a wrong row"))? {
-            Row::Key(key) => keys.push(key),
-            Row::Token(token) => tokens.push(token),
-        }
-    }
-    match (keys.is_empty(), tokens.is_empty()) {
-        (false, true) => Ok((action, Selection::Keys(keys))),
-        (true, _) => Ok((action, Selection::Tokens(tokens))),
-        _ => Err(wrong("mixes keys and tokens")),
-    }
+    // Keys of timers that wait, or tokens of claims or dead timers.
+    let key = |row: &&str| from_hex(row.strip_prefix("key-")?);
+    let token = |row: &&str| row.strip_prefix("token-")?.parse().ok().map(Version);
+    let keys = rows.iter().map(key).collect::<Option<_>>();
+    let tokens = || rows.iter().map(token).collect::<Option<_>>();
+    let selection = keys
+        .map(Selection::Keys)
+        .or_else(|| tokens().map(Selection::Tokens));
+    Ok((action, selection.ok_or_else(|| wrong("has a wrong row"))?))
 }
 
 /// Where a change leads back to: a page of the namespace with that one.
