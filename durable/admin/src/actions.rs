@@ -108,11 +108,11 @@ impl Done {
 }
 
 impl Action {
-    /// The action with this verb. Moves are by `delay`.
-    pub(crate) fn named(verb: &str, delay: Duration) -> Option<Self> {
+    /// The action with this verb. Moves are by nothing.
+    pub(crate) fn named(verb: &str) -> Option<Self> {
         let all = [
             Action::Remove,
-            Action::MoveIn(delay),
+            Action::MoveIn(Duration::ZERO),
             Action::Run,
             Action::Retry,
             Action::Discard,

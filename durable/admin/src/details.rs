@@ -9,6 +9,8 @@ use crate::shown::{separated, text_line, whole};
 /// A name of an instance has at most so many characters.
 const NAME: usize = 60;
 
+pub(crate) const STATES: [State; 3] = [State::Waiting, State::InFlight, State::Dead];
+
 pub(crate) fn state_text(state: State) -> &'static str {
     match state {
         State::Waiting => "waiting",

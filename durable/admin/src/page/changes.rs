@@ -34,7 +34,7 @@ fn asked(fields: &Fields) -> Result<(Action, Selection), Failure> {
     let wrong = |what: &str| Failure::Usage(format!("the form {what}"));
     let one = field(fields, "one").map(|one| one.split_once(' ').unwrap_or((one, "")));
     let name = one.map_or_else(|| field(fields, "action"), |(name, _)| Some(name));
-    let action = name.and_then(|name| Action::named(name, Duration::ZERO));
+    let action = name.and_then(|name| Action::named(name));
     let mut action = action.ok_or_else(|| wrong("names no action"))?;
     if let Action::MoveIn(delay) = &mut action {
         let text = field(fields, "in").unwrap_or_default();
@@ -103,7 +103,6 @@ pub(super) async fn change(
         return Ok(Html(asked.into_string()).into_response());
     }
     let job = Arc::new(Job {
-        namespace: frame.current.to_owned(),
         title,
         back,
         total: question.number,
@@ -166,7 +165,7 @@ pub(super) async fn job(
     Path((_, number)): Path<(String, i64)>,
 ) -> Result<Html<String>, Failure> {
     let frame = visit.frame();
-    let job = visit.site.jobs.get(frame.current, number);
+    let job = visit.site.jobs.get(number);
     let job = job.ok_or_else(|| {
         Failure::NotFound(
             "this process does not know of that change any more: the log says what became of it"

@@ -19,7 +19,6 @@ pub(super) struct Told {
 
 #[derive(Debug)]
 pub(super) struct Job {
-    pub(super) namespace: String,
     /// What it does, such as `Remove 12,000 waiting timers`.
     pub(super) title: String,
     /// Where its page leads back to.
@@ -48,10 +47,10 @@ impl Jobs {
         number
     }
 
-    pub(super) fn get(&self, namespace: &str, number: i64) -> Option<Arc<Job>> {
+    pub(super) fn get(&self, number: i64) -> Option<Arc<Job>> {
         let jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut jobs = jobs.iter();
-        let found = jobs.find(|(of, job)| *of == number && job.namespace == namespace);
+        let found = jobs.find(|(of, _)| *of == number);
         found.map(|(_, job)| Arc::clone(job))
     }
 }
@@ -59,26 +58,5 @@ impl Jobs {
 impl Job {
     pub(super) fn changed(&self) -> u64 {
         self.changed.load(Ordering::Relaxed)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn job_is_found_in_its_namespace_only() {
-        let jobs = Jobs::default();
-        let number = jobs.add(Arc::new(Job {
-            namespace: "orders".to_owned(),
-            title: String::new(),
-            back: String::new(),
-            total: 1,
-            changed: AtomicU64::new(0),
-            told: OnceLock::new(),
-        }));
-        assert!(jobs.get("orders", number).is_some());
-        assert!(jobs.get("others", number).is_none());
-        assert!(jobs.get("orders", number + 1).is_none());
     }
 }

@@ -23,7 +23,7 @@ use tickwheel_durable::store::{
 };
 
 use crate::actions::Action;
-use crate::details::state_name;
+use crate::details::{STATES, state_name};
 use crate::failure::Failure;
 use crate::health::{LATE, Summary};
 use crate::listing::{self, Filter};
@@ -234,6 +234,8 @@ struct Visit {
     caller: Caller,
     namespaces: Vec<StoredNamespace>,
     operator: Operator,
+    /// What a change has done that has led to this page.
+    notice: Option<String>,
 }
 
 impl FromRequestParts<Arc<Site>> for Visit {
@@ -241,6 +243,7 @@ impl FromRequestParts<Arc<Site>> for Visit {
 
     async fn from_request_parts(parts: &mut Parts, site: &Arc<Site>) -> Result<Self, Failure> {
         let Ok(caller) = Caller::from_request_parts(parts, site).await;
+        let done = Query::<DoneQuery>::try_from_uri(&parts.uri).ok();
         let no_such = || Failure::NotFound("there is no such namespace".to_owned());
         let Path(path) = Path::<HashMap<String, String>>::from_request_parts(parts, site)
             .await
@@ -255,6 +258,7 @@ impl FromRequestParts<Arc<Site>> for Visit {
             caller,
             namespaces,
             operator,
+            notice: done.and_then(|Query(done)| done.notice()),
         })
     }
 }
@@ -280,6 +284,7 @@ impl Visit {
     fn frame(&self) -> Frame<'_> {
         Frame {
             current: self.operator.namespace.as_str(),
+            notice: self.notice.clone(),
             ..self.site.frame(&self.caller.root, &self.namespaces)
         }
     }
@@ -314,7 +319,6 @@ struct Look {
     window: Option<u64>,
 }
 
-/// What a change has done: shown on the page that it leads back to.
 #[derive(Deserialize)]
 struct DoneQuery {
     did: Option<String>,
@@ -323,16 +327,12 @@ struct DoneQuery {
 
 impl DoneQuery {
     fn notice(&self) -> Option<String> {
-        let did = Action::named(self.did.as_deref()?, Duration::ZERO)?;
+        let did = Action::named(self.did.as_deref()?)?;
         Some(format!("{} {}.", separated(self.done?), did.done()))
     }
 }
 
-async fn overview(
-    visit: Visit,
-    Query(look): Query<Look>,
-    Query(done): Query<DoneQuery>,
-) -> Result<Html<String>, Failure> {
+async fn overview(visit: Visit, Query(look): Query<Look>) -> Result<Html<String>, Failure> {
     let operator = &visit.operator;
     let known = |window: &u64| WINDOWS.iter().any(|(known, _)| known == window);
     let window = look.window.filter(known).unwrap_or(WINDOWS[1].0);
@@ -354,7 +354,6 @@ async fn overview(
     };
     let frame = Frame {
         is_live: true,
-        notice: done.notice(),
         ..visit.frame()
     };
     Ok(Html(html::overview(&frame, &shown).into_string()))
@@ -388,12 +387,9 @@ async fn list(
     visit: Visit,
     Path((_, state)): Path<(String, String)>,
     Query(listed): Query<Listed>,
-    Query(done): Query<DoneQuery>,
 ) -> Result<Html<String>, Failure> {
     let operator = &visit.operator;
-    let states = [RowState::Waiting, RowState::InFlight, RowState::Dead];
-    let mut states = states.into_iter();
-    let state = states.find(|known| state_name(*known) == state);
+    let state = (STATES.into_iter()).find(|known| state_name(*known) == state);
     let state = state.ok_or_else(|| Failure::NotFound("there is no such list".to_owned()))?;
     let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let prefix = match &*listed.prefix {
@@ -406,10 +402,7 @@ async fn list(
         error: some(&listed.error),
     };
     let found = listing::page(operator, &filter, listed.after.as_deref(), ROWS).await?;
-    let frame = Frame {
-        notice: done.notice(),
-        ..visit.frame()
-    };
+    let frame = visit.frame();
     let shown = ListPage {
         state,
         prefix: listed.prefix,
@@ -423,19 +416,12 @@ async fn list(
     Ok(Html(html::list(&frame, &shown).into_string()))
 }
 
-async fn timer(
-    visit: Visit,
-    Path((_, key)): Path<(String, String)>,
-    Query(done): Query<DoneQuery>,
-) -> Result<Response, Failure> {
+async fn timer(visit: Visit, Path((_, key)): Path<(String, String)>) -> Result<Response, Failure> {
     let operator = &visit.operator;
     let key = from_hex(&key).ok_or_else(|| Failure::Usage("the key is no digits".to_owned()))?;
     let rows = operator.rows_of(key.clone()).await?;
     let now = operator.counts().await?.now;
-    let frame = Frame {
-        notice: done.notice(),
-        ..visit.frame()
-    };
+    let frame = visit.frame();
     let status = if rows.is_empty() && frame.notice.is_none() {
         StatusCode::NOT_FOUND
     } else {

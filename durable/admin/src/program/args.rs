@@ -10,6 +10,7 @@ use clap_complete::Shell;
 use tickwheel_durable::store::{Namespace, State, Version};
 
 use crate::actions::Action;
+use crate::details::STATES;
 
 /// Looks at durable timers, and changes them.
 ///
@@ -56,7 +57,7 @@ pub(super) enum Command {
     /// Lists timers
     List {
         /// In this state
-        #[arg(long, default_value = STATES[0], value_parser = PossibleValuesParser::new(STATES).map(state))]
+        #[arg(long, default_value = NAMES[0], value_parser = PossibleValuesParser::new(NAMES).map(state))]
         state: State,
         /// Only timers with keys that begin with this. With JSON, a string may be without its quote
         #[arg(long)]
@@ -123,12 +124,13 @@ pub(super) struct Serve {
     pub(super) session: Duration,
 }
 
-const STATES: [&str; 3] = ["waiting", "in-flight", "dead"];
+/// The names of [`STATES`].
+const NAMES: [&str; 3] = ["waiting", "in-flight", "dead"];
 
 #[allow(clippy::needless_pass_by_value, reason = "the parser passes it")]
 fn state(name: String) -> State {
-    let at = STATES.iter().position(|state| *state == name);
-    [State::Waiting, State::InFlight, State::Dead][at.unwrap_or(0)]
+    let at = NAMES.iter().position(|known| *known == name);
+    STATES[at.unwrap_or(0)]
 }
 
 #[derive(Debug, Subcommand)]

@@ -12,7 +12,7 @@ use super::output::{print, print_json, table};
 use super::records;
 use crate::details::{INSTANCE, of_instance};
 use crate::failure::Failure;
-use crate::health::Summary;
+use crate::health::{NONE, Summary};
 use crate::operator::{Desk, Operator};
 use crate::shown::{count, text_line};
 
@@ -56,7 +56,7 @@ pub(super) async fn stats(desk: &Desk, common: &Common) -> Result<(), Failure> {
         return print_json(&records::namespaces(&summaries));
     }
     if summaries.is_empty() {
-        return print("The store has no namespace. It has one once an instance has started.");
+        return print(NONE);
     }
     print(&stats_table(&summaries))
 }

@@ -6,7 +6,7 @@ use tickwheel_durable::store::{State, StoreTime, Stored};
 
 use super::frame::{Frame, page};
 use super::rows::{of_all, of_one, table};
-use crate::details::{details, state_name, state_text};
+use crate::details::{STATES, details, state_name, state_text};
 use crate::listing::Page;
 use crate::shown::{hex, line};
 
@@ -80,7 +80,7 @@ pub(in crate::page) fn list(frame: &Frame<'_>, shown: &ListPage) -> Markup {
     let content = html! {
         h1 { a href=(frame.here("")) { (frame.current) } ": " (state_text(state)) }
         p.choices {
-            @for other in [State::Waiting, State::InFlight, State::Dead] {
+            @for other in STATES {
                 @if other == state { strong { (state_text(other)) } }
                 @else { a href=(shown.address(frame, other, None, "")) { (state_text(other)) } }
                 " "

@@ -10,7 +10,7 @@ use super::frame::{Frame, page};
 use super::rows::{of_all, table};
 use crate::clock::span;
 use crate::details::{INSTANCE, of_instance, state_name, state_text};
-use crate::health::{Health, Summary};
+use crate::health::{Health, NONE, Summary};
 use crate::shown::{count, separated, text_line};
 
 /// So many bars show what is due.
@@ -63,7 +63,7 @@ pub(in crate::page) fn home(frame: &Frame<'_>, summaries: &[Summary]) -> Markup 
         h1 { "Namespaces" }
         section #namespaces data-live="" {
             @if summaries.is_empty() {
-                p.empty { "The store has no namespace. It has one once an instance has started." }
+                p.empty { (NONE) }
             } @else {
                 table.rows {
                     thead { tr {

@@ -27,6 +27,9 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tower_service::Service as _;
 
+use super::guard;
+use crate::page::User;
+
 const HEADERS: Duration = Duration::from_secs(10);
 pub(super) const BODY: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_secs(15);
@@ -37,10 +40,6 @@ const STOP: Duration = Duration::from_secs(5);
 
 /// After the system has refused a connection, as when no file can be opened.
 const REFUSED: Duration = Duration::from_millis(100);
-
-/// Where a request comes from.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Peer(pub(super) SocketAddr);
 
 /// Serves until it is asked to stop. Then it answers the requests that it has.
 pub(super) async fn serve(
@@ -87,6 +86,7 @@ async fn answer(
     request: hyper::Request<Incoming>,
 ) -> Result<Response, Infallible> {
     let mut request: Request = request.map(axum::body::Body::new);
-    request.extensions_mut().insert(Peer(peer));
+    let user = User(guard::who(peer, request.headers()));
+    request.extensions_mut().insert(user);
     router.call(request).await
 }

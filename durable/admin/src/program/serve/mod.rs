@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{Extension, Form, Request, State};
+use axum::extract::{Form, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Redirect, Response};
@@ -21,9 +21,9 @@ use super::args::{Common, Serve};
 use super::output::print;
 use super::{desk, given};
 use crate::failure::Failure;
-use crate::page::{FORM, Page, User, check_origin, login_page, refusal, secure};
+use crate::page::{FORM, Page, check_origin, login_page, refusal, secure};
 use crate::shown::separated;
-use connections::{BODY, Peer};
+use connections::BODY;
 use guard::Guard;
 
 /// The variable that has the token.
@@ -133,8 +133,8 @@ async fn guarded(State(site): Shared, request: Request, next: Next) -> Response 
     })
 }
 
-/// The request, with its whole body and its sender, or why it is refused.
-async fn admit(site: &Site, mut request: Request) -> Result<Request, Response> {
+/// The request, with its whole body, or why it is refused.
+async fn admit(site: &Site, request: Request) -> Result<Request, Response> {
     let refused = |status, text: &str| refusal("", status, text);
     let headers = request.headers();
     let is_open = guard::is_open(request.uri().path());
@@ -154,10 +154,6 @@ async fn admit(site: &Site, mut request: Request) -> Result<Request, Response> {
     }
     if let Err(text) = check_origin(request.method(), headers) {
         return Err(refused(StatusCode::FORBIDDEN, &text));
-    }
-    if let Some(Extension(Peer(peer))) = request.extensions().get().map(|peer| Extension(*peer)) {
-        let user = User(guard::who(peer, headers));
-        request.extensions_mut().insert(user);
     }
     if request.method().is_safe() {
         return Ok(request);
@@ -184,12 +180,11 @@ struct Login {
 
 async fn login(State(site): Shared, headers: HeaderMap, Form(form): Form<Login>) -> Response {
     match site.guard.login(&headers, &form.token) {
-        Ok(Some(cookie)) => ([("set-cookie", cookie)], Redirect::to("/")).into_response(),
-        Ok(None) => {
+        Some(cookie) => ([("set-cookie", cookie)], Redirect::to("/")).into_response(),
+        None => {
             site.wheel.sleep(PAUSE).await;
             refusal("", StatusCode::UNAUTHORIZED, "the token is wrong")
         }
-        Err(failure) => refusal("", StatusCode::INTERNAL_SERVER_ERROR, &failure.to_string()),
     }
 }
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::failure::Failure;
 use crate::shown::hex;
 
 /// So many logins are open at once. One more ends the oldest.
@@ -30,8 +29,8 @@ impl Sessions {
     }
 
     /// Begins one. Returns its secret.
-    pub(super) fn begin(&self) -> Result<String, Failure> {
-        let (secret, now) = (secret()?, Instant::now());
+    pub(super) fn begin(&self) -> String {
+        let (secret, now) = (secret(), Instant::now());
         let mut open = self.open();
         open.retain(|_, end| *end > now);
         if open.len() >= MOST {
@@ -40,7 +39,7 @@ impl Sessions {
             oldest.and_then(|oldest| open.remove(&oldest));
         }
         open.insert(secret.clone(), now + self.length);
-        Ok(secret)
+        secret
     }
 
     pub(super) fn is_open(&self, secret: &str) -> bool {
@@ -53,11 +52,10 @@ impl Sessions {
     }
 }
 
-fn secret() -> Result<String, Failure> {
+fn secret() -> String {
     let mut bytes = [0; 24];
-    let filled = getrandom::fill(&mut bytes);
-    filled.map_err(|error| Failure::Failed(format!("no random numbers: {error}")))?;
-    Ok(hex(bytes))
+    getrandom::fill(&mut bytes).expect("the system has random numbers");
+    hex(bytes)
 }
 
 #[cfg(test)]
@@ -67,9 +65,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn session_ends() {
         let sessions = Sessions::new(Duration::from_secs(60));
-        let first = sessions.begin().expect("there is chance");
+        let first = sessions.begin();
         tokio::time::advance(Duration::from_secs(59)).await;
-        let second = sessions.begin().expect("there is chance");
+        let second = sessions.begin();
         assert!(first != second && sessions.is_open(&first));
         tokio::time::advance(Duration::from_secs(1)).await;
         assert!(!sessions.is_open(&first) && sessions.is_open(&second));
@@ -80,10 +78,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn sessions_are_bounded() {
         let sessions = Sessions::new(Duration::from_secs(60));
-        let first = sessions.begin().expect("there is chance");
+        let first = sessions.begin();
         for _ in 0..MOST {
             tokio::time::advance(Duration::from_millis(1)).await;
-            sessions.begin().expect("there is chance");
+            sessions.begin();
         }
         assert!(!sessions.is_open(&first));
         assert_eq!(sessions.open().len(), MOST);
