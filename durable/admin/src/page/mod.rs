@@ -17,7 +17,7 @@ use axum::http::request::Parts;
 use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tickwheel_durable::store::{
     List, Namespace, State as RowState, Store, StoreTime, StoredNamespace,
 };
@@ -370,46 +370,43 @@ async fn find(visit: Visit, Query(find): Query<Find>) -> Result<Redirect, Failur
     Ok(Redirect::to(&timer))
 }
 
-/// Which page of which list.
-#[derive(Deserialize)]
+/// Which page of a list.
+#[derive(Clone, Default, Deserialize, Serialize)]
+#[serde(default)]
 struct Listed {
-    #[serde(default)]
+    #[serde(skip_serializing_if = "String::is_empty")]
     prefix: String,
-    #[serde(default)]
+    #[serde(skip_serializing_if = "String::is_empty")]
     error: String,
-    after: Option<String>,
-    /// Where the pages before began.
-    #[serde(default)]
-    trail: String,
+    /// Where this page begins, after where those before it do.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pages: String,
 }
 
 async fn list(
     visit: Visit,
     Path((_, state)): Path<(String, String)>,
-    Query(listed): Query<Listed>,
+    Query(query): Query<Listed>,
 ) -> Result<Html<String>, Failure> {
     let operator = &visit.operator;
     let state = (STATES.into_iter()).find(|known| state_name(*known) == state);
     let state = state.ok_or_else(|| Failure::NotFound("there is no such list".to_owned()))?;
     let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    let prefix = match &*listed.prefix {
+    let prefix = match &*query.prefix {
         "" => None,
         prefix => Some((operator.prefix(prefix, false, state)).await?),
     };
     let filter = Filter {
         state,
         prefix,
-        error: some(&listed.error),
+        error: some(&query.error),
     };
-    let found = listing::page(operator, &filter, listed.after.as_deref(), ROWS).await?;
+    let found = listing::page(operator, &filter, query.after(), ROWS).await?;
     let frame = visit.frame();
     let shown = ListPage {
         state,
-        prefix: listed.prefix,
+        query,
         prefix_bytes: filter.prefix,
-        error: listed.error,
-        after: listed.after,
-        trail: listed.trail,
         found,
         now: operator.counts().await?.now,
     };

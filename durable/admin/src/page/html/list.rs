@@ -1,6 +1,5 @@
 //! A page of a list, and the page of a key.
 
-use form_urlencoded::Serializer;
 use maud::{Markup, html};
 use tickwheel_durable::store::{State, StoreTime, Stored};
 
@@ -8,13 +7,13 @@ use super::frame::{Frame, page};
 use super::rows::{of_all, of_one, table};
 use crate::details::{STATES, details, state_name, state_text};
 use crate::listing::Page;
+use crate::page::Listed;
 use crate::shown::{hex, line};
 
-/// The way back has so many pages.
-const TRAIL: usize = 20;
+/// The way back has so many bytes: a proxy takes some thousands in an address.
+const PAGES: usize = 4_096;
 
-/// Stands in the trail for the first page, and parts its pages.
-const FIRST: &str = "first";
+/// Parts the pages of the way back.
 const PART: char = '.';
 
 /// A key on its own page has at most so many characters.
@@ -23,31 +22,21 @@ const KEY: usize = 4_096;
 /// One page of a list.
 pub(in crate::page) struct ListPage {
     pub(in crate::page) state: State,
-    pub(in crate::page) prefix: String,
+    pub(in crate::page) query: Listed,
     pub(in crate::page) prefix_bytes: Option<Vec<u8>>,
-    pub(in crate::page) error: String,
-    pub(in crate::page) after: Option<String>,
-    pub(in crate::page) trail: String,
     pub(in crate::page) found: Page,
     pub(in crate::page) now: StoreTime,
 }
 
 impl ListPage {
     /// The address of a page with the same filter.
-    fn address(&self, frame: &Frame<'_>, state: State, after: Option<&str>, trail: &str) -> String {
-        let mut query = Serializer::new(String::new());
-        for (name, value) in [
-            ("prefix", self.prefix.as_str()),
-            ("error", self.error.as_str()),
-            ("after", after.unwrap_or_default()),
-            ("trail", trail),
-        ] {
-            if !value.is_empty() {
-                query.append_pair(name, value);
-            }
-        }
+    fn address(&self, frame: &Frame<'_>, state: State, pages: String) -> String {
+        let query = Listed {
+            pages,
+            ..self.query.clone()
+        };
         let list = frame.here(&format!("/list/{}", state_name(state)));
-        match query.finish() {
+        match serde_urlencoded::to_string(query).unwrap_or_default() {
             query if query.is_empty() => list,
             query => format!("{list}?{query}"),
         }
@@ -55,40 +44,47 @@ impl ListPage {
 
     fn next(&self, frame: &Frame<'_>) -> Option<String> {
         let next = self.found.next.as_deref()?;
-        let here = self.after.as_deref().unwrap_or(FIRST);
-        let mut trail: Vec<_> = self.trail.split(PART).filter(|at| !at.is_empty()).collect();
-        trail.push(here);
-        let from = trail.len().saturating_sub(TRAIL);
-        let trail = trail[from..].join(".");
-        Some(self.address(frame, self.state, Some(next), &trail))
+        let pages = format!("{}{PART}{next}", self.query.pages);
+        let mut pages = pages.trim_start_matches(PART);
+        while let Some((_, rest)) = pages.split_once(PART).filter(|_| pages.len() > PAGES) {
+            pages = rest;
+        }
+        Some(self.address(frame, self.state, pages.to_owned()))
     }
 
     fn previous(&self, frame: &Frame<'_>) -> Option<String> {
-        self.after.as_ref()?;
-        let (rest, last) = self.trail.rsplit_once(PART).unwrap_or(("", &self.trail));
-        let after = Some(last).filter(|last| !last.is_empty() && *last != FIRST);
-        Some(self.address(frame, self.state, after, rest))
+        self.query.after()?;
+        let (pages, _) = self.query.pages.rsplit_once(PART).unwrap_or_default();
+        Some(self.address(frame, self.state, pages.to_owned()))
+    }
+}
+
+impl Listed {
+    /// Where this page begins.
+    pub(in crate::page) fn after(&self) -> Option<&str> {
+        self.pages.rsplit(PART).next().filter(|at| !at.is_empty())
     }
 }
 
 pub(in crate::page) fn list(frame: &Frame<'_>, shown: &ListPage) -> Markup {
     let state = shown.state;
-    let here = shown.address(frame, state, shown.after.as_deref(), &shown.trail);
+    let Listed { prefix, error, .. } = &shown.query;
+    let here = shown.address(frame, state, shown.query.pages.clone());
     let whole = frame.here(&format!("/list/{}", state_name(state)));
     let (previous, next) = (shown.previous(frame), shown.next(frame));
-    let is_filtered = !shown.prefix.is_empty() || !shown.error.is_empty();
+    let is_filtered = !prefix.is_empty() || !error.is_empty();
     let content = html! {
         h1 { a href=(frame.here("")) { (frame.current) } ": " (state_text(state)) }
         p.choices {
             @for other in STATES {
                 @if other == state { strong { (state_text(other)) } }
-                @else { a href=(shown.address(frame, other, None, "")) { (state_text(other)) } }
+                @else { a href=(shown.address(frame, other, String::new())) { (state_text(other)) } }
                 " "
             }
         }
         form.line.find method="get" action=(whole) {
-            input #find name="prefix" aria-label="keys that begin with" placeholder="keys that begin with" value=(shown.prefix);
-            input name="error" aria-label="error contains" placeholder="error contains" value=(shown.error);
+            input #find name="prefix" aria-label="keys that begin with" placeholder="keys that begin with" value=(prefix);
+            input name="error" aria-label="error contains" placeholder="error contains" value=(error);
             button { "Filter" }
             @if is_filtered { a href=(whole) { "Clear" } }
         }
@@ -106,7 +102,7 @@ pub(in crate::page) fn list(frame: &Frame<'_>, shown: &ListPage) -> Markup {
             }
         }
         @if let Some(prefix) = &shown.prefix_bytes {
-            @if frame.allow_changes && !shown.found.rows.is_empty() && shown.error.is_empty() {
+            @if frame.allow_changes && !shown.found.rows.is_empty() && error.is_empty() {
                 @let what = format!("All that begin with {}, on this page or not:", line(prefix, KEY));
                 (of_all(frame, state, &here, ("prefix", &hex(prefix)), &what))
             }
@@ -144,18 +140,20 @@ pub(in crate::page) fn timers(
 
 #[cfg(test)]
 mod tests {
+    use tickwheel_durable::MAX_KEY_BYTES;
     use tickwheel_durable::store::Version;
 
     use super::*;
 
-    fn at(after: Option<&str>, trail: &str, next: Option<&str>) -> ListPage {
+    fn at(pages: &str, next: Option<&str>) -> ListPage {
         ListPage {
             state: State::Dead,
-            prefix: "order 1&".to_owned(),
+            query: Listed {
+                prefix: "order 1&".to_owned(),
+                error: String::new(),
+                pages: pages.to_owned(),
+            },
             prefix_bytes: None,
-            error: String::new(),
-            after: after.map(str::to_owned),
-            trail: trail.to_owned(),
             found: Page {
                 rows: Vec::new(),
                 next: next.map(str::to_owned),
@@ -173,24 +171,23 @@ mod tests {
         };
         let frame = &frame;
         let query = "/timers/n/orders/list/dead?prefix=order+1%26";
-        let first = at(None, "", Some("b"));
+        let first = at("", Some("b"));
         assert_eq!(first.previous(frame), None);
-        let next = format!("{query}&after=b&trail=first");
+        let next = format!("{query}&pages=b");
         assert_eq!(first.next(frame), Some(next));
-        let second = at(Some("b"), "first", Some("c"));
+        let second = at("b", Some("c"));
         assert_eq!(second.previous(frame), Some(query.to_owned()));
-        let next = format!("{query}&after=c&trail=first.b");
+        let next = format!("{query}&pages=b.c");
         assert_eq!(second.next(frame), Some(next));
-        let third = at(Some("c"), "first.b", None);
+        let third = at("b.c", None);
+        assert_eq!(third.query.after(), Some("c"));
         assert_eq!(third.next(frame), None);
-        let previous = format!("{query}&after=b&trail=first");
+        let previous = format!("{query}&pages=b");
         assert_eq!(third.previous(frame), Some(previous));
-        // Far from the start the way back is shorter, and leads to the start.
-        let far = at(Some("z"), "", None);
-        assert_eq!(far.previous(frame), Some(query.to_owned()));
-        let long = vec!["x"; 3 * TRAIL].join(".");
-        let next = at(Some("z"), &long, Some("zz")).next(frame);
-        assert!(next.expect("it goes on").len() < 200);
+        // The way back is bounded, however long the keys are.
+        let long = vec!["ab".repeat(MAX_KEY_BYTES); 9].join(".");
+        let next = at(&long, Some("z")).next(frame).expect("it goes on");
+        assert!(next.ends_with("ab.z") && next.len() < 8_000, "{next}");
     }
 
     /// A change of a prefix takes no error: it would change timers that the list does not show.
@@ -203,14 +200,14 @@ mod tests {
             ..Frame::default()
         };
         let (key, value) = (b"\"order 1&\"".to_vec(), b"1".to_vec());
-        let mut shown = at(None, "", None);
+        let mut shown = at("", None);
         shown.prefix_bytes = Some(b"\"order 1&".to_vec());
         let row = Stored::new(Version(17), State::Dead, key, value, StoreTime::default());
         shown.found.rows.push(row);
         let offer = "All that begin with";
         let page = list(&frame, &shown).into_string();
         assert!(page.contains(offer), "{page}");
-        shown.error = "no route".to_owned();
+        shown.query.error = "no route".to_owned();
         let page = list(&frame, &shown).into_string();
         assert!(!page.contains(offer), "{page}");
         // The lists of other states have the same filter.
