@@ -211,7 +211,7 @@ async fn change_is_logged_with_the_user_of_the_service() {
         assert!(log[0].contains(part), "{part}: {log:?}");
     }
     assert_eq!(service.timers.counts().await.expect("it counts").waiting, 1);
-    for (bytes, expected) in [(65_536, 400), (65_537, 413)] {
+    for (bytes, expected) in [(131_072, 400), (131_073, 413)] {
         let form = "x".repeat(bytes);
         let (status, ..) = service.ask(change, &[ANNA, OWN], &form).await;
         assert_eq!(status, expected, "{bytes} bytes");

@@ -40,8 +40,8 @@ pub(crate) use origin::{HEADER, check as check_origin, is_from};
 const SECTION: usize = 10;
 const ROWS: usize = 50;
 
-/// A form has at most so many bytes.
-pub(crate) const FORM: usize = 64 * 1024;
+/// A form has at most so many bytes: enough for the keys of a list, in hexadecimal digits.
+pub(crate) const FORM: usize = 128 * 1024;
 
 /// The page of an operator, as routes of an axum service.
 ///
