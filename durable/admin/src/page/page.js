@@ -9,7 +9,9 @@
     async function refresh() {
         if (!document.hidden) {
             try {
-                const answer = await fetch(location.href, { redirect: "error" });
+                const answer = await fetch(location.href);
+                // The session has ended.
+                if (answer.redirected) return location.reload();
                 if (!answer.ok) throw new Error(answer.status);
                 const page = new DOMParser().parseFromString(await answer.text(), "text/html");
                 const isOver = !page.getElementById("live-state");

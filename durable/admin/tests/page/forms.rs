@@ -111,4 +111,11 @@ async fn forms_send_what_is_written_into_them() {
     browser.value("window.mark = 1");
     browser.open(&orders);
     browser.until("window.mark === undefined && location.pathname === '/login'");
+
+    // A live page whose session has ended elsewhere leads there, too.
+    fill(&mut browser, "[name=token]", TOKEN);
+    browser.press("Enter");
+    browser.until("document.querySelector('#namespaces td a') !== null");
+    browser.value("fetch('/logout', { method: 'POST' }) && 0");
+    browser.until("location.pathname === '/login'");
 }
