@@ -11,6 +11,10 @@ use tokio_postgres::config::Host;
 
 const PORT: u16 = 5432;
 
+/// Where libpq expects sockets, as it was built for one system or another.
+#[cfg(unix)]
+const SOCKETS: [&str; 3] = ["/tmp", "/run/postgresql", "/var/run/postgresql"];
+
 /// The password for one host of these settings. A file that others may read is ignored, with a
 /// warning.
 pub(super) fn find(config: &Config) -> io::Result<Option<String>> {
@@ -52,7 +56,11 @@ fn is_private(file: &Path) -> io::Result<bool> {
 fn of(text: &str, config: &Config) -> Option<String> {
     let host = match config.get_hosts().first() {
         Some(Host::Tcp(host)) => host.clone(),
-        // A socket's folder, which the file names so.
+        #[cfg(unix)]
+        Some(Host::Unix(folder)) if !SOCKETS.iter().any(|usual| folder == Path::new(usual)) => {
+            folder.display().to_string()
+        }
+        // A usual folder of sockets, which the file names so.
         _ => "localhost".to_owned(),
     };
     let port = config.get_ports().first().copied().unwrap_or(PORT);
@@ -117,12 +125,16 @@ mod tests {
         let text = "# a comment\n\
             db-2:5432:orders:worker:other\n\
             db-1:5433:*:worker:pass\\:word\\\\:x\n\
+            localhost:*:orders:worker:usual\n\
+            /srv/db:*:orders:worker:socket\n\
             *:*:orders:worker:late\n\
             db-1:5432\n";
         for (url, expected) in [
             ("postgres://worker@db-1:5433/orders", Some("pass:word\\:x")),
             ("postgres://worker@db-2/orders", Some("other")),
             ("postgres://worker@db-3/orders", Some("late")),
+            ("host=/tmp user=worker dbname=orders", Some("usual")),
+            ("host=/srv/db user=worker dbname=orders", Some("socket")),
             ("postgres://admin@db-1:5433/orders", None),
         ] {
             let config = url.parse().expect("it is a URL");
