@@ -210,6 +210,9 @@ async fn login_ends() {
 
     let short = Server::start(&file, &["--token-file", &token_file, "--session", "100ms"]);
     let (cookie, _) = login(&short, &[]);
+    // The cookies of a host are for all of its ports.
+    let name = |cookie: &str| cookie.split('=').next().map(str::to_owned);
+    assert_ne!(name(&cookie), name(&first));
     tokio::time::sleep(Duration::from_millis(200)).await;
     let answer = short.ask("GET /n/orders", &[&cookie], "");
     assert!(answer.starts_with("HTTP/1.1 303"), "{answer}");

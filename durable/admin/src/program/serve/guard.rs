@@ -21,8 +21,6 @@ use super::sessions::Sessions;
 use crate::page::{HEADER, is_from};
 use crate::shown::text_line;
 
-const SESSION: &str = "tickwheel_admin";
-
 /// Most proxies add at least one of these.
 const FORWARDED: [&str; 6] = [
     "forwarded",
@@ -38,6 +36,8 @@ pub(super) struct Guard {
     listen: SocketAddr,
     token: Option<String>,
     sessions: Sessions,
+    /// The name of the cookie. Cookies of a host are for all of its ports.
+    cookie: String,
 }
 
 impl Guard {
@@ -46,6 +46,7 @@ impl Guard {
             listen,
             token,
             sessions: Sessions::new(session),
+            cookie: format!("tickwheel_admin_{}", listen.port()),
         }
     }
 
@@ -118,7 +119,9 @@ impl Guard {
             return true;
         };
         bearer(headers).is_some_and(|bearer| is_same(bearer, token))
-            || cookies(headers).any(|secret| self.sessions.is_open(&secret))
+            || self
+                .cookies(headers)
+                .any(|secret| self.sessions.is_open(&secret))
     }
 
     /// The cookie of a login with the right token. Browsers send it over TLS only if that is how
@@ -128,17 +131,28 @@ impl Guard {
         if !right.is_some_and(|right| is_same(token, right)) {
             return None;
         }
-        let cookie = Cookie::build((SESSION, self.sessions.begin()));
+        let cookie = Cookie::build((self.cookie.clone(), self.sessions.begin()));
         Some(attributes(cookie, headers))
     }
 
     /// Ends the login of this caller. Returns the cookie that takes its place.
     pub(super) fn logout(&self, headers: &HeaderMap) -> String {
-        for secret in cookies(headers) {
+        for secret in self.cookies(headers) {
             self.sessions.end(&secret);
         }
-        let cookie = Cookie::build((SESSION, "")).max_age(cookie::time::Duration::ZERO);
+        let cookie = Cookie::build((self.cookie.clone(), "")).max_age(cookie::time::Duration::ZERO);
         attributes(cookie, headers)
+    }
+
+    /// The secrets of logins that the request brings.
+    fn cookies(&self, headers: &HeaderMap) -> impl Iterator<Item = String> {
+        let texts = headers.get_all(COOKIE).into_iter();
+        let texts = texts.filter_map(|value| value.to_str().ok());
+        let cookies = texts.flat_map(|text| Cookie::split_parse(text.to_owned()));
+        cookies
+            .filter_map(Result::ok)
+            .filter(|cookie| cookie.name() == self.cookie)
+            .map(|cookie| cookie.value().to_owned())
     }
 }
 
@@ -185,17 +199,6 @@ fn is_over_tls(headers: &HeaderMap) -> bool {
     text(headers, "x-forwarded-proto").is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"))
         || forwarded.contains("proto=https")
         || forwarded.contains("proto=\"https\"")
-}
-
-/// The secrets of logins that the request brings.
-fn cookies(headers: &HeaderMap) -> impl Iterator<Item = String> {
-    let texts = headers.get_all(COOKIE).into_iter();
-    let texts = texts.filter_map(|value| value.to_str().ok());
-    let cookies = texts.flat_map(|text| Cookie::split_parse(text.to_owned()));
-    cookies
-        .filter_map(Result::ok)
-        .filter(|cookie| cookie.name() == SESSION)
-        .map(|cookie| cookie.value().to_owned())
 }
 
 fn text(headers: &HeaderMap, name: impl axum::http::header::AsHeaderName) -> Option<&str> {
@@ -320,8 +323,8 @@ mod tests {
         let (cookie, _) = cookie.split_once(';').expect("it has attributes");
         let with_cookie = headers(&[("cookie", &format!("a=b; {cookie}"))]);
         assert!(guard.lets_in(&with_cookie));
-        assert!(!guard.lets_in(&headers(&[("cookie", "tickwheel_admin=right token")])));
-        assert!(!guard.lets_in(&headers(&[("cookie", "tickwheel_admin=")])));
+        assert!(!guard.lets_in(&headers(&[("cookie", "tickwheel_admin_8017=right token")])));
+        assert!(!guard.lets_in(&headers(&[("cookie", "tickwheel_admin_8017=")])));
         let gone = guard.logout(&with_cookie);
         assert!(gone.contains("Max-Age=0"), "{gone}");
         assert!(!guard.lets_in(&with_cookie));
