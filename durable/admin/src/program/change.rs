@@ -40,7 +40,11 @@ pub(super) async fn change(operator: &Operator, json: bool, change: Change) -> R
             selection => format!(", {}", selection.shown()),
         };
         let what = &question.what;
-        ask(operator, &format!("{} {what}{which}", action.verb()))?;
+        let what = format!("{} {what}{which}", action.verb());
+        let namespace = operator.namespace.clone();
+        // The connection to the store goes on meanwhile.
+        let asked = tokio::task::spawn_blocking(move || ask(namespace.as_str(), &what)).await;
+        asked.map_err(|error| Failure::Failed(error.to_string()))??;
     }
     let bar = progress(question.number);
     let (who, progress, stop) = (who(), |rows| bar.inc(rows), stop()?);
@@ -94,13 +98,12 @@ fn finish(
 }
 
 /// Asks at a terminal for the name of the namespace.
-fn ask(operator: &Operator, what: &str) -> Result<(), Failure> {
+fn ask(namespace: &str, what: &str) -> Result<(), Failure> {
     let nothing = |why: &str| Failure::Usage(format!("nothing was changed: to {what} {why}"));
     let input = std::io::stdin();
     if !input.is_terminal() {
         return Err(nothing("needs --yes"));
     }
-    let namespace = operator.namespace.as_str();
     eprintln!(
         "{what}, in namespace {namespace}. This cannot be undone. Type the name of the namespace to go on:"
     );
