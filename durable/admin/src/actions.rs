@@ -426,9 +426,8 @@ impl<'a> Work<'a> {
             }
             (Some(_), Selection::Tokens(tokens)) => self.tokens(tokens, true).await,
             (Some(_), Selection::All) => {
-                let age = self.operator.counts().await?.now.since(self.asked.0);
-                let all = Bulk::DeadFor(age, Instant::now(), self.dead());
-                self.bulk(all).await
+                let died = DeadRows::Until(self.asked.0);
+                self.bulk(Bulk::Dead(died, self.dead())).await
             }
         }
     }

@@ -10,7 +10,7 @@ use tickwheel_durable::store::{
     MAX_KEY_ROWS, Namespace, PrefixChange, PrefixRows, RowPage, Settle, Settled, Settlement, State,
     Store, StoreTime, Stored, StoredInstance, StoredNamespace, Version, Write, WriteOutcome,
 };
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use crate::failure::Failure;
 use crate::shown::{from_hex, from_line, line};
@@ -85,8 +85,6 @@ pub(crate) enum Bulk {
     Purge,
     Waiting(PrefixChange),
     Dead(DeadRows, DeadChange),
-    /// Those that had been dead for so long at that time: others die meanwhile.
-    DeadFor(Duration, Instant, DeadChange),
 }
 
 /// A namespace of a store.
@@ -234,10 +232,6 @@ impl Operator {
             Bulk::Purge => store.purge(space),
             Bulk::Waiting(changes) => Box::pin(changes.step(store, space)),
             Bulk::Dead(which, change) => store.change_dead(space, which.clone(), *change),
-            Bulk::DeadFor(age, time, change) => {
-                let which = DeadRows::OlderThan(*age + time.elapsed());
-                store.change_dead(space, which, *change)
-            }
         };
         self.desk.call(step).await
     }

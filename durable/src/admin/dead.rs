@@ -3,7 +3,6 @@
 use std::borrow::Borrow;
 
 use serde::Serialize;
-use tokio::time::Instant;
 
 use super::Admin;
 use crate::error::Error;
@@ -85,7 +84,7 @@ impl<K, V> Admin<K, V> {
         let Some(core) = self.cores.of_token(token) else {
             return Ok(false);
         };
-        let which = || DeadRows::Token(token.version);
+        let which = DeadRows::Token(token.version);
         Ok(core.change_dead(change, which).await? > 0)
     }
 
@@ -94,16 +93,15 @@ impl<K, V> Admin<K, V> {
         Q: Serialize + ?Sized,
     {
         let key = self.coder.encode_key(&key)?;
-        let which = || DeadRows::Key(key.clone());
         let core = self.cores.of_key(&key);
-        core.change_dead(change, which).await
+        core.change_dead(change, DeadRows::Key(key)).await
     }
 
     async fn change_all(&self, change: DeadChange) -> Result<u64, Error> {
-        let began = Instant::now();
         let mut changed = 0;
         for core in self.cores.iter() {
-            let which = || DeadRows::OlderThan(began.elapsed());
+            let counting = core.calls.ask("count", |store, space| store.count(space));
+            let which = DeadRows::Until(counting.await?.now);
             changed += core.change_dead(change, which).await?;
         }
         Ok(changed)

@@ -139,11 +139,11 @@ impl Core {
     pub(crate) async fn change_dead(
         &self,
         change: DeadChange,
-        which: impl Fn() -> DeadRows,
+        which: DeadRows,
     ) -> Result<u64, Error> {
         let step = || {
             self.calls.ask("change_dead", |store, space| {
-                store.change_dead(space, which(), change)
+                store.change_dead(space, which.clone(), change)
             })
         };
         let changed = in_steps(step).await?;
@@ -487,7 +487,9 @@ async fn sweep(core: &Core) {
         sleep(jittered(pause)).await;
         pause = settings.sweep();
         // After an error the next sweep does what this one has left.
-        let old = || DeadRows::OlderThan(settings.keep_dead);
-        let _ = core.change_dead(DeadChange::Discard, old).await;
+        if let Ok(now) = core.fresh_now().await {
+            let old = DeadRows::Until(now.before(settings.keep_dead));
+            let _ = core.change_dead(DeadChange::Discard, old).await;
+        }
     }
 }

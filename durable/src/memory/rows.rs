@@ -75,9 +75,9 @@ impl Rows for Call<'_> {
                 let dead = self.of_key(State::Dead, key).rev().take(at_most);
                 dead.map(|row| row.version).collect()
             }
-            DeadRows::OlderThan(age) => {
+            DeadRows::Until(time) => {
                 let first = (State::Dead, StoreTime::default(), Version(0));
-                let last = (State::Dead, self.now.before(*age), Version(i64::MAX));
+                let last = (State::Dead, *time, Version(i64::MAX));
                 let dead = self.space.by_due.range(first..=last).take(at_most);
                 dead.map(|&(.., version)| version).collect()
             }

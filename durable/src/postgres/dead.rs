@@ -10,7 +10,7 @@ use super::lanes::Lane;
 use super::numbers::unsigned;
 use super::session::Parameters;
 use super::statements as sql;
-use crate::store::{ChangedRows, DeadChange, DeadRows, Namespace, StoreError, Version, micros};
+use crate::store::{ChangedRows, DeadChange, DeadRows, Namespace, StoreError, Version};
 
 /// One step retries or discards so many rows, in some ten milliseconds.
 const AT_ONCE: i64 = 1_000;
@@ -21,11 +21,15 @@ async fn choose(
     id: i32,
     which: &DeadRows,
 ) -> Result<(Vec<i64>, bool), StoreError> {
-    let (age, limit) = (which_age(which), AT_ONCE + 1);
+    let until;
+    let limit = AT_ONCE + 1;
     let (select, parameter): (_, &(dyn ToSql + Sync)) = match which {
         DeadRows::Token(Version(token)) => return Ok((vec![*token], false)),
         DeadRows::Key(key) => (sql::DEAD_OF_KEY, key),
-        DeadRows::OlderThan(_) => (sql::DEAD_BEFORE, &age),
+        DeadRows::Until(time) => {
+            until = time.as_micros();
+            (sql::DEAD_UNTIL, &until)
+        }
     };
     let rows = postgres.look(select, &[&id, parameter, &limit]).await?;
     let mut versions: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
@@ -34,13 +38,6 @@ async fn choose(
         versions.pop();
     }
     Ok((versions, more))
-}
-
-fn which_age(which: &DeadRows) -> i64 {
-    match which {
-        DeadRows::OlderThan(age) => micros(*age),
-        _ => 0,
-    }
 }
 
 /// Retries or discards some of the dead rows.

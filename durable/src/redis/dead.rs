@@ -2,7 +2,7 @@
 
 use super::arguments::{digits, limit_argument, near_arguments};
 use super::{Redis, scripts};
-use crate::store::{ChangedRows, DeadChange, DeadRows, LoadWindow, Namespace, StoreError, micros};
+use crate::store::{ChangedRows, DeadChange, DeadRows, LoadWindow, Namespace, StoreError};
 
 /// One step retries or discards at most this many dead rows, which takes the server some
 /// milliseconds.
@@ -24,7 +24,7 @@ pub(super) async fn change(
         match &which {
             DeadRows::Token(token) => command.arg("token").arg(digits(*token)),
             DeadRows::Key(key) => command.arg("key").arg(key),
-            DeadRows::OlderThan(age) => command.arg("older").arg(micros(*age)),
+            DeadRows::Until(time) => command.arg("until").arg(time.as_micros()),
         };
     });
     let mut reply = burying.await?;

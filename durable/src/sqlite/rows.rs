@@ -240,8 +240,8 @@ impl Rows for Call<'_> {
         let (chosen, by): (&dyn ToSql, _) = match which {
             DeadRows::Token(Version(token)) => (token, "version = ?2"),
             DeadRows::Key(key) => (key, "key = ?2"),
-            DeadRows::OlderThan(age) => {
-                until = self.now.before(*age).as_micros();
+            DeadRows::Until(time) => {
+                until = time.as_micros();
                 (&until, "loaded_by IS NULL AND due <= ?2")
             }
         };

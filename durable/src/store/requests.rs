@@ -354,8 +354,8 @@ pub enum DeadRows {
     Token(Version),
     /// All under this encoded key.
     Key(Vec<u8>),
-    /// All that died at least so long ago, by the store's time.
-    OlderThan(Duration),
+    /// All that died until then, by the store's time.
+    Until(StoreTime),
 }
 
 /// What is done to dead rows.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tickwheel_durable::Postgres;
 use tickwheel_durable::store::{
     Action, DeadChange, DeadRows, Due, Fire, InstanceId, List, Load, LoadWindow, Namespace, Settle,
-    Settlement, State, Store, Version, Write, WriteOutcome,
+    Settlement, State, Store, StoreTime, Version, Write, WriteOutcome,
 };
 
 use super::server::{Server, client, missing};
@@ -105,7 +105,7 @@ pub(super) async fn make_all_calls(
 
 /// Makes a timer dead, and every call about dead ones.
 async fn die_and_retry(store: &Postgres, space: &Namespace, near: LoadWindow) {
-    let none = DeadRows::OlderThan(Duration::MAX);
+    let none = DeadRows::Until(StoreTime::default());
     for which in [DeadRows::Key(b"f".to_vec()), none] {
         let written = store.write(space, vec![set("f", false)], near).await;
         let written = written.expect("it writes");

@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, DeadChange, DeadRows, LoadWindow, Settle, Settled, Settlement, State, Store, Version,
-    WriteOutcome,
+    Action, DeadChange, DeadRows, LoadWindow, Settle, Settled, Settlement, State, Store, StoreTime,
+    Version, WriteOutcome,
 };
 
-use super::{Case, FAR, HOUR, NOW, armed, set, write};
+use super::{Case, FAR, NOW, armed, set, write};
 use crate::steps::{in_steps, pages};
 use crate::world::{Stores, World};
 
-const ALL: DeadRows = DeadRows::OlderThan(Duration::ZERO);
+const ALL: DeadRows = DeadRows::Until(StoreTime::NEVER);
 
 impl<S: Store> Case<S> {
     /// Sets a key, fires it, and makes it dead. Returns its token.
@@ -52,7 +52,7 @@ impl<S: Store> Case<S> {
     }
 }
 
-/// Dead rows are discarded by token, by key, by age, and with everything else in a purge.
+/// Dead rows are discarded by token, by key, by time, and with everything else in a purge.
 pub async fn discards_dead_rows<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let other = Case::open(&world.part("other")).await;
@@ -74,14 +74,14 @@ pub async fn discards_dead_rows<T: Stores>(world: &World<T>) {
     assert_eq!(case.discard(DeadRows::Token(tokens[1])).await, 1);
     assert_eq!(case.discard(DeadRows::Token(tokens[1])).await, 0);
     assert_eq!(case.retry(DeadRows::Token(tokens[1])).await, 0);
-    assert_eq!(case.discard(DeadRows::OlderThan(HOUR)).await, 0);
     assert_eq!(case.discard(DeadRows::Key(b"a".to_vec())).await, 1);
     assert_eq!(case.tokens().await, tokens[2..]);
-    let age = world.units(1);
     case.dead("d", "").await;
-    let older = case.discard(DeadRows::OlderThan(age)).await;
-    assert!(older >= 1, "the one that died a unit ago");
-    assert_eq!(case.discard(ALL).await, 2 - older);
+    let died = case.list(State::Dead).await[0].due;
+    let before = died.before(Duration::from_micros(1));
+    assert_eq!(case.discard(DeadRows::Until(before)).await, 0);
+    assert_eq!(case.discard(DeadRows::Until(died)).await, 1);
+    assert_eq!(case.discard(ALL).await, 1);
     assert_eq!(case.counts().await, [0, 0, 0]);
 
     case.dead("a", "").await;

@@ -6,11 +6,8 @@ pub(in crate::postgres) const DEAD_OF_KEY: &str = "
     ORDER BY died, version LIMIT $3::bigint";
 
 /// The first rows that died `$2` microseconds ago or earlier, at most `$3`.
-pub(in crate::postgres) const DEAD_BEFORE: &str = concat!(
-    "SELECT version FROM @.tickwheel_dead WHERE namespace = $1::int AND died <= ",
-    now!(),
-    " - $2::bigint ORDER BY died, version LIMIT $3::bigint"
-);
+pub(in crate::postgres) const DEAD_UNTIL: &str = "SELECT version FROM @.tickwheel_dead
+    WHERE namespace = $1::int AND died <= $2::bigint ORDER BY died, version LIMIT $3::bigint";
 
 /// Makes an array of dead versions due again, and gives a hint on the channel `$3`. The first row
 /// of a key becomes its waiting row, if it has none.

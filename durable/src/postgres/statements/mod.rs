@@ -312,7 +312,7 @@ mod purge;
 mod settles;
 mod writes;
 
-pub(super) use dead::{DEAD_BEFORE, DEAD_OF_KEY, DISCARD, RETRY};
+pub(super) use dead::{DEAD_OF_KEY, DEAD_UNTIL, DISCARD, RETRY};
 pub(super) use fire::{FIRE, LEFT};
 pub(super) use inspect::{
     COUNT_DUE, INSTANCES, PREFIX_DEAD, PREFIX_IN_FLIGHT, PREFIX_WAITING, ROWS_OF,

@@ -1,13 +1,12 @@
--- bury: window, loader, 'retry' | 'discard', limit, 'token' | 'key' | 'older', then a token, a key, or an age -> how many rows,
+-- bury: window, loader, 'retry' | 'discard', limit, 'token' | 'key' | 'until', then a token, a key, or a time -> how many rows,
 -- whether there are more. O(log n) for each.
 
 local op, limit, choice, value = ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
 local versions = { value }
 if choice == 'key' then
     versions = any_dead and dead_of(value) or {}
-elseif choice == 'older' then
-    local until_then = format(DIGITS, math.max(now - tonumber(value), 0))
-    versions = call('ZRANGEBYSCORE', dead, '-inf', until_then, 'LIMIT', 0, limit + 1)
+elseif choice == 'until' then
+    versions = call('ZRANGEBYSCORE', dead, '-inf', value, 'LIMIT', 0, limit + 1)
 end
 
 even_when_full()

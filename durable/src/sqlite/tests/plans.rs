@@ -10,7 +10,7 @@ use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use super::*;
 use crate::store::{
     DeadChange, DeadRows, Fire, List, Load, Missed, Schedules, Settle, Settlement, State,
-    WriteOutcome,
+    StoreTime, WriteOutcome,
 };
 
 /// The steps that each statement has taken in all its runs, by its text. SQLite takes some for each
@@ -150,7 +150,10 @@ async fn die_and_retry(store: &Sqlite, near: LoadWindow) {
         key: b"d".to_vec(),
         action: Action::set(b"v".to_vec(), Due::In(Duration::ZERO), None, false),
     };
-    let (now, none) = (Duration::from_secs(60), DeadRows::OlderThan(Duration::MAX));
+    let (now, none) = (
+        Duration::from_secs(60),
+        DeadRows::Until(StoreTime::default()),
+    );
     for which in [DeadRows::Key(b"d".to_vec()), none] {
         let written = store.write(&space, vec![set.clone()], near).await;
         let written = written.expect("it writes");
