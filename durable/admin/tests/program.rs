@@ -15,7 +15,6 @@ mod postgres;
 mod secrets;
 mod support;
 
-use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -169,39 +168,6 @@ async fn namespace_option_leaves_other_namespaces_alone() {
     assert_eq!(counted(&orders.0).await, [2, 0, 2]);
 }
 
-/// Timers with one deadline are listed in pages, each once, by time and by key.
-#[tokio::test]
-async fn pages_repeat_no_timer() {
-    const TIMERS: usize = 7;
-    let file = File::new();
-    let (timers, _claims) = file.instance().await;
-    let deadline = SystemTime::now() + HOUR;
-    for number in 0..TIMERS {
-        let (key, value) = (format!("timer {number}"), "v".to_owned());
-        let set = timers.set_timer_at(&key, &value, deadline).await;
-        set.expect("it is set");
-    }
-    for chosen in [&[][..], &["--prefix", "timer"]] {
-        let (mut keys, mut after) = (Vec::new(), None::<String>);
-        loop {
-            let mut arguments = [&["list", "--json", "--limit", "3"], chosen].concat();
-            if let Some(after) = &after {
-                arguments.extend(["--after", after]);
-            }
-            let page = run(&file, &arguments).json();
-            let found = each(&page["timers"]).map(|timer| timer["key"]["data"].to_string());
-            keys.extend(found);
-            assert!(keys.len() <= TIMERS, "{chosen:?}: {keys:?}");
-            match page["next"].as_str() {
-                Some(next) => after = Some(next.to_owned()),
-                None => break,
-            }
-        }
-        let once: BTreeSet<_> = keys.iter().collect();
-        assert_eq!((keys.len(), once.len()), (TIMERS, TIMERS), "{chosen:?}");
-    }
-}
-
 /// The last page of a filtered list leads on to no empty one.
 #[tokio::test]
 async fn filtered_page_leads_on_only_if_a_timer_follows() {
@@ -215,28 +181,6 @@ async fn filtered_page_leads_on_only_if_a_timer_follows() {
         let page = run(&file, &list).json();
         assert_eq!(page["next"].is_string(), leads_on, "{page}");
     }
-}
-
-/// Timers that die again at once were retried again and again.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn retry_of_all_ends_although_they_die_again() {
-    const DEAD: u64 = 2_400;
-    let file = File::new();
-    let (timers, mut claims) = file.instance().await;
-    let keys: Vec<_> = (0..DEAD).map(|key| key.to_string()).collect();
-    let keys: Vec<_> = keys.iter().map(String::as_str).collect();
-    set(&timers, &keys, Duration::ZERO).await;
-    let failing = tokio::spawn(async move {
-        let handle = |_| async { Err(Retry::never("again")) };
-        claims.dispatch(256, handle).await;
-    });
-    while counted(&timers).await[2] < DEAD {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    let retry = || run(&file, &["retry", "--all", "--json"]).json();
-    let retried = tokio::task::block_in_place(retry);
-    assert_eq!(retried["changed"], DEAD);
-    failing.abort();
 }
 
 /// Either the release of a claim takes effect or its acknowledgement, not both.
