@@ -69,17 +69,6 @@ struct State {
     /// How many rows the calls have written, and how many of these to renew a lease.
     writes: u64,
     renewals: u64,
-    /// The rows that are marked, as far as answers tell.
-    marked: HashSet<Version>,
-}
-
-impl State {
-    fn armed(&mut self, row: &Armed) {
-        self.writes += 1;
-        if row.loaded {
-            self.marked.insert(row.version);
-        }
-    }
 }
 
 impl<S> Faulty<S> {
@@ -96,7 +85,8 @@ impl<S> Faulty<S> {
         self.lock().calls
     }
 
-    /// How many rows the calls have inserted, changed or deleted, renewals of leases left out.
+    /// How many rows the calls have inserted, changed or deleted, but for renewals of leases and for
+    /// unloads.
     pub fn row_writes(&self) -> u64 {
         let state = self.lock();
         state.writes - state.renewals
@@ -276,27 +266,21 @@ impl<S: Store> Faulty<S> {
     async fn settle_unlocked(
         &self,
         namespace: &Namespace,
-        mut settles: Vec<Settle>,
+        settles: Vec<Settle>,
         near: LoadWindow,
     ) -> Result<Vec<Settled>, StoreError> {
         let is_locked = self.lock().locked;
-        let needs_key =
-            |settle: &Settle| !matches!(settle.settlement, Settlement::Ack | Settlement::Extend(_));
-        let locked: Vec<_> = settles
-            .iter()
-            .map(|settle| is_locked && needs_key(settle))
-            .collect();
-        settles.retain(|settle| !(is_locked && needs_key(settle)));
+        let is_settled = |(_, settle): &(usize, Settle)| {
+            !is_locked || matches!(settle.settlement, Settlement::Ack | Settlement::Extend(_))
+        };
+        let mut outcomes = vec![Settled::Locked; settles.len()];
+        let settles = settles.into_iter().enumerate().filter(is_settled);
+        let (places, settles): (Vec<_>, _) = settles.unzip();
         let settled = self.store.settle(namespace, settles, near).await?;
-        let mut settled = settled.into_iter();
-        let outcomes = locked.into_iter().filter_map(|is_locked| {
-            if is_locked {
-                Some(Settled::Locked)
-            } else {
-                settled.next()
-            }
-        });
-        Ok(outcomes.collect())
+        for (place, settled) in places.into_iter().zip(settled) {
+            outcomes[place] = settled;
+        }
+        Ok(outcomes)
     }
 }
 
@@ -344,21 +328,13 @@ impl<S: Store> Store for Faulty<S> {
             }
             let writing = self.call("write", || self.write_unlocked(namespace, writes, near));
             let written = writing.await?;
-            let mut state = self.lock();
-            for written in &written {
-                match written {
-                    WriteOutcome::Armed { row, replaced, .. } => {
-                        state.armed(row);
-                        state.marked.retain(|version| Some(*version) != *replaced);
-                    }
-                    WriteOutcome::Removed { version, .. } => {
-                        state.writes += 1;
-                        state.marked.remove(version);
-                    }
-                    _ => {}
-                }
-            }
-            drop(state);
+            let changed = |written: &&WriteOutcome| {
+                matches!(
+                    written,
+                    WriteOutcome::Armed { .. } | WriteOutcome::Removed { .. }
+                )
+            };
+            self.lock().writes += written.iter().filter(changed).count() as u64;
             Ok(written)
         })
     }
@@ -371,11 +347,7 @@ impl<S: Store> Store for Faulty<S> {
                 self.store.load(namespace, request)
             };
             let loaded = self.call("load", load).await?;
-            let versions = loaded.rows.iter().map(|&(version, _)| version);
-            let mut state = self.lock();
-            state.writes += loaded.rows.len() as u64;
-            state.marked.extend(versions);
-            drop(state);
+            self.lock().writes += loaded.rows.len() as u64;
             Ok(loaded)
         })
     }
@@ -387,19 +359,9 @@ impl<S: Store> Store for Faulty<S> {
                 let fire = async move { store.fire(&namespace, request).await };
                 return Err(happen_late(delay, fire));
             }
-            let versions = request.versions.clone();
             let firing = self.call("fire", || self.fire_unlocked(namespace, request));
             let report = firing.await?;
-            let mut state = self.lock();
-            state.writes += report.fired.len() as u64;
-            for version in versions {
-                state.marked.remove(&version);
-            }
-            for row in report.later.iter().filter(|row| row.loaded) {
-                state.marked.insert(row.version);
-            }
-            report.next.iter().for_each(|row| state.armed(row));
-            drop(state);
+            self.lock().writes += (report.fired.len() + report.next.len()) as u64;
             Ok(report)
         })
     }
@@ -416,11 +378,10 @@ impl<S: Store> Store for Faulty<S> {
             let settled = settling.await?;
             let mut state = self.lock();
             for (settled, settlement) in settled.iter().zip(settlements) {
-                match settled {
-                    Settled::Armed(row) => state.armed(row),
-                    Settled::Lost => continue,
-                    _ => state.writes += 1,
+                if *settled == Settled::Lost {
+                    continue;
                 }
+                state.writes += 1;
                 state.renewals += u64::from(matches!(settlement, Settlement::Extend(_)));
             }
             drop(state);
@@ -435,13 +396,8 @@ impl<S: Store> Store for Faulty<S> {
     ) -> Answer<'a, InstanceId> {
         Box::pin(async move {
             self.lock().unloaded.insert(instance);
-            let unloading = self.call("unload", || self.store.unload(namespace, instance));
-            let fresh = unloading.await?;
-            let mut state = self.lock();
-            state.writes += state.marked.len() as u64;
-            state.marked.clear();
-            drop(state);
-            Ok(fresh)
+            self.call("unload", || self.store.unload(namespace, instance))
+                .await
         })
     }
 
@@ -452,7 +408,7 @@ impl<S: Store> Store for Faulty<S> {
         versions: Vec<Version>,
     ) -> Answer<'a, Vec<Version>> {
         Box::pin(async move {
-            let rows = versions.clone();
+            let asked = versions.len();
             let unmarking = self.call("unmark", || async {
                 if self.lock().locked {
                     return Ok(versions);
@@ -460,11 +416,7 @@ impl<S: Store> Store for Faulty<S> {
                 self.store.unmark(namespace, instance, versions).await
             });
             let left = unmarking.await?;
-            let mut state = self.lock();
-            for version in rows.iter().filter(|version| !left.contains(version)) {
-                state.writes += u64::from(state.marked.remove(version));
-            }
-            drop(state);
+            self.lock().writes += (asked - left.len()) as u64;
             Ok(left)
         })
     }
