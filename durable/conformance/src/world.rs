@@ -80,15 +80,15 @@ pub struct World<T> {
 }
 
 /// An instance that a check has started.
-pub(super) struct Running<S> {
-    pub(super) timers: DurableTimers<String, u64>,
-    pub(super) claims: Claims<String, u64>,
+pub(super) struct Running<S, V = u64> {
+    pub(super) timers: DurableTimers<String, V>,
+    pub(super) claims: Claims<String, V>,
     /// Its store, which fails on demand.
     pub(super) faults: Faulty<S>,
     pub(super) unit: Duration,
 }
 
-impl<S> fmt::Debug for Running<S> {
+impl<S, V> fmt::Debug for Running<S, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Running")
             .field("timers", &self.timers)
@@ -162,7 +162,9 @@ impl<T: Stores> World<T> {
             let late = late.into_inner().unwrap_or_else(PoisonError::into_inner);
             match outcome {
                 Ok(()) => return,
-                Err(_) if late > world.units(1) / 2 && slower < SLOWEST => slower *= 2,
+                Err(_) if late > world.units(1) / 2 && slower < SLOWEST => {
+                    slower = SLOWEST.min(slower * 2);
+                }
                 Err(error) => panic!("{error}, the control was late by {late:?}"),
             }
         }
@@ -244,25 +246,27 @@ impl<T: Stores> World<T> {
     }
 }
 
-impl<S: Store> Running<S> {
-    /// Sets a timer due in so many units.
-    pub(super) async fn set(&self, key: &str, value: u64, units: u32) {
-        let set = self.timers.set_timer(key, &value, self.unit * units);
-        set.await.expect("it is set");
-    }
-
+impl<S, V> Running<S, V> {
     /// The next claim.
-    pub(super) async fn next(&mut self) -> Claim<String, u64> {
+    pub(super) async fn next(&mut self) -> Claim<String, V> {
         let next = timeout(self.unit * 600, self.claims.recv()).await;
         next.expect("a timer is delivered")
             .expect("the stream goes on")
     }
 
     /// The next claim, acknowledged.
-    pub(super) async fn next_acked(&mut self) -> Claim<String, u64> {
+    pub(super) async fn next_acked(&mut self) -> Claim<String, V> {
         let claim = self.next().await;
         claim.ack().await.expect("the claim is held");
         claim
+    }
+}
+
+impl<S: Store> Running<S> {
+    /// Sets a timer due in so many units.
+    pub(super) async fn set(&self, key: &str, value: u64, units: u32) {
+        let set = self.timers.set_timer(key, &value, self.unit * units);
+        set.await.expect("it is set");
     }
 
     /// Sees that nothing comes for so many units.

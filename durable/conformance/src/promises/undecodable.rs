@@ -3,49 +3,29 @@
 use std::time::{Duration, SystemTime};
 
 use tickwheel::TimerWheel;
+use tickwheel_durable::builder;
 use tickwheel_durable::store::{Action, Due, LoadWindow, Store, Write};
-use tickwheel_durable::{Claim, Claims, DurableTimers, builder};
 use tokio::time::timeout;
 
 use super::FAR;
+use crate::faulty::Faulty;
 use crate::world::{Running, Stores, World, next_of};
 
 /// An instance of another program, with texts as values. The others have numbers.
-struct Texts {
-    timers: DurableTimers<String, String>,
-    claims: Claims<String, String>,
-    unit: Duration,
-}
-
-impl Texts {
-    async fn start<T: Stores>(world: &World<T>) -> Self {
-        let space = world.namespace();
-        let builder = builder(space.as_str())
-            .poll(world.units(1))
-            .window(world.units(20))
-            .lease(world.units(20));
-        let started = builder.start(&TimerWheel::new(), world.store().await).await;
-        let (timers, claims) = started.expect("the instance starts");
-        Texts {
-            timers,
-            claims,
-            unit: world.units(1),
-        }
-    }
-
-    async fn set_interval(&self, key: &str, units: u32) {
-        let value = key.to_owned();
-        let set = self.timers.set_interval(key, &value, self.unit * units);
-        set.await.expect("it is set");
-    }
-
-    async fn next_acked(&mut self) -> Claim<String, String> {
-        let next = timeout(self.unit * 600, self.claims.recv()).await;
-        let claim = next
-            .expect("a timer is delivered")
-            .expect("the stream goes on");
-        claim.ack().await.expect("the claim is held");
-        claim
+async fn texts<T: Stores>(world: &World<T>) -> Running<T::Store, String> {
+    let (space, unit) = (world.namespace(), world.units(1));
+    let faults = Faulty::new(world.store().await);
+    let builder = builder(space.as_str())
+        .poll(unit)
+        .window(unit * 20)
+        .lease(unit * 20);
+    let started = builder.start(&TimerWheel::new(), faults.clone()).await;
+    let (timers, claims) = started.expect("the instance starts");
+    Running {
+        timers,
+        claims,
+        faults,
+        unit,
     }
 }
 
@@ -70,9 +50,11 @@ pub async fn d9_leaves_to_others_what_does_not_decode<T: Stores>(world: &World<T
     let mut numbers = world.instance().await;
     // Nothing of it is delivered to this instance of texts: the instance of numbers is alone at
     // first.
-    let writer = Texts::start(world).await;
+    let writer = texts(world).await;
     writer.timers.shutdown().await;
-    writer.set_interval("text", 2).await;
+    let (text, period) = ("text".to_owned(), world.units(2));
+    let set = writer.timers.set_interval("text", &text, period).await;
+    set.expect("it is set");
     numbers.sees_nothing(5).await;
     let soon = numbers.now().await + world.units(4);
     assert!(
@@ -81,8 +63,7 @@ pub async fn d9_leaves_to_others_what_does_not_decode<T: Stores>(world: &World<T
     );
 
     // Now both, and each cannot decode what the other sets.
-    let mut texts = Texts::start(world).await;
-    let period = world.units(2);
+    let mut texts = texts(world).await;
     let set = numbers.timers.set_interval("number", &1, period).await;
     set.expect("it is set");
     for _ in 0..6 {
