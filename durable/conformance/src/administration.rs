@@ -5,105 +5,21 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use tickwheel_durable::store::{State, Store};
-use tickwheel_durable::{Change, Changed, Entry, Error, Position, Retry};
+use tickwheel_durable::store::Store;
+use tickwheel_durable::{Change, Changed, Error, Retry};
 use tokio::time::{sleep, timeout};
 
-use super::steps::in_steps;
 use super::world::{Running, Stores, World};
 
 /// More timers than a store deletes or retries in one step.
 const MANY: u64 = 1_100;
 
 impl<S: Store> Running<S> {
-    /// The keys of all timers in a state that begin with a text, read in pages of that many.
-    async fn with_prefix(&self, state: State, text: &str, limit: usize) -> Vec<String> {
-        let admin = self.timers.admin();
-        // The codec of checks is JSON.
-        let prefix = format!("\"{text}");
-        let (mut keys, mut after) = (Vec::new(), None);
-        loop {
-            let page = admin.with_prefix(state, prefix.clone(), after, limit);
-            let (entries, next) = page.await.expect("it lists");
-            assert!(entries.len() <= limit, "{}", entries.len());
-            keys.extend(entries.into_iter().map(key));
-            after = next;
-            if after.is_none() {
-                keys.sort();
-                return keys;
-            }
-        }
-    }
-
-    /// Makes a timer of each key dead.
-    async fn kill_timers(&mut self, keys: &[&str]) {
-        for key in keys {
-            self.set(key, 1, 0).await;
-            let claim = self.next().await;
-            claim
-                .fail(Retry::never("poison"))
-                .await
-                .expect("it is held");
-        }
-    }
-
     /// How many timers are waiting, in flight and dead.
     async fn counted(&self) -> [u64; 3] {
         let counts = self.timers.counts().await.expect("it counts");
         [counts.waiting, counts.in_flight, counts.dead]
     }
-}
-
-fn key(entry: Entry<String, u64>) -> String {
-    entry.key.expect("it decodes")
-}
-
-/// An operator's calls look at one namespace and change one, although another one has the same
-/// keys.
-pub async fn operator_sees_and_changes_one_namespace<T: Stores>(world: &World<T>) {
-    let mut mine = world.instance().await;
-    let mut other = world.part("other").instance().await;
-    for instance in [&mine, &other] {
-        for name in ["a 1", "a 2", "b"] {
-            instance.set(name, 1, 10_000).await;
-        }
-    }
-    other.set("a 3", 1, 10_000).await;
-    let (ours, theirs) = (mine.timers.admin(), other.timers.admin());
-    for limit in [1, 2, 10] {
-        let found = mine.with_prefix(State::Waiting, "a ", limit).await;
-        assert_eq!(found, ["a 1", "a 2"]);
-        let found = other.with_prefix(State::Waiting, "a ", limit).await;
-        assert_eq!(found, ["a 1", "a 2", "a 3"]);
-    }
-    let now = mine.now().await;
-    let times = [now, now + world.units(20_000)];
-    assert_eq!(ours.count_due(&times).await, Ok(vec![3]));
-    assert_eq!(theirs.count_due(&times).await, Ok(vec![4]));
-    assert_eq!(ours.all_of("a 3").await, Ok(Vec::new()));
-    let found = theirs.all_of("a 3").await.expect("it lists");
-    assert_eq!(found.into_iter().map(key).collect::<Vec<_>>(), ["a 3"]);
-
-    mine.kill_timers(&["a 1"]).await;
-    other.kill_timers(&["a 1", "a 4"]).await;
-    assert_eq!(mine.with_prefix(State::Dead, "a", 1).await, ["a 1"]);
-    assert_eq!(ours.retry_dead_key("a 4").await, Ok(0));
-    assert_eq!(ours.discard_dead_key("a 4").await, Ok(0));
-    assert_eq!(ours.discard_all_dead().await, Ok(1));
-    assert_eq!(ours.retry_all_dead().await, Ok(0));
-    assert_eq!(other.counted().await[2], 2);
-    assert_eq!(theirs.discard_all_dead().await, Ok(2));
-    mine.set("a 1", 1, 10_000).await;
-    other.set("a 1", 1, 10_000).await;
-    let names: Vec<_> = (0..MANY).map(|number| format!("z {number}")).collect();
-    let many = names
-        .iter()
-        .map(|name| (name.as_str(), &1, world.units(10_000)));
-    mine.timers.set_many(many).await.expect("they are set");
-    let purged = in_steps(async || ours.purge_batch().await).await;
-    assert_eq!(purged, MANY + 3);
-    assert_eq!(mine.counted().await, [0, 0, 0]);
-    assert_eq!(other.counted().await, [4, 0, 0]);
 }
 
 /// An operator removes, moves and runs timers by key and by prefix, each once, and the answers are
@@ -199,32 +115,6 @@ pub async fn operator_changes_waiting_timers<T: Stores>(world: &World<T>) {
     let set = many.iter().map(|name| (name.as_str(), &1, far));
     instance.timers.set_many(set).await.expect("they are set");
     assert_eq!(changed("many", Change::Remove).await, 3_000);
-}
-
-/// Timers with one deadline are listed in pages, each once.
-pub async fn pages_repeat_no_timer<T: Stores>(world: &World<T>) {
-    const TIMERS: usize = 11;
-    let instance = world.instance().await;
-    let deadline = instance.now().await + world.units(10_000);
-    for number in 0..TIMERS {
-        let name = format!("timer {number}");
-        let set = instance.timers.set_timer_at(&name, &1, deadline).await;
-        set.expect("it is set");
-    }
-    let admin = instance.timers.admin();
-    for limit in [1, 3, TIMERS] {
-        let (mut keys, mut after): (Vec<String>, Option<Position>) = (Vec::new(), None);
-        while keys.len() <= TIMERS {
-            let page = admin.pending(after, limit).await.expect("it lists");
-            let Some(last) = page.last() else { break };
-            assert!(page.len() <= limit, "{}", page.len());
-            after = Some(last.position());
-            keys.extend(page.into_iter().map(key));
-        }
-        assert_eq!(keys.len(), TIMERS, "in pages of {limit}: {keys:?}");
-        let once: BTreeSet<_> = keys.into_iter().collect();
-        assert_eq!(once.len(), TIMERS, "in pages of {limit}");
-    }
 }
 
 /// A retry of all dead timers ends, although each of them dies again at once, and retries each

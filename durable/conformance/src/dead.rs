@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use tickwheel_durable::store::{Action, Due, Fire, LoadWindow, Settle, Settlement, Store, Write};
-use tickwheel_durable::{Backoff, Claim, Entry, Removed, Retry, SetIfAbsent};
+use tickwheel_durable::{Backoff, Entry, Removed, Retry, SetIfAbsent};
 use tokio::time::{sleep, timeout};
 
 use super::world::{Running, Stores, World};
@@ -172,26 +172,6 @@ pub async fn d9_repeats_when_an_occurrence_dies<T: Stores>(world: &World<T>) {
     }
     let next = admin.get("again").await.expect("it reads");
     assert_eq!(next.expect("it goes on").period, Some(period));
-}
-
-/// Timers that have been dead for long are discarded.
-pub async fn dead_timers_are_kept_for_a_time<T: Stores>(world: &World<T>) {
-    let keep = Duration::from_secs(1);
-    let start = async |keep| world.instance_with(|b| b.keep_dead(keep)).await;
-    let mut patient = start(Duration::from_secs(86_400)).await;
-    patient.set("a", 1, 0).await;
-    let claim: Claim<String, u64> = patient.next().await;
-    let never = Retry::never("why");
-    claim.fail(never).await.expect("it is held");
-    sleep(keep * 2).await;
-    assert_eq!(patient.dead().await.len(), 1);
-    let _hasty = start(keep).await;
-    let gone = async {
-        while !patient.dead().await.is_empty() {
-            sleep(world.units(1)).await;
-        }
-    };
-    timeout(keep * 60, gone).await.expect("it is discarded");
 }
 
 /// Ten thousand dead timers cost living ones nothing: they are not loaded, not fired, and cause no

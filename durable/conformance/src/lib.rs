@@ -109,7 +109,6 @@ macro_rules! conformance_tests {
                 keeps_any_bytes,
                 takes_any_deadline,
                 gives_each_row_to_one_of_many,
-                keeps_one_row_under_a_key,
                 discards_dead_rows,
                 retries_and_discards_many_dead_rows,
                 leaves_unknown_schedules_to_others,
@@ -136,7 +135,6 @@ macro_rules! conformance_tests {
                 d10_leaves_to_others_when_full,
                 d11_recovers_when_the_store_is_back,
                 d12_is_quiet_when_idle,
-                d16_refuses_to_start_with_another_setting,
                 d16_stops_an_instance_that_differs,
                 releases_dropped_claims_at_once,
                 gives_back_what_it_loaded_at_shutdown,
@@ -149,8 +147,6 @@ macro_rules! conformance_tests {
             administration {
                 released_claim_is_delivered_again,
                 operator_changes_waiting_timers,
-                operator_sees_and_changes_one_namespace,
-                pages_repeat_no_timer,
                 retry_of_all_ends_although_they_die_again,
             }
             demand {
@@ -165,7 +161,6 @@ macro_rules! conformance_tests {
                 attempts_that_crash_count,
                 claims_die_after_their_last_attempt,
                 d9_repeats_when_an_occurrence_dies,
-                dead_timers_are_kept_for_a_time,
                 dead_timers_cost_living_ones_nothing,
             }
             outages {

@@ -39,7 +39,6 @@ macro_rules! checks_in_parts {
                 attempts_that_crash_count,
                 claims_die_after_their_last_attempt,
                 d9_repeats_when_an_occurrence_dies,
-                dead_timers_are_kept_for_a_time,
             }
             scripts {
                 answers_add_up_among_instances,

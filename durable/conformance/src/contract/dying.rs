@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, DeadChange, DeadRows, LoadWindow, Settle, Settled, Settlement, State, Store, StoreTime,
-    Version, WriteOutcome,
+    Action, DeadChange, DeadRows, Settled, Settlement, State, Store, StoreTime, Version,
+    WriteOutcome,
 };
 
 use super::{Case, FAR, NOW, armed, set, write};
@@ -122,11 +122,8 @@ pub async fn retries_and_discards_many_dead_rows<T: Stores>(world: &World<T>) {
             let writes = keys.iter().map(|key| set(key, key, NOW));
             case.write(writes.collect()).await;
             let fired = case.fire_besides(vec![], 500).await.fired;
-            let settles = fired.iter().map(|f| Settle::new(f.token, Settlement::Dead));
-            let settled = case
-                .store
-                .settle(&case.space, settles.collect(), LoadWindow::NONE);
-            let settled = settled.await.expect("it settles");
+            let tokens = fired.iter().map(|fired| fired.token);
+            let settled = case.settle_all(tokens, Settlement::Dead).await;
             assert_eq!(settled, vec![Settled::Done; 500.min(keys.len())]);
         }
     };

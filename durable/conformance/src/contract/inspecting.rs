@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, Due, Fire, Load, LoadWindow, MAX_DUE_COUNT, Missed, PrefixRows, Settle, Settled,
+    Action, Due, Fire, Load, LoadWindow, MAX_DUE_COUNT, Missed, PrefixRows, Settled,
     Settlement, State, Store, StoreTime, Stored, Version, Write, WriteOutcome,
 };
 
@@ -112,7 +112,7 @@ pub async fn lists_instances<T: Stores>(world: &World<T>) {
     );
 }
 
-/// All rows of a key are listed at once, the waiting one first.
+/// All rows of a key are listed at once, the waiting one first, and none of another namespace.
 pub async fn lists_all_rows_of_a_key<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let claims = [case.fired("a").await, case.fired("a").await];
@@ -130,6 +130,9 @@ pub async fn lists_all_rows_of_a_key<T: Stores>(world: &World<T>) {
     let rows: Vec<_> = rows.iter().map(|row| (row.state, row.version)).collect();
     assert_eq!(rows, expected);
     let rows = case.store.rows_of(&case.space, b"b".to_vec(), 9).await;
+    assert_eq!(rows, Ok(Vec::new()));
+    let other = Case::open(&world.part("other")).await;
+    let rows = other.store.rows_of(&other.space, b"a".to_vec(), 9).await;
     assert_eq!(rows, Ok(Vec::new()));
 
     // The answers name the latest of those in flight.
@@ -179,13 +182,7 @@ pub async fn lists_the_latest_of_many_rows_of_a_key<T: Stores>(world: &World<T>)
             rows_of(key).await,
             expected(waiting, State::InFlight, &tokens, listed)
         );
-        let settles = tokens
-            .iter()
-            .map(|&token| Settle::new(token, Settlement::Dead));
-        let settled = case
-            .store
-            .settle(&case.space, settles.collect(), LoadWindow::NONE);
-        let settled = settled.await.expect("it settles");
+        let settled = case.settle_all(tokens.clone(), Settlement::Dead).await;
         assert_eq!(settled, vec![Settled::Done; claims]);
         assert_eq!(
             rows_of(key).await,
@@ -266,8 +263,11 @@ pub async fn counts_what_is_due_when<T: Stores>(world: &World<T>) {
     let instance = case.instance().await;
     case.load(instance, Duration::from_secs(150), 10).await;
     let times: Vec<StoreTime> = [0, 1, 2, 3, 10].map(at).to_vec();
-    let counts = inspect.count_due(&case.space, times).await;
-    assert_eq!(counts, Ok(vec![0, 1, 2, 2]));
+    let other = Case::open(&world.part("other")).await;
+    for (space, expected) in [(&case.space, [0, 1, 2, 2]), (&other.space, [0; 4])] {
+        let counts = inspect.count_due(space, times.clone()).await;
+        assert_eq!(counts, Ok(expected.to_vec()));
+    }
     let counts = inspect.count_due(&case.space, vec![at(1)]).await;
     assert_eq!(counts, Ok(Vec::new()));
     // The lease of the claim ends in this span, and a claim does not wait.

@@ -113,12 +113,19 @@ impl<S: Store> Case<S> {
     }
 
     async fn settle(&self, token: Version, settlement: Settlement) -> Settled {
-        let settles = vec![Settle::new(token, settlement)];
-        let settled = self
-            .store
-            .settle(&self.space, settles, LoadWindow::NONE)
-            .await;
-        settled.expect("it settles")[0]
+        self.settle_all([token], settlement).await[0]
+    }
+
+    async fn settle_all(
+        &self,
+        tokens: impl IntoIterator<Item = Version>,
+        settlement: Settlement,
+    ) -> Vec<Settled> {
+        let settles = tokens.into_iter();
+        let settles = settles.map(|token| Settle::new(token, settlement));
+        let settles = settles.collect();
+        let settled = (self.store).settle(&self.space, settles, LoadWindow::NONE);
+        settled.await.expect("it settles")
     }
 
     async fn get(&self, key: &str) -> Option<Stored> {

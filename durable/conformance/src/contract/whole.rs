@@ -176,46 +176,13 @@ pub async fn gives_each_row_to_one_of_many<T: Stores>(world: &World<T>) {
     assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), 100);
 }
 
-/// When many connections set one key at once, each set replaces one other, and the last one stays.
-pub async fn keeps_one_row_under_a_key<T: Stores>(world: &World<T>) {
-    let case = Case::open(world).await;
-    let mut stores = Vec::new();
-    for _ in 0..4 {
-        stores.push(world.store().await);
-    }
-    let set_some = stores.iter().map(|store| async {
-        let mut written = Vec::new();
-        for _ in 0..10 {
-            let writes = vec![set("a", "", FAR), set("b", "", FAR)];
-            let answer = store.write(&case.space, writes, LoadWindow::NONE).await;
-            written.push(armed(&answer.expect("it writes")[0]));
-        }
-        written
-    });
-    let written = join_all(set_some).await.concat();
-    let set: BTreeSet<_> = written.iter().map(|(row, _)| row.version).collect();
-    let replaced: BTreeSet<_> = written
-        .iter()
-        .filter_map(|&(_, replaced)| replaced)
-        .collect();
-    assert_eq!((set.len(), replaced.len()), (40, 39));
-    let left: Vec<_> = set.difference(&replaced).copied().collect();
-    let row = case.get("a").await.expect("it is there");
-    assert_eq!(left, [row.version]);
-    assert_eq!(case.list(State::Waiting).await.len(), 2);
-}
-
 /// Answers have at most [`ANSWER_BYTES`] of keys and values, and one row more. The other rows come
 /// when they are asked for, and batches about large rows are answered as a whole.
 pub async fn bounds_answers_in_bytes<T: Stores>(world: &World<T>) {
     async fn release<S: Store>(case: &Case<S>, fired: &[Fired]) {
-        let settles = fired
-            .iter()
-            .map(|fired| Settle::new(fired.token, Settlement::RetryAfter(Duration::ZERO)));
-        let settled = case
-            .store
-            .settle(&case.space, settles.collect(), LoadWindow::NONE);
-        let settled = settled.await.expect("it settles");
+        let tokens = fired.iter().map(|fired| fired.token);
+        let retry = Settlement::RetryAfter(Duration::ZERO);
+        let settled = case.settle_all(tokens, retry).await;
         assert_eq!(settled.len(), fired.len());
         assert!(settled.iter().all(|s| matches!(s, Settled::Armed(_))));
     }

@@ -1,36 +1,11 @@
 //! D16: instances that do not agree with the charter of their namespace.
 
-use tickwheel::TimerWheel;
+use tickwheel_durable::Error;
 use tickwheel_durable::store::{Store, StoreError};
-use tickwheel_durable::{BuildError, Error, builder};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{FAR, Settings};
 use crate::world::{Running, Stores, World};
-
-/// D16: an instance with another setting than the charter of the namespace does not start, and the
-/// error names the setting.
-pub async fn d16_refuses_to_start_with_another_setting<T: Stores>(world: &World<T>) {
-    let _first = world.instance().await;
-    let space = world.namespace();
-    let settings = || -> Settings { builder(space.as_str()) };
-    for (asked, other) in [
-        ("no_overlap = true", settings().no_overlap()),
-        ("at_most_once = true", settings().at_most_once()),
-    ] {
-        let started = other.start(&TimerWheel::new(), world.store().await).await;
-        let error = started.expect_err("it differs");
-        assert!(
-            matches!(
-                &error,
-                BuildError::Open(Error::Store(StoreError::Charter { .. }))
-            ),
-            "{error:?}"
-        );
-        let text = format!("{error:#}");
-        assert!(text.contains(asked), "{text}");
-    }
-}
 
 /// D16: when the charter is amended, an instance that differs stops loading, firing and writing
 /// within a poll and says why. It goes on by itself when it agrees again.
