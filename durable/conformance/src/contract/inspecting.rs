@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, Due, Fire, Load, LoadWindow, MAX_DUE_COUNT, Missed, PrefixRows, Settled,
-    Settlement, State, Store, StoreTime, Stored, Version, Write, WriteOutcome,
+    Action, Due, Fire, Load, LoadWindow, MAX_DUE_COUNT, Missed, PrefixRows, Settled, Settlement,
+    State, Store, StoreTime, Stored, Version, Write, WriteOutcome,
 };
 
 use super::{Case, FAR, HOUR, NOW, Stores, World, armed, set, write};
