@@ -34,7 +34,7 @@ fn asked(fields: &Fields) -> Result<(Action, Selection), Failure> {
     let wrong = |what: &str| Failure::Usage(format!("the form {what}"));
     let one = field(fields, "one").map(|one| one.split_once(' ').unwrap_or((one, "")));
     let name = one.map_or_else(|| field(fields, "action"), |(name, _)| Some(name));
-    let action = name.and_then(|name| Action::named(name));
+    let action = name.and_then(Action::named);
     let mut action = action.ok_or_else(|| wrong("names no action"))?;
     if let Action::MoveIn(delay) = &mut action {
         let text = field(fields, "in").unwrap_or_default();

@@ -70,7 +70,7 @@ impl Guard {
             return forwarded(&format!("version {:?}", request.version()));
         }
         let host = text(headers, HOST).unwrap_or_default();
-        if !self.is_own_name(host) {
+        if !is_own_name(host) {
             return Err((
                 StatusCode::MISDIRECTED_REQUEST,
                 format!(
@@ -100,17 +100,6 @@ impl Guard {
             }
         }
         Ok(())
-    }
-
-    fn is_own_name(&self, host: &str) -> bool {
-        let Ok(authority) = host.parse::<Authority>() else {
-            return false;
-        };
-        let name = authority.host();
-        let address = name.trim_matches(['[', ']']).parse::<IpAddr>();
-        let is_own = |address: IpAddr| address.is_loopback();
-        // A name before an @ is of a user.
-        !host.contains('@') && (name.eq_ignore_ascii_case("localhost") || address.is_ok_and(is_own))
     }
 
     /// Whether the caller may look.
@@ -154,6 +143,18 @@ impl Guard {
             .filter(|cookie| cookie.name() == self.cookie)
             .map(|cookie| cookie.value().to_owned())
     }
+}
+
+/// Whether a browser on this machine names this server so: it listens on the loopback.
+fn is_own_name(host: &str) -> bool {
+    let Ok(authority) = host.parse::<Authority>() else {
+        return false;
+    };
+    let name = authority.host();
+    let address = name.trim_matches(['[', ']']).parse::<IpAddr>();
+    let is_own = |address: IpAddr| address.is_loopback();
+    // A name before an @ is of a user.
+    !host.contains('@') && (name.eq_ignore_ascii_case("localhost") || address.is_ok_and(is_own))
 }
 
 /// The token that a script sends.

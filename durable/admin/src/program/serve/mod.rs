@@ -179,13 +179,11 @@ struct Login {
 }
 
 async fn login(State(site): Shared, headers: HeaderMap, Form(form): Form<Login>) -> Response {
-    match site.guard.login(&headers, &form.token) {
-        Some(cookie) => ([("set-cookie", cookie)], Redirect::to("/")).into_response(),
-        None => {
-            site.wheel.sleep(PAUSE).await;
-            refusal("", StatusCode::UNAUTHORIZED, "the token is wrong")
-        }
+    if let Some(cookie) = site.guard.login(&headers, &form.token) {
+        return ([("set-cookie", cookie)], Redirect::to("/")).into_response();
     }
+    site.wheel.sleep(PAUSE).await;
+    refusal("", StatusCode::UNAUTHORIZED, "the token is wrong")
 }
 
 async fn logout(State(site): Shared, headers: HeaderMap) -> Response {
