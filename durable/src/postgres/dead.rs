@@ -22,7 +22,6 @@ async fn choose(
     which: &DeadRows,
 ) -> Result<(Vec<i64>, bool), StoreError> {
     let until;
-    let limit = AT_ONCE + 1;
     let (select, parameter): (_, &(dyn ToSql + Sync)) = match which {
         DeadRows::Token(Version(token)) => return Ok((vec![*token], false)),
         DeadRows::Key(key) => (sql::DEAD_OF_KEY, key),
@@ -31,7 +30,8 @@ async fn choose(
             (sql::DEAD_UNTIL, &until)
         }
     };
-    let rows = postgres.look(select, &[&id, parameter, &limit]).await?;
+    let parameters: &Parameters<'_> = &[&id, parameter, &(AT_ONCE + 1)];
+    let rows = postgres.look(select, parameters).await?;
     let mut versions: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
     let more = versions.len() > usize::try_from(AT_ONCE).unwrap_or(usize::MAX);
     if more {

@@ -358,19 +358,21 @@ impl Postgres {
         self.lanes().query(Lane::Admin, sql, parameters).await
     }
 
-    /// Runs a call that says which charter it goes by.
-    async fn on_charter<T>(
-        &self,
-        namespace: &Namespace,
-        call: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, StoreError> {
-        let answer = call.await;
-        if matches!(answer, Err(StoreError::Amended { .. })) {
-            // Its number may be another one's by now: the server may have lost the namespace.
-            self.spaces().remove(namespace);
-            return Err(StoreError::amended(namespace));
-        }
-        answer
+    /// Makes a call under the charter of a namespace.
+    fn call<'a, T>(
+        &'a self,
+        namespace: &'a Namespace,
+        call: impl Future<Output = Result<T, StoreError>> + Send + 'a,
+    ) -> Answer<'a, T> {
+        Box::pin(async move {
+            let answer = call.await;
+            if matches!(answer, Err(StoreError::Amended { .. })) {
+                // Its number may be another one's by now: the server may have lost the namespace.
+                self.spaces().remove(namespace);
+                return Err(StoreError::amended(namespace));
+            }
+            answer
+        })
     }
 
     fn spaces(&self) -> MutexGuard<'_, HashMap<Namespace, Arc<Space>>> {
@@ -421,15 +423,15 @@ impl Store for Postgres {
         writes: Vec<Write>,
         near: LoadWindow,
     ) -> Answer<'a, Vec<WriteOutcome>> {
-        Box::pin(self.on_charter(namespace, write::write(self, namespace, writes, near)))
+        self.call(namespace, write::write(self, namespace, writes, near))
     }
 
     fn load<'a>(&'a self, namespace: &'a Namespace, request: Load) -> Answer<'a, Loaded> {
-        Box::pin(self.on_charter(namespace, load::load(self, namespace, request)))
+        self.call(namespace, load::load(self, namespace, request))
     }
 
     fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport> {
-        Box::pin(self.on_charter(namespace, fire::fire(self, namespace, request)))
+        self.call(namespace, fire::fire(self, namespace, request))
     }
 
     fn settle<'a>(

@@ -6,16 +6,18 @@
 //! extensions of their leases.
 
 use std::collections::HashSet;
+use std::error::Error as _;
 use std::time::Duration;
 
 use tokio_postgres::Row;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 
 use super::Postgres;
 use super::lanes::Lane;
 use super::numbers::time;
 use super::session::Parameters;
-use super::space::NearParameters;
+use super::space::{NearParameters, Space};
 use super::statements as sql;
 use super::write::parts;
 use crate::store::{
@@ -160,28 +162,34 @@ pub(super) async fn settle(
     mut settles: Vec<Settle>,
     near: LoadWindow,
 ) -> Result<Vec<Settled>, StoreError> {
-    let settled = settle_as_is(postgres, namespace, &settles, near).await;
-    let texts = settles
-        .iter_mut()
-        .filter_map(|settle| settle.error.as_mut());
-    let mut texts: Vec<_> = texts.filter(|text| !text.is_ascii()).collect();
-    if texts.is_empty() || !matches!(settled, Err(StoreError::Refused { .. })) {
-        return settled;
+    let space = postgres.space(namespace).await?;
+    match send(postgres, &space, &settles, near).await {
+        // A question mark stands for each character of an error text that is not ASCII.
+        Err(error) if is_untranslatable(&error) => {
+            for text in settles
+                .iter_mut()
+                .filter_map(|settle| settle.error.as_mut())
+            {
+                *text = text.replace(|letter: char| !letter.is_ascii(), "?");
+            }
+            send(postgres, &space, &settles, near).await
+        }
+        settled => settled,
     }
-    // Perhaps the encoding of the database lacks a character of a text.
-    for text in &mut texts {
-        **text = text.replace(|letter: char| !letter.is_ascii(), "?");
-    }
-    settle_as_is(postgres, namespace, &settles, near).await
 }
 
-async fn settle_as_is(
+/// Whether the encoding of the database lacks a character of a text.
+fn is_untranslatable(error: &StoreError) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref());
+    cause.and_then(tokio_postgres::Error::code) == Some(&SqlState::UNTRANSLATABLE_CHARACTER)
+}
+
+async fn send(
     postgres: &Postgres,
-    namespace: &Namespace,
+    space: &Space,
     settles: &[Settle],
     near: LoadWindow,
 ) -> Result<Vec<Settled>, StoreError> {
-    let space = postgres.space(namespace).await?;
     let (id, near) = (&space.id, NearParameters::from(near));
     let head: [&(dyn ToSql + Sync); 4] = [id, &near.window, &near.loader, &space.channel];
     let needs_key =
