@@ -75,10 +75,10 @@ where
         };
         drop(guard);
         wake(receiver);
-        for (timer, copied, panic) in failed {
-            report(CLONE, panic);
-            drop_pair(timer.key, timer.value);
-            drop_pair(copied.0, copied.1);
+        for failed in failed {
+            report(CLONE, failed.panic);
+            drop_pair(failed.timer.key, failed.timer.value);
+            drop_pair(failed.copied.0, failed.copied.1);
         }
         Some(processed)
     }
@@ -115,9 +115,15 @@ struct Visit<'a, K, S: Payload> {
     due: &'a mut DueTimers,
     notes: &'a mut Vec<Note>,
     turn: &'a Turn<'a>,
-    /// Timers whose `Clone` panicked, what it had copied, and what it panicked with: to be logged
-    /// and dropped when the set is not locked.
-    failed: Vec<(Timer<K, S>, Copied<K, S::Value>, Box<dyn Any + Send>)>,
+    /// To be logged and dropped when the set is not locked.
+    failed: Vec<FailedCopy<K, S>>,
+}
+
+/// A timer whose `Clone` panicked, what that had copied, and what it panicked with.
+struct FailedCopy<K, S: Payload> {
+    timer: Timer<K, S>,
+    copied: Copied<K, S::Value>,
+    panic: Box<dyn Any + Send>,
 }
 
 impl<K, S: Payload> Visit<'_, K, S> {
@@ -212,7 +218,11 @@ impl<K, S: Payload> Visit<'_, K, S> {
             return Some((timer.key, timer.value.into_value(), 0));
         };
         self.guard.count_ended(Event::KeyedRemoved, 1);
-        self.failed.push((timer, copied, panic));
+        self.failed.push(FailedCopy {
+            timer,
+            copied,
+            panic,
+        });
         None
     }
 
