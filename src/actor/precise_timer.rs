@@ -21,9 +21,9 @@
 //! # Density
 //!
 //! Ticks of 0.1 ms would mean up to 10,000 wake-ups a second, of some 20 to 40 us of CPU time each.
-//! Precision matters most where timers are sparse. So where there were many wake-ups shortly before,
-//! over some 1,400 a second, the [`Pace`] allows one no sooner than 0.7 ms after the last. Tokio's
-//! timer wakes up to 1,000 times a second.
+//! Precision matters most where timers are sparse. So where there were many wake-ups shortly
+//! before, over some 1,400 a second, the [`Pace`] allows one no sooner than 0.7 ms after the last.
+//! Tokio's timer wakes up to 1,000 times a second.
 
 #[cfg(all(test, not(tickwheel_shuttle)))]
 mod tests;

@@ -85,8 +85,8 @@ impl<S> Faulty<S> {
         self.lock().calls
     }
 
-    /// How many rows the calls have inserted, changed or deleted, but for renewals of leases and for
-    /// unloads.
+    /// How many rows the calls have inserted, changed or deleted, but for renewals of leases and
+    /// for unloads.
     pub fn row_writes(&self) -> u64 {
         let state = self.lock();
         state.writes - state.renewals

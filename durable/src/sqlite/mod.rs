@@ -43,7 +43,8 @@ pub use transaction::SqliteTransaction;
 /// Any number of processes on one host may use the file at once. Clones share two connections, one
 /// for all calls and one for looks ([`deadline`](crate::DurableTimers::deadline),
 /// [`counts`](crate::DurableTimers::counts), [`Admin`](crate::Admin)), each with its own thread. A
-/// look delays no call, however many timers there are. The calls keep the counts: rows that other programs delete stay counted.
+/// look delays no call, however many timers there are. The calls keep the counts: rows that other
+/// programs delete stay counted.
 ///
 /// A commit is on the disk when a call returns (write-ahead log, `synchronous=FULL`): it survives a
 /// crash of the process and of the operating system, as far as the disk does what it says. Every

@@ -12,8 +12,8 @@
 /// With `$10` a row with a period `is_held` while its key has a row in flight. It waits until the
 /// next time of its schedule.
 ///
-/// A row that holds what no store writes, which the checks of the table refuse, dies without the lock of its key: a set at that moment
-/// may not discard it.
+/// A row that holds what no store writes, which the checks of the table refuse, dies without the
+/// lock of its key: a set at that moment may not discard it.
 ///
 /// A row that does not repeat goes in flight, or goes. One that does stays as its next occurrence,
 /// and a new row goes in flight.
