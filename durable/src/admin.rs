@@ -193,7 +193,7 @@ impl<K, V> Admin<K, V> {
     }
 
     /// All timers with this key: the waiting one, then those in flight, then the dead ones, each
-    /// from the latest on. At most [`MAX_KEY_ROWS`](crate::store::MAX_KEY_ROWS) of each.
+    /// from the latest on. At most [`MAX_KEY_ROWS`] of each.
     ///
     /// # Errors
     ///
