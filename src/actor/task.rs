@@ -391,6 +391,9 @@ impl Actor {
     fn evict(&mut self) {
         for set in self.shared.sets.all() {
             set.release_kept();
+            if let Some(set) = set.release() {
+                self.backlog.put_behind(Behind::Forget(set));
+            }
         }
         // The nodes for commands on their way are stale.
         self.sweep = Sweep::Wanted;

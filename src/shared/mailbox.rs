@@ -67,9 +67,9 @@
 //! a turn fires timers that are due before both. A command that the turn does not see was pushed
 //! after the turn read the clock, so it is not due before the timers that the turn fires.
 //!
-//! A command for a tick that has passed already when it is pushed, by the clock that was last
-//! published, holds up no timer: it is late by its caller. Or a flood of overdue timers would keep
-//! everything from firing that is due after them.
+//! A command for a tick that has passed when it is pushed counts as needed by the clock that was
+//! last published, with the horizon. What was due before that does not wait for it: it is late by
+//! its caller. Otherwise a flood of overdue timers would keep everything from firing.
 //!
 //! # After the end
 //!
@@ -175,7 +175,7 @@ pub(crate) struct Mailbox<C, S> {
 #[derive(Debug)]
 struct Published {
     next_wake: AtomicU64,
-    /// Only a hint: it decides the lane of a command.
+    /// A hint: it decides the lane of a command, and what an overdue one holds up.
     horizon: AtomicU64,
 }
 
@@ -249,8 +249,8 @@ impl<C, S: Notifier> Mailbox<C, S> {
         let shard = self.shard(thread);
         let horizon = self.published.0.horizon.load(Ordering::Relaxed);
         let is_soon = tick < horizon;
-        let is_overdue = tick < horizon - HORIZON;
-        let holds_up = if is_overdue { NEVER } else { tick };
+        // The clock as it was last published.
+        let holds_up = tick.max(horizon - HORIZON);
         let mut queue = lock(&shard.queue);
         let Some(commands) = &mut *queue else {
             return Err(command);

@@ -64,8 +64,8 @@ pub(super) struct OnTokio {
     sleep: Pin<Box<time::Sleep>>,
     /// It has another deadline, which Tokio's timer does not know yet.
     is_unarmed: bool,
-    /// The task that waits for a sleep that never completes: none of Tokio's timers is registered
-    /// for it, to which a paused clock would move.
+    /// The task that waits for a sleep that never completes. None of Tokio's timers is registered
+    /// for it, to which a paused clock would move, unless a reset has made it so, as with Tokio.
     waiting: Option<Waker>,
 }
 

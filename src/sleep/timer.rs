@@ -98,7 +98,7 @@ impl Timer {
             Timer::Wheel(timer) => {
                 if timer.reset(deadline) {
                     timer.count(Event::SleepMade);
-                    self.leave().rearm_when_polled(deadline);
+                    self.leave();
                 }
             }
             Timer::Tokio(timer) => get(timer).rearm_when_polled(deadline),

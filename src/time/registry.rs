@@ -3,9 +3,9 @@
 //! 1. A runtime has one entry at most, under its id. An entry counts as none once its wheel has
 //!    ended, and is replaced.
 //! 2. The task that [`enter`] spawns takes the entry out when the wheel ends, and when Tokio drops
-//!    the task with its runtime. So an entry does not outlive its runtime, and an id that Tokio uses
-//!    again finds none. Nor does the wheel, wherever its actor runs: the task shuts it down when it
-//!    is dropped.
+//!    the task with its runtime. So an entry does not outlive its runtime, and an id that Tokio
+//!    uses again finds none. Nor does the wheel, wherever its actor runs: the task shuts it down
+//!    when it is dropped.
 //! 3. While the lock is held no wheel is started or dropped: both call Tokio, which may call a
 //!    user's code.
 

@@ -16,7 +16,8 @@
 //!   which they were armed.
 //! * **The stream** ([`stream_side`]) takes what was delivered. The actor never waits for it.
 //!
-//! No hold of the lock touches more than [`BATCH`] timers. The actor [never waits](lock) for it.
+//! No hold of the lock touches more than [`BATCH`] timers. The actor [never waits](lock) for it,
+//! but for once in a test that pauses the clock.
 //!
 //! # Notes
 //!
@@ -47,7 +48,9 @@
 //!
 //! By N1 to N4 and the [wake rule](crate::shared::mailbox), the wheel reaches the index of an armed
 //! timer at its deadline's tick or before: either the newest note is applied, or it lies in the
-//! mailbox, and no timer fires that is due after a tick for which one of the notes in there is.
+//! mailbox, and no timer fires that is due after a tick for which one of the notes in there is. One
+//! for a tick that had passed counts as [later](crate::shared::mailbox), but as no later than when
+//! it was pushed.
 //!
 //! # Kept slots
 //!
@@ -73,7 +76,6 @@
 //! | the actor's places of a set | a chunk of 256, the first one by doubling | half of the first chunk |
 //! | commands in a queue | a block of 512 commands, the first one by doubling | half of the first block; 40 bytes for each block |
 //! | repeating timers | a node of a tree | half a node |
-//! | the activity of a watch | 32 bytes | nothing |
 //!
 //! Memory that follows the size of a storm
 //! grows while the lock is free: the actor's heap of due timers, and the vectors of callers who

@@ -500,7 +500,8 @@ impl<'a> Work<'a> {
         for token in tokens {
             let before = (self.done.changed, self.done.locked);
             let how = match self.action {
-                Action::Release => Some(Settlement::Release),
+                // The attempt does not count, so it is never the last one.
+                Action::Release => Some(Settlement::Unfire),
                 Action::Acknowledge => Some(Settlement::Ack),
                 _ => None,
             };

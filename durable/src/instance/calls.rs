@@ -29,7 +29,7 @@ pub(crate) struct Calls {
     differs: AtomicBool,
     limit: Duration,
     metrics: Arc<Metrics>,
-    /// Whether a call has [left marks](leaves_marks) since this was last read.
+    /// Whether a call has failed since this was last read. Rows may be marked that are on no wheel.
     lost_answer: AtomicBool,
     lanes: [Lane; 4],
 }
@@ -165,7 +165,7 @@ impl Calls {
         }
     }
 
-    /// Whether a call has [left marks](leaves_marks) since this was last called.
+    /// Whether a call has failed since this was last called. It may have taken effect all the same.
     pub(crate) fn take_lost_answer(&self) -> bool {
         self.lost_answer.swap(false, Ordering::AcqRel)
     }
@@ -319,7 +319,9 @@ impl Calls {
             },
         };
         if let Some(lane) = lane {
-            if leaves_marks(call, &error) {
+            // Where the charter differs, nothing was marked. Otherwise it may have taken effect all
+            // the same, or a part of it.
+            if !self.differs() {
                 self.lost_answer.store(true, Ordering::Release);
             }
             lane.note(self, Some(&error));
@@ -327,16 +329,4 @@ impl Calls {
         tracing::debug!(namespace = %self.namespace, call, error = %format_args!("{error:#}"), "a call of the store failed");
         Err(error)
     }
-}
-
-/// Whether rows may be marked that are on no wheel after this error of a call in a lane: it may
-/// have taken effect all the same, or was to take marks off. After an amendment, what is loaded
-/// goes to others. Other refusals have changed nothing.
-fn leaves_marks(call: &str, error: &Error) -> bool {
-    use StoreError::{Amended, Unavailable};
-    call == "unmark"
-        || matches!(
-            error,
-            Error::Timeout { .. } | Error::Store(Unavailable { .. } | Amended { .. })
-        )
 }

@@ -53,6 +53,9 @@ const BATCH: usize = 4096;
 /// Instances that share due rows load so many times a poll.
 const LOOKS: u32 = 4;
 
+/// An instance that was to load less, since the wheel was full, loads more after so many polls.
+const RAISED_EACH: u32 = 16;
+
 /// Hints that come within this time of each other make one load.
 const HINTS_APART: Duration = Duration::from_millis(5);
 
@@ -86,7 +89,7 @@ pub(super) async fn run(core: &Core) {
     let mut raised = Instant::now();
     loop {
         let began = Instant::now();
-        if began - raised >= poll {
+        if began - raised >= poll * RAISED_EACH {
             core.raise_max_loaded();
             raised = began;
         }

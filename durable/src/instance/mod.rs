@@ -248,9 +248,9 @@ impl Core {
 
     /// There may be room on the wheel again: loads more, little by little.
     fn raise_max_loaded(&self) {
-        let max = self.max_loaded.load(Ordering::Acquire);
-        let raised = (max + max / 8 + 1).min(self.settings.max_loaded());
-        self.max_loaded.store(raised, Ordering::Release);
+        let most = self.settings.max_loaded();
+        let raised = |max: usize| Some((max + max / 8 + 1).min(most));
+        let _ = (self.max_loaded).fetch_update(Ordering::AcqRel, Ordering::Acquire, raised);
     }
 
     /// How many more rows it may load.
@@ -487,9 +487,7 @@ async fn sweep(core: &Core) {
         sleep(jittered(pause)).await;
         pause = settings.sweep();
         // After an error the next sweep does what this one has left.
-        if let Ok(now) = core.fresh_now().await {
-            let old = DeadRows::Until(now.before(settings.keep_dead));
-            let _ = core.change_dead(DeadChange::Discard, old).await;
-        }
+        let old = DeadRows::Until(core.now().before(settings.keep_dead));
+        let _ = core.change_dead(DeadChange::Discard, old).await;
     }
 }

@@ -368,7 +368,10 @@ impl Postgres {
             let answer = call.await;
             if matches!(answer, Err(StoreError::Amended { .. })) {
                 // Its number may be another one's by now: the server may have lost the namespace.
-                self.spaces().remove(namespace);
+                if let Some(lost) = self.spaces().remove(namespace) {
+                    // Who listens there finds the channel of the new one.
+                    self.inner.hints.notify(&lost.channel);
+                }
                 return Err(StoreError::amended(namespace));
             }
             answer

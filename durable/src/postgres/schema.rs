@@ -122,9 +122,9 @@ impl Tables {
 
     /// Refuses tables in the schema of a role that could replace the functions beside them, and so
     /// act as their owner; and tables that a role may have made which has no business to: its
-    /// triggers would run as this role. Warns where other roles may create in the schema. Nothing of
-    /// theirs is run by the store, but they can mislead the callers of the functions for users, who
-    /// look these up by name.
+    /// triggers would run as this role. Warns where other roles may create in the schema. Nothing
+    /// of theirs is run by the store, but they can mislead the callers of the functions for users,
+    /// who look these up by name.
     pub(super) fn check_rights(&self, target: &Target) -> Result<(), StoreError> {
         let Rights {
             creators,

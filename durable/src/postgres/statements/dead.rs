@@ -5,7 +5,7 @@ pub(in crate::postgres) const DEAD_OF_KEY: &str = "
     SELECT version FROM @.tickwheel_dead WHERE namespace = $1::int AND key = $2::bytea
     ORDER BY died, version LIMIT $3::bigint";
 
-/// The first rows that died `$2` microseconds ago or earlier, at most `$3`.
+/// The first rows that died at the time `$2` or before, at most `$3`.
 pub(in crate::postgres) const DEAD_UNTIL: &str = "SELECT version FROM @.tickwheel_dead
     WHERE namespace = $1::int AND died <= $2::bigint ORDER BY died, version LIMIT $3::bigint";
 

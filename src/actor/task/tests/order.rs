@@ -341,6 +341,7 @@ async fn p11_overdue_timers_of_a_flood_delay_no_due_timer() {
             timers.set_timer_at(key, (), past).expect("there is room");
         }
         assert_eq!(step(&mut actor), "again");
+        jump(ms(1));
     }
     assert_eq!(order.fired(), [10]);
 }
