@@ -38,7 +38,7 @@ async fn all_chooses_the_timers_in_the_state_that_is_changed() {
     let released = run(&file, &["release", "a"]);
     assert_eq!(released.code, 0, "{released:?}");
     let again = claims.recv().await.expect("it comes again");
-    assert_eq!((again.key.as_str(), again.attempt), ("a", 2));
+    assert_eq!((again.key.as_str(), again.attempt), ("a", 1));
     a.ack().await.expect_err("it was released");
     let acknowledged = run(&file, &["acknowledge", "b", "--yes"]);
     assert_eq!(acknowledged.code, 0, "{acknowledged:?}");
