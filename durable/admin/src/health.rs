@@ -15,7 +15,7 @@ pub(crate) const LATE: Duration = Duration::from_secs(5);
 /// Timers that died within this time are news.
 const RECENT: Duration = Duration::from_secs(3_600);
 
-/// What is said where there is nothing to sum up.
+/// The text for a store that has no namespace.
 pub(crate) const NONE: &str =
     "The store has no namespace. It has one once an instance has started.";
 

@@ -369,7 +369,7 @@ impl Postgres {
             if matches!(answer, Err(StoreError::Amended { .. })) {
                 // Its number may be another one's by now: the server may have lost the namespace.
                 if let Some(lost) = self.spaces().remove(namespace) {
-                    // Who listens there finds the channel of the new one.
+                    // Listeners wake, and look for the channel of the new one.
                     self.inner.hints.notify(&lost.channel);
                 }
                 return Err(StoreError::amended(namespace));

@@ -23,6 +23,8 @@ impl Drop for Actor {
                 "a waker panicked as its set was closed: its task may not be woken",
                 || set.close(),
             );
+            // The actor has ended, so nobody has to forget its key.
+            let _ = set.release();
         }
         let settling = self.settling.drain(..).map(|(_, done)| done);
         for done in settling.chain(self.backlog.close_behind()) {

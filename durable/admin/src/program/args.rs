@@ -164,7 +164,7 @@ pub(super) enum Change {
 }
 
 impl Change {
-    /// What is done, to which timers; all if they are not chosen.
+    /// The action, and the timers that it is for: all if none are chosen.
     pub(super) fn parts(self) -> (Action, Which) {
         match self {
             Change::Purge { yes } => {

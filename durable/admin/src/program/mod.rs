@@ -85,7 +85,7 @@ async fn run(Args { common, command }: Args) -> Result<(), Failure> {
     }
 }
 
-/// What is given in a file, or else in a variable.
+/// Reads a URL or a token from a file, or else from a variable.
 fn given(what: &str, file: Option<&Path>, variable: &str) -> Result<Option<String>, Failure> {
     let given = match file {
         Some(file) => Some(std::fs::read_to_string(file).map_err(|error| {
