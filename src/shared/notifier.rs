@@ -20,6 +20,7 @@
 //!   tasks that the actor has just woken, any of which may block. Hence the actor wakes itself
 //!   between turns and returns `Pending` once ([`yield_to_others`](TaskNotifier::yield_to_others)).
 //!   A task that is woken while it runs goes to the back of the queue, where others can steal it.
+//!   One that a driver wakes goes into the LIFO slot, and an empty task pushes it out as above.
 //!
 //! Both measures are needed: an actor that waits is notified, one that has more to do yields.
 //!
@@ -171,6 +172,11 @@ impl TaskNotifier {
     fn notify(&self) {
         self.last.set();
         self.permit.notify_one();
+        self.leave_lifo_slot();
+    }
+
+    /// Pushes the actor out of the LIFO slot, where there is one: see the module.
+    fn leave_lifo_slot(&self) {
         if self.several_workers.is_none() {
             return;
         }
@@ -180,7 +186,6 @@ impl TaskNotifier {
             Some(here) if Some(here.id()) != self.several_workers => self.runtime().clone(),
             here => here,
         };
-        // This pushes the actor out of the LIFO slot: see the module.
         if let Some(runtime) = runtime {
             drop(runtime.spawn(async {}));
         }
@@ -208,6 +213,9 @@ impl TaskNotifier {
             }
             has_yielded = true;
             cx.waker().wake_by_ref();
+            if !in_task {
+                self.leave_lifo_slot();
+            }
             Poll::Pending
         })
         .await;

@@ -6,11 +6,15 @@
 //! for which it blocks.
 
 use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
 use tickwheel::TimerWheel;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::{self, Instant};
 
@@ -127,4 +131,76 @@ fn p17_timer_fires_on_time_when_a_woken_task_blocks() {
         rounds
     });
     assert_in_time(&rounds);
+}
+
+/// Sleeps with one deadline take the actor several turns, of which a driver runs the first. In its
+/// middle a task is spawned from elsewhere, which blocks the worker before the actor's next turn.
+#[test]
+fn p17_timers_fire_on_time_when_a_task_blocks_between_turns() {
+    let mut builder = Builder::new_multi_thread();
+    // Workers look at each turn for tasks that were spawned from elsewhere.
+    builder.worker_threads(2).global_queue_interval(1);
+    let runtime = builder.enable_all().build().unwrap();
+    let _entered = runtime.enter();
+    let wheel = TimerWheel::new();
+    let rounds: Vec<Round> = (0..ROUNDS)
+        .map(|_| {
+            let deadline = Instant::now() + Duration::from_millis(50);
+            let control = runtime.spawn(async move {
+                time::sleep_until(deadline).await;
+                deadline.elapsed()
+            });
+            let (fired, last) = channel();
+            let (unblocked, end) = channel();
+            let waker = Waker::from(Arc::new(BlockInTheMiddle {
+                woken: AtomicUsize::new(0),
+                runtime: runtime.handle().clone(),
+                fired,
+                unblocked,
+            }));
+            let mut sleeps: Vec<_> = (0..BlockInTheMiddle::SLEEPS)
+                .map(|_| Box::pin(wheel.sleep_until(deadline)))
+                .collect();
+            for sleep in &mut sleeps {
+                let poll = sleep.as_mut().poll(&mut Context::from_waker(&waker));
+                assert!(poll.is_pending());
+            }
+            let late = last.recv().unwrap().duration_since(deadline);
+            end.recv().unwrap();
+            (late, runtime.block_on(control).unwrap())
+        })
+        .collect();
+    assert_in_time(&rounds);
+}
+
+/// Wakes no task. Spawns one that blocks after so many wakes, and says when the last one comes.
+struct BlockInTheMiddle {
+    woken: AtomicUsize,
+    runtime: Handle,
+    fired: Sender<Instant>,
+    unblocked: Sender<()>,
+}
+
+impl BlockInTheMiddle {
+    const SLEEPS: usize = 600;
+}
+
+impl Wake for BlockInTheMiddle {
+    fn wake(self: Arc<Self>) {
+        let woken = self.woken.fetch_add(1, Ordering::Relaxed) + 1;
+        if woken == Self::SLEEPS {
+            self.fired.send(Instant::now()).unwrap();
+        }
+        if woken == 100 {
+            let (runtime, unblocked) = (self.runtime.clone(), self.unblocked.clone());
+            // Not from a worker: its own tasks are in its own queue.
+            let spawning = thread::spawn(move || {
+                runtime.spawn(async move {
+                    thread::sleep(BLOCKED);
+                    unblocked.send(()).unwrap();
+                })
+            });
+            spawning.join().unwrap();
+        }
+    }
 }
