@@ -204,6 +204,7 @@
 //!   fires early by the caller's clock.
 //! * Only the **caller's** runtime is paused: the timer takes real time while the caller's clock
 //!   stands still. A `tokio::time` timer in the same test fires first, however late its deadline.
+//!   An idle timer that has completed completes again at each poll, since no time has passed.
 //!
 //! The crate logs a warning where it can detect either. So start a wheel in each test, within the
 //! test's runtime, and keep none in a static.
