@@ -27,8 +27,8 @@ fn parts_of(charter: &Charter) -> i32 {
 /// Any edition, and any time.
 const ANY: Option<i64> = None;
 
-/// The number of a namespace that is not open.
-const NONE: i32 = 0;
+/// The number of a namespace that is not there.
+pub(super) const NONE: i32 = 0;
 
 /// Opens a namespace.
 pub(super) async fn open(

@@ -1,6 +1,7 @@
 //! Loading, unloading and purging.
 
 use super::Postgres;
+use super::charter::NONE;
 use super::lanes::Lane;
 use super::numbers::{limit, time, unsigned};
 use super::read::unknown;
@@ -73,8 +74,12 @@ pub(super) async fn unload(
     namespace: &Namespace,
     InstanceId(instance): InstanceId,
 ) -> Result<InstanceId, StoreError> {
-    let space = postgres.space(namespace).await?;
-    let parameters: &Parameters<'_> = &[&space.id, &instance, &space.channel];
+    // What the server has lost has no rows. The id ends all the same: the next load opens it again.
+    let found = postgres.find(namespace).await?;
+    let (id, channel) = found.map_or((NONE, String::new()), |space| {
+        (space.id, space.channel.clone())
+    });
+    let parameters: &Parameters<'_> = &[&id, &instance, &channel];
     let unloading = postgres.lanes().query(Lane::Load, sql::UNLOAD, parameters);
     Ok(InstanceId(unloading.await?[0].get(0)))
 }

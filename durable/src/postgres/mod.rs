@@ -48,10 +48,12 @@ mod write;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use tokio::task::AbortHandle;
 use tokio_postgres::Row;
 
+use crate::jitter::jittered;
 use crate::lock::lock;
 use crate::store::{
     Answer, BoxFuture, ChangedRows, Charter, Counts, DeadChange, DeadRows, Fire, FireReport,
@@ -65,6 +67,9 @@ use session::Parameters;
 use space::Space;
 use statements as sql;
 use target::Target;
+
+/// Whoever waits for the hints of a namespace that is not found looks for it again after this.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// A store in a PostgreSQL database, from version 14 on. With the feature `postgres`.
 ///
@@ -384,18 +389,20 @@ impl Postgres {
 
     /// A namespace that was opened, here or by another store.
     async fn space(&self, namespace: &Namespace) -> Result<Arc<Space>, StoreError> {
+        let found = self.find(namespace).await?;
+        found.ok_or_else(|| StoreError::not_opened(namespace))
+    }
+
+    /// A namespace, if the server has it. Only what this store has opened is kept: the edition that
+    /// [`open`](Store::open) returns shows in the calls whether the server has lost it.
+    async fn find(&self, namespace: &Namespace) -> Result<Option<Arc<Space>>, StoreError> {
         let known = self.spaces().get(namespace).cloned();
-        if let Some(space) = known {
-            return Ok(space);
+        if known.is_some() {
+            return Ok(known);
         }
         let name = namespace.as_str();
         let found = self.lanes().read(sql::FIND, &[&name]).await?;
-        let Some(row) = found.first() else {
-            return Err(StoreError::not_opened(namespace));
-        };
-        let space = Arc::new(Space::from(row));
-        self.spaces().insert(namespace.clone(), Arc::clone(&space));
-        Ok(space)
+        Ok(found.first().map(|row| Arc::new(Space::from(row))))
     }
 }
 
@@ -411,7 +418,11 @@ impl Store for Postgres {
     fn open<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, Opened> {
         Box::pin(async move {
             let (space, opened) = charter::open(self, namespace, charter).await?;
-            self.spaces().insert(namespace.clone(), Arc::new(space));
+            let space = Arc::new(space);
+            let old = (self.spaces()).insert(namespace.clone(), Arc::clone(&space));
+            if let Some(lost) = old.filter(|old| *old != space) {
+                self.inner.hints.notify(&lost.channel);
+            }
             Ok(opened)
         })
     }
@@ -499,9 +510,12 @@ impl Store for Postgres {
 
     fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            // An instance has opened its namespace, so this fails only for others.
-            let Ok(space) = self.space(namespace).await else {
-                return std::future::pending().await;
+            // It fails while the server is away, or has lost the namespace.
+            let space = loop {
+                match self.space(namespace).await {
+                    Ok(space) => break space,
+                    Err(_) => tokio::time::sleep(jittered(LOOK_AGAIN)).await,
+                }
             };
             self.inner.hints.channel(&space.channel).notified().await;
         })

@@ -262,6 +262,37 @@ async fn hint_is_for_all_instances_of_a_process() {
     heard.expect("both hear");
 }
 
+/// Whoever looked for the namespace while the server had lost it waited for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hints_are_heard_again_after_the_namespace_was_lost() {
+    let Some(case) = Case::open("hints_lost").await else {
+        return missing();
+    };
+    let admin = client(&case.url).await;
+    case.sees_a_hint("the beginning").await;
+    for is_noticed in [true, false] {
+        let opened = case.listener.open(&case.space, &"json".into()).await;
+        let near = NEAR.under(Some(opened.expect("it opens").edition));
+        case.quiet().await;
+        let lost = "DELETE FROM tickwheel_namespaces";
+        admin.batch_execute(lost).await.expect("it is lost");
+        if is_noticed {
+            let writes = vec![Write::new(b"a".to_vec(), set(SOON, false))];
+            let amended = case.listener.write(&case.space, writes, near).await;
+            amended.expect_err("its edition is gone");
+            tokio::time::sleep(SECOND / 2).await;
+        }
+        for store in [&case.listener, &case.writer] {
+            let opened = store.open(&case.space, &"json".into()).await;
+            opened.expect("it opens");
+        }
+        case.sees_a_hint("the new channel").await;
+        case.quiet().await;
+        case.write("a", set(SOON, false)).await;
+        case.sees_a_hint("a set").await;
+    }
+}
+
 /// The kernel of a server that hangs acknowledges what is sent, and another server may have its
 /// address.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -189,6 +189,51 @@ async fn namespace_that_the_server_has_lost_is_opened_again() {
     }
 }
 
+/// The instance wrote nothing: it unloaded first, which was refused, for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_namespace_is_opened_by_an_instance_that_writes_nothing() {
+    let Some(url) = database("lost_idle").await else {
+        return missing();
+    };
+    let store = Postgres::connect(&url).await.expect("it connects");
+    let poll = Duration::from_millis(200);
+    let builder = builder::<u64, u64>("mine").poll(poll);
+    let started = builder.start(&TimerWheel::new(), store).await;
+    let (_timers, mut claims) = started.expect("it starts");
+    let admin = client(&url).await;
+    let lost = "DELETE FROM tickwheel_namespaces";
+    assert_eq!(admin.execute(lost, &[]).await.expect("it is lost"), 1);
+    until("a namespace", async || {
+        let found = admin.query("SELECT FROM tickwheel_namespaces", &[]).await;
+        !found.expect("it reads").is_empty()
+    })
+    .await;
+    let set = "SELECT tickwheel_set('mine', to_jsonb(1), '1', now())";
+    admin.batch_execute(set).await.expect("it is set");
+    let claim = timeout(Duration::from_secs(9), claims.recv()).await;
+    let claim = claim.expect("it comes").expect("the stream goes on");
+    claim.ack().await.expect("it is held");
+}
+
+/// A store that only looks, as a program of an operator, kept the number that the namespace had.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn looks_find_a_lost_namespace_under_its_new_number() {
+    let Some(url) = database("lost_looks").await else {
+        return missing();
+    };
+    let mine = space("mine");
+    let store = Postgres::connect(&url).await.expect("it connects");
+    store.open(&mine, &"json".into()).await.expect("it opens");
+    let looks = Postgres::connect(&url).await.expect("it connects");
+    assert_eq!(looks.count(&mine).await.expect("it counts").waiting, 0);
+    let lost = "DELETE FROM tickwheel_namespaces";
+    let admin = client(&url).await;
+    admin.batch_execute(lost).await.expect("it is lost");
+    store.open(&mine, &"json".into()).await.expect("it opens");
+    set(&store, &mine, "a").await.expect("it is set");
+    assert_eq!(looks.count(&mine).await.expect("it counts").waiting, 1);
+}
+
 /// Numbers of namespaces are used again, and timers went to the namespace that had the number then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn database_made_again_mixes_no_namespaces() {
