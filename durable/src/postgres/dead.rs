@@ -7,40 +7,47 @@ use tokio_postgres::types::ToSql;
 
 use super::Postgres;
 use super::lanes::Lane;
-use super::numbers::unsigned;
+use super::numbers::{limit, unsigned};
 use super::session::Parameters;
 use super::statements as sql;
 use crate::store::{ChangedRows, DeadChange, DeadRows, Namespace, StoreError, Version};
 
 /// One step retries or discards so many rows, in some ten milliseconds.
-const AT_ONCE: i64 = 1_000;
+const AT_ONCE: usize = 1_000;
 
-/// The first of the chosen rows, and whether there are more.
+/// A batch tries so many keys one by one: see [`statements`](super::statements).
+const SINGLE_KEYS: usize = 256;
+
+/// When a row died, and its version.
+type Place = (i64, i64);
+
+/// The first of the chosen rows after a place.
 async fn choose(
     postgres: &Postgres,
     id: i32,
     which: &DeadRows,
-) -> Result<(Vec<i64>, bool), StoreError> {
+    (died, version): Place,
+    rows: usize,
+) -> Result<Vec<Place>, StoreError> {
     let until;
     let (select, parameter): (_, &(dyn ToSql + Sync)) = match which {
-        DeadRows::Token(Version(token)) => return Ok((vec![*token], false)),
+        DeadRows::Token(Version(token)) => return Ok(vec![(died, *token)]),
         DeadRows::Key(key) => (sql::DEAD_OF_KEY, key),
         DeadRows::Until(time) => {
             until = time.as_micros();
             (sql::DEAD_UNTIL, &until)
         }
     };
-    let parameters: &Parameters<'_> = &[&id, parameter, &(AT_ONCE + 1)];
+    let parameters: &Parameters<'_> = &[&id, parameter, &limit(rows), &died, &version];
     let rows = postgres.look(select, parameters).await?;
-    let mut versions: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
-    let more = versions.len() > usize::try_from(AT_ONCE).unwrap_or(usize::MAX);
-    if more {
-        versions.pop();
-    }
-    Ok((versions, more))
+    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
 }
 
 /// Retries or discards some of the dead rows.
+///
+/// Goes on until it has changed some, or has found all of them locked. A batch takes keys for
+/// locked that only share their locks with such keys, but for the first ones. So after a page of
+/// these it goes on by smaller ones.
 pub(super) async fn change_dead(
     postgres: &Postgres,
     namespace: &Namespace,
@@ -48,20 +55,36 @@ pub(super) async fn change_dead(
     change: DeadChange,
 ) -> Result<ChangedRows, StoreError> {
     let space = postgres.space(namespace).await?;
-    let (versions, more) = choose(postgres, space.id, &which).await?;
-    let hold: &Parameters<'_> = &[&space.id, &versions];
-    let retry: &Parameters<'_> = &[&space.id, &versions, &space.channel];
-    let change = match change {
-        DeadChange::Retry => (sql::RETRY, retry),
-        DeadChange::Discard => (sql::DISCARD, hold),
-    };
-    let queries = [(sql::HOLD_DEAD, hold), change];
-    let answers = postgres.lanes().transaction(Lane::Admin, &queries).await?;
-    let (locked, rows) = (answers[0].len(), unsigned(answers[1][0].get(0)));
-    let mut changed = ChangedRows::new(rows, more || locked > 0);
-    if locked > 0 && rows == 0 {
-        changed.locked = locked as u64;
-        changed.more = false;
+    let (mut at_once, mut after, mut locked) = (AT_ONCE, (-1, 0), 0);
+    loop {
+        let mut page = choose(postgres, space.id, &which, after, at_once + 1).await?;
+        let more = page.len() > at_once;
+        page.truncate(at_once);
+        let versions: Vec<i64> = page.iter().map(|&(_, version)| version).collect();
+        let hold: &Parameters<'_> = &[&space.id, &versions];
+        let retry: &Parameters<'_> = &[&space.id, &versions, &space.channel];
+        let change = match change {
+            DeadChange::Retry => (sql::RETRY, retry),
+            DeadChange::Discard => (sql::DISCARD, hold),
+        };
+        let queries = [(sql::HOLD_DEAD, hold), change];
+        let answers = postgres.lanes().transaction(Lane::Admin, &queries).await?;
+        let (held, rows) = (answers[0].len(), unsigned(answers[1][0].get(0)));
+        if rows > 0 {
+            return Ok(ChangedRows::new(rows, more || locked + held > 0));
+        }
+        if held > SINGLE_KEYS {
+            at_once = SINGLE_KEYS;
+            continue;
+        }
+        locked += held;
+        match page.last() {
+            Some(&last) if more => after = last,
+            _ => {
+                let mut changed = ChangedRows::new(0, false);
+                changed.locked = locked as u64;
+                return Ok(changed);
+            }
+        }
     }
-    Ok(changed)
 }

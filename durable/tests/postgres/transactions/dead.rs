@@ -140,6 +140,28 @@ async fn dead_timers_of_locked_keys_are_left_out() {
     assert_eq!(admin.discard_dead_key("a").await, Ok(0));
 }
 
+/// The 300 keys that died first are locked. They share their locks with all others, which stayed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_timers_behind_locked_keys_are_discarded() {
+    let Some(url) = database("dead_behind").await else {
+        return missing();
+    };
+    let (timers, _claims) = start(&url).await;
+    let user = client(&url).await;
+    let dead = r#"INSERT INTO tickwheel_dead (version, namespace, key, value, died, deadline, attempt)
+        SELECT nextval('tickwheel_versions'), id, convert_to('"' || n || '"', 'UTF8'), '1', n, 0, 1
+        FROM tickwheel_namespaces, generate_series(1, 2300) n"#;
+    run(&user, dead).await;
+    let set = "SELECT tickwheel_set('orders', n::text, '7', now() + interval '1 h') FROM generate_series(1, 300) n";
+    run(&user, &format!("BEGIN; {set}")).await;
+    let outcome = timers.admin().discard_all_dead().await;
+    let is_locked = matches!(outcome, Err(Error::Store(StoreError::Unavailable { .. })));
+    assert!(is_locked, "{outcome:?}");
+    assert_eq!(counts(&timers).await, (0, 0, 300));
+    run(&user, "ROLLBACK").await;
+    assert_eq!(timers.admin().discard_all_dead().await, Ok(300));
+}
+
 /// A claim dies after the transaction that has set its key, and so beside what that has set.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn claim_of_a_locked_key_dies_after_the_transaction() {
