@@ -23,7 +23,8 @@
 //!    Without a response the connection is closed, and the server's process goes on the list of
 //!    *orphans*.
 //! 2. Before any call sends a statement, it has the server end all orphans, and waits until they
-//!    are gone.
+//!    are gone. It knows each by a lock that its process took at set-up. One that holds the lock no
+//!    more has ended the call, and a pooler may have given it to another client.
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard as StdMutexGuard};

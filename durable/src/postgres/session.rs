@@ -31,20 +31,22 @@ const SETTINGS: &str = "
     SET plan_cache_mode = force_generic_plan; SET jit = off; SET max_parallel_workers_per_gather = 0;
     SET idle_in_transaction_session_timeout = '1s'; SET client_min_messages = warning;";
 
-/// The id of the server's process, and when it started, in microseconds, because ids are used
-/// again.
+/// Takes an advisory lock with a number of its own, until the connection ends or a pooler resets
+/// it. By then the process may serve another client.
 const BACKEND: &str = "
-    SELECT pid, (extract(epoch FROM backend_start) * 1000000)::bigint
-    FROM pg_stat_activity WHERE pid = pg_backend_pid()";
+    WITH random AS MATERIALIZED (SELECT hashtextextended(gen_random_uuid()::text, 0) AS number)
+    SELECT number, pg_advisory_lock(number) FROM random";
 
-/// Ends processes of the server, and waits until they are gone. Returns how many are left.
+/// Ends the processes of the server that hold these locks, and waits until they are gone. Returns
+/// how many are left.
 ///
 /// The planner may ask for the end of a process before it looks at which one it is, were it not for
 /// the `MATERIALIZED`.
 const TERMINATE: &str = "
     WITH old AS MATERIALIZED (
-        SELECT a.pid FROM unnest($1::int[], $2::bigint[]) AS o(pid, began), pg_stat_activity a
-        WHERE a.pid = o.pid AND (extract(epoch FROM a.backend_start) * 1000000)::bigint = o.began
+        SELECT l.pid FROM unnest($1::bigint[]) AS o(number), pg_locks l
+        WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+            AND (l.classid::bigint << 32) | l.objid::bigint = o.number
     )
     SELECT count(*) FROM old WHERE NOT pg_terminate_backend(old.pid, 5000)";
 
@@ -52,12 +54,9 @@ const TERMINATE: &str = "
 /// changed their mind.
 const SILENT: Duration = Duration::from_millis(100);
 
-/// A process of the server.
+/// A process of the server, by the number of the lock that it holds while it serves a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Backend {
-    pid: i32,
-    began: i64,
-}
+pub(super) struct Backend(i64);
 
 /// A connection.
 pub(super) struct Session {
@@ -192,8 +191,8 @@ impl Session {
     /// Ends processes after their connections were given up, so that no statement of theirs takes
     /// effect later.
     pub(super) async fn terminate(&self, backends: &[Backend]) -> Result<bool, Error> {
-        let (pids, began): (Vec<_>, Vec<_>) = backends.iter().map(|b| (b.pid, b.began)).unzip();
-        let left = self.query(TERMINATE, &[&pids, &began]).await?;
+        let numbers: Vec<_> = backends.iter().map(|&Backend(number)| number).collect();
+        let left = self.query(TERMINATE, &[&numbers]).await?;
         Ok(left[0].get::<_, i64>(0) == 0)
     }
 }
@@ -208,11 +207,7 @@ async fn set_up(client: &Client, target: &Target) -> Result<(Backend, Option<Tab
         Ok((client.query_typed(BACKEND, &[]).await?, tables))
     };
     let (rows, tables) = set_up.await.map_err(|error| target.describe(error))?;
-    let backend = Backend {
-        pid: rows[0].get(0),
-        began: rows[0].get(1),
-    };
-    Ok((backend, tables))
+    Ok((Backend(rows[0].get(0)), tables))
 }
 
 fn gone(target: &Target) -> StoreError {

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tickwheel::TimerWheel;
-use tickwheel_durable::store::StoreError;
+use tickwheel_durable::store::{Namespace, Store, StoreError};
 use tickwheel_durable::{Postgres, builder};
 
 use super::server::{Server, client, free_port, missing, not_run, until};
@@ -202,6 +202,39 @@ async fn pooler_of_sessions_serves_all_calls() {
         changed_settings(&url).await.is_empty()
     })
     .await;
+}
+
+/// The pooler gives the process of a call that was given up to the next client, and the store had
+/// it ended there: its own next call failed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn process_that_a_pooler_gives_to_another_is_not_ended() {
+    let Some((server, program)) = start() else {
+        return;
+    };
+    let pooler = Pooler::start(&program, &server, "pool_mode = session");
+    let store = Postgres::connect(&pooler.url().await).await;
+    let store = store.expect("it connects");
+    let space = Namespace::new("given_up").expect("it is a name");
+    store.open(&space, &"json".into()).await.expect("it opens");
+    store.count(&space).await.expect("it counts");
+    let admin = client(&server.url()).await;
+    let lock = "BEGIN; LOCK TABLE tickwheel_timers";
+    admin.batch_execute(lock).await.expect("it is locked");
+    let late = tokio::time::timeout(Duration::from_secs(1), store.count(&space)).await;
+    late.expect_err("it waits");
+    admin.batch_execute("COMMIT").await.expect("it is free");
+    let reset = "SELECT pid FROM pg_stat_activity WHERE query = 'DISCARD ALL' AND state = 'idle'";
+    let mut process: i32 = 0;
+    until("a process that is given back", async || {
+        let rows = admin.query(reset, &[]).await.expect("it reads");
+        process = rows.first().map_or(0, |row| row.get(0));
+        process != 0
+    })
+    .await;
+    store.count(&space).await.expect("it counts again");
+    let is_there = "SELECT FROM pg_stat_activity WHERE pid = $1";
+    let found = admin.query(is_there, &[&process]).await.expect("it reads");
+    assert_eq!(found.len(), 1, "it goes on");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
