@@ -186,6 +186,20 @@ pub async fn leaves_rows_to_those_that_can_decode_them<T: Stores>(world: &World<
     assert!(matches!(changed[1], WriteOutcome::Removed { .. }));
     assert_eq!(load(first).await, [armed(&changed[0]).0.version]);
 
+    // A load that has no room for all that others have left says so.
+    let beside = Case::open(&world.part("beside")).await;
+    let (leaves, loads) = (beside.instance().await, beside.instance().await);
+    for key in ["a", "b"] {
+        let token = beside.fired(key).await;
+        let left = LeftRow::new(leaves, Duration::ZERO, HOUR);
+        let settled = beside.settle(token, Settlement::Leave(left)).await;
+        assert!(matches!(settled, Settled::Armed(_)));
+    }
+    for limit in [0, 1] {
+        assert!(beside.load(loads, HOUR, limit).await.more, "limit {limit}");
+    }
+    assert!(!beside.load(loads, HOUR, 1).await.more);
+
     // Among those that no instance has loaded they come when they are due.
     let token = case.fired("f").await;
     let Settled::Armed(row) = leave(token, first, Duration::ZERO).await else {

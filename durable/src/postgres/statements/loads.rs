@@ -41,6 +41,13 @@ pub(in crate::postgres) const ALIVE: &str = concat!(
     SELECT CASE WHEN EXISTS (SELECT FROM unloaded) THEN pg_notify($4::text, '') END"
 );
 
+/// Whether a row that is due is left to others than those by whom `$2` is.
+macro_rules! left_by_others {
+    () => {
+        "t.namespace = $1 AND t.loaded_by < 0 AND t.loaded_by <> -$2::bigint AND t.due <= (SELECT now FROM clock)"
+    };
+}
+
 /// Loads for `$2` what falls due within `$3` microseconds, at most `$4` rows, and notes what it
 /// lacks of `$5` that are due. Each row has the time, and what other living instances lack; the
 /// last has no version. `$6` are the schedules that the instance does not know.
@@ -59,7 +66,7 @@ pub(in crate::postgres) const LOAD: &str = concat!(
         FOR UPDATE SKIP LOCKED
     ), left_here AS MATERIALIZED (
         SELECT t.version, t.due, t.deadline, t.schedule FROM @.tickwheel_timers t
-        WHERE t.namespace = $1 AND t.loaded_by < 0 AND t.loaded_by <> -$2::bigint AND t.due <= (SELECT now FROM clock)
+        WHERE ", left_by_others!(), "
         LIMIT $4::bigint
         FOR UPDATE SKIP LOCKED
     ), locked AS (
@@ -84,6 +91,12 @@ pub(in crate::postgres) const LOAD: &str = concat!(
                 SELECT count(*) FROM (
                     SELECT FROM @.tickwheel_timers t
                     WHERE ", lapsed!(), "
+                    LIMIT $4 + 1
+                ) seen
+            ) + (
+                SELECT count(*) FROM (
+                    SELECT FROM @.tickwheel_timers t
+                    WHERE ", left_by_others!(), "
                     LIMIT $4 + 1
                 ) seen
             ) > $4
