@@ -225,6 +225,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// * Sets, moves, removes and put-backs of one key take turns by an advisory lock, until they are
 ///   committed. There are 512 for each namespace, so large batches of several processes take turns
 ///   too. A batch takes 832 locks at most.
+/// * A server that waits for the rest of a batch for a second undoes it. Over a link on which the
+///   values of a batch take longer, the call fails with [`StoreError::Unavailable`].
 /// * Manual row locks delay moves and removes of these keys and settles of these claims, until
 ///   their time limit, and what takes turns with these. Everything else goes on without the rows.
 ///   Timers that are due meanwhile come within a poll of the end of the lock.

@@ -110,9 +110,10 @@ impl Target {
             message += ", is there a pooler of transactions between?";
         }
         let class = &code.code()[..2];
-        // Connections, resources, operators, rollbacks; but a disk that is full stays full.
-        let passes = matches!(class, "08" | "40" | "53" | "55" | "57" | "58");
-        let described = if (passes && *code != SqlState::DISK_FULL) || is_read_only(&error) {
+        // Connections, resources, operators, rollbacks, a server that only reads, and the limit of
+        // `session::SETTINGS`; but a disk that is full stays full.
+        let passes = matches!(class, "08" | "25" | "40" | "53" | "55" | "57" | "58");
+        let described = if passes && *code != SqlState::DISK_FULL {
             StoreError::unavailable(message)
         } else {
             StoreError::refused(message)

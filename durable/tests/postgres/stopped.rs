@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tickwheel::TimerWheel;
 use tickwheel_durable::store::{
-    Action, Due, Fire, LoadWindow, Namespace, Settle, Settlement, Store, Write, WriteOutcome,
+    Action, Due, Fire, LoadWindow, Namespace, Settle, Settlement, Store, StoreError, Write,
+    WriteOutcome,
 };
 use tickwheel_durable::{Moved, Postgres, Removed, builder};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
@@ -137,6 +138,7 @@ async fn process_stopped_in_a_batch_of_writes_delays_no_other() {
 /// second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn process_stopped_in_a_large_batch_delays_others_for_a_second() {
+    let mut writing = None;
     let stopped = stop_in("stopped_large", async |store, space, stops| {
         let large = || {
             let value = vec![b'1'; 500_000];
@@ -152,8 +154,8 @@ async fn process_stopped_in_a_large_batch_delays_others_for_a_second() {
             .expect("it writes");
         stops.store(true, Ordering::Release);
         let (store, space) = (store.clone(), space.clone());
-        drop(tokio::spawn(async move {
-            let _ = store.write(&space, large(), LoadWindow::NONE).await;
+        writing = Some(tokio::spawn(async move {
+            store.write(&space, large(), LoadWindow::NONE).await
         }));
         tokio::time::sleep(Duration::from_millis(200)).await;
     });
@@ -161,6 +163,10 @@ async fn process_stopped_in_a_large_batch_delays_others_for_a_second() {
         return missing();
     };
     others_go_on(&url).await;
+    // It may pass: it was refused for good.
+    let ended = writing.expect("it has begun").await.expect("it ends");
+    let may_pass = matches!(ended, Err(StoreError::Unavailable { .. }));
+    assert!(may_pass, "{ended:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
