@@ -87,7 +87,8 @@ pub(in crate::postgres) const SET: &str = set!(
 /// Takes the locks of the keys itself, before the first row: a batch of sets alone is one
 /// statement. It may have begun before it has the locks, since what it replaces is decided by the
 /// index, not by what it saw. It returns nothing for keys that a transaction has locked. It
-/// compares the edition `$11` and the time `$12` when it has whatever it has waited for.
+/// compares the time `$12` when it has whatever it has waited for, and the edition `$11` that it
+/// saw when it began.
 pub(in crate::postgres) const SET_ALONE: &str = set!(
     concat!(
         "i AS MATERIALIZED (SELECT $1::int AS namespace, u.*, ",
