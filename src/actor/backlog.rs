@@ -21,13 +21,21 @@ use crate::shared::mailbox::{CommandQueue, Lanes};
 use crate::shared::note::SetKey;
 use crate::sync::EXPLORED;
 
-/// How many commands a turn applies before it fires timers. It applies whole [runs](Run), so
-/// perhaps a few more.
-pub(super) const COMMANDS_PER_TURN: usize = if EXPLORED { 4 } else { 4096 };
+/// How many commands a turn applies before it fires timers. It applies whole blocks, so perhaps a
+/// few more.
+const COMMANDS_PER_TURN: usize = if EXPLORED { 4 } else { 4096 };
 
 /// How many of them are needed soon, if there are others. So those are not kept waiting forever.
 /// The rest is at least a block.
 const SOON_PER_TURN: usize = if EXPLORED { 2 } else { 3072 };
+
+/// The lanes in the order in which a turn applies their commands, and how many it has applied in
+/// all when it goes on to the next. `true` stands for the lane soon.
+pub(super) const LANES_OF_A_TURN: [(bool, usize); 3] = [
+    (true, SOON_PER_TURN),
+    (false, COMMANDS_PER_TURN),
+    (true, COMMANDS_PER_TURN),
+];
 
 /// See the module.
 #[derive(Debug)]
@@ -40,13 +48,6 @@ pub(super) struct Backlog {
     /// Work that waits until this many commands of each lane are applied. No number is lower than
     /// those before it.
     waiting: VecDeque<([u64; 2], Behind)>,
-}
-
-/// Commands of one lane that lie side by side, in order.
-#[derive(Debug)]
-pub(super) struct Run {
-    pub(super) commands: VecDeque<Command>,
-    is_soon: bool,
 }
 
 /// Work that waits until commands are applied.
@@ -85,18 +86,16 @@ impl Backlog {
             .extend(self.new.drain(..).map(|work| (until, work)));
     }
 
-    /// The next commands for a turn that has applied `n`. They are counted, and have to be applied
-    /// in this turn.
-    pub(super) fn next_run(&mut self, n: usize) -> Option<Run> {
-        let is_soon = self.is_soon_next(n);
-        let commands = self.lane(is_soon).pop_block()?;
-        self.applied[usize::from(!is_soon)] += commands.len() as u64;
-        Some(Run { commands, is_soon })
+    /// The next commands of a lane, in order. They are counted, and have to be applied in this
+    /// turn. Their memory can be [recycled](Self::recycle).
+    pub(super) fn next_block(&mut self, is_soon: bool) -> Option<VecDeque<Command>> {
+        let block = self.lane(is_soon).pop_block()?;
+        self.applied[usize::from(!is_soon)] += block.len() as u64;
+        Some(block)
     }
 
-    /// Keeps the memory of a run that is applied.
-    pub(super) fn recycle(&mut self, run: Run) {
-        self.lane(run.is_soon).recycle(run.commands);
+    pub(super) fn recycle(&mut self, is_soon: bool, emptied: VecDeque<Command>) {
+        self.lane(is_soon).recycle(emptied);
     }
 
     fn lane(&mut self, is_soon: bool) -> &mut CommandQueue<Command> {
@@ -105,11 +104,6 @@ impl Backlog {
         } else {
             &mut self.taken.later
         }
-    }
-
-    fn is_soon_next(&self, n: usize) -> bool {
-        let Lanes { soon, later } = &self.taken;
-        !soon.is_empty() && (n < SOON_PER_TURN || later.is_empty())
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -143,7 +137,8 @@ impl Backlog {
     /// The actor ends: closes the mailbox, and takes everything that is left.
     pub(super) fn close(&mut self, mailbox: &CommandMailbox) -> impl Iterator<Item = Command> + '_ {
         mailbox.close(&mut self.taken);
-        std::iter::from_fn(|| self.next_run(0)).flat_map(|run| run.commands)
+        let Lanes { soon, later } = &mut self.taken;
+        std::iter::from_fn(|| soon.pop().or_else(|| later.pop()))
     }
 
     /// The actor ends: the tasks that settle.
@@ -164,10 +159,10 @@ mod tests {
     use crate::shared::command::Request;
     use crate::shared::notifier::ActorNotifier;
 
-    // A barrier once counted the commands of the queues that were not locked, and was met before
+    // A settle once counted the commands of the queues that were not locked, and was done before
     // those of the locked one were applied.
     #[test]
-    fn barrier_waits_for_the_commands_of_a_locked_queue() {
+    fn settle_waits_for_the_commands_of_a_locked_queue() {
         let mailbox = CommandMailbox::new(2, ActorNotifier::for_thread());
         let mut backlog = Backlog::new();
         let pushed = mailbox.push(1, 5, Request::Evict.into());
@@ -179,7 +174,7 @@ mod tests {
         drop(held);
         backlog.take(&mailbox);
         assert!(backlog.passed().is_none(), "its command is not applied");
-        assert!(backlog.next_run(0).is_some());
+        assert!(backlog.next_block(true).is_some());
         assert!(backlog.passed().is_some());
     }
 }

@@ -40,7 +40,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use super::backlog::{Backlog, Behind, COMMANDS_PER_TURN};
+use super::backlog::{Backlog, Behind, LANES_OF_A_TURN};
 use super::keyed_wheel::KeyedWheel;
 use super::lateness::{Lateness, Pause};
 use tokio::runtime::Handle;
@@ -330,23 +330,27 @@ impl Actor {
     /// Applies commands of the backlog, as many as a turn may before it fires timers.
     fn apply_commands(&mut self, turn: &Turn<'_>) {
         let mut n = 0;
-        while n < COMMANDS_PER_TURN {
-            let Some(mut run) = self.backlog.next_run(n) else {
-                break;
-            };
-            n += run.commands.len();
-            while let Some(command) = run.commands.pop_front() {
-                match command {
-                    Command::Note(note) => self.keyed.apply(&note, &mut self.backlog),
-                    Command::Other(Other::Sleep { entry, tick }) => {
-                        self.sleeps.schedule(entry, tick);
-                    }
-                    Command::Other(Other::Request(request)) => self.serve(*request),
+        for (is_soon, limit) in LANES_OF_A_TURN {
+            while n < limit {
+                let Some(mut block) = self.backlog.next_block(is_soon) else {
+                    break;
+                };
+                n += block.len();
+                while let Some(command) = block.pop_front() {
+                    self.apply(command);
                 }
+                self.backlog.recycle(is_soon, block);
             }
-            self.backlog.recycle(run);
         }
         turn.metrics().actor.add(Event::Command, n as u64);
+    }
+
+    fn apply(&mut self, command: Command) {
+        match command {
+            Command::Note(note) => self.keyed.apply(&note, &mut self.backlog),
+            Command::Other(Other::Sleep { entry, tick }) => self.sleeps.schedule(entry, tick),
+            Command::Other(Other::Request(request)) => self.serve(*request),
+        }
     }
 
     fn serve(&mut self, request: Request) {
