@@ -155,7 +155,7 @@ pub(crate) trait Payload {
 
     /// Decides, once, whether the timer expires; the actor calls it at delivery. Returns the
     /// deadline that was reached. `None` if the timer does not expire yet: then [`due`](Self::due)
-    /// is later than before.
+    /// is later than `now`, or the next call decides.
     fn expire(&self, deadline: Timestamp, now: Timestamp, idle: u64) -> Option<(Timestamp, Cause)>;
 
     /// Ends the value of a timer that does not expire. Returns the deadline it would have reached.

@@ -44,8 +44,8 @@ pub(super) struct Slot<K, S> {
     pub(super) timer: Option<Timer<K, S>>,
 }
 
-/// No node is known. The next change sends a note, which is never wrong.
-const UNKNOWN: u32 = u32::MAX;
+/// There is no node. The next change that arms the timer sends a note.
+const NO_NODE: u32 = u32::MAX;
 
 const NANOS_PER_MICRO: u32 = 1_000;
 
@@ -53,7 +53,7 @@ const NANOS_PER_MICRO: u32 = 1_000;
 fn lead(scheduled: Timestamp, deadline: Timestamp) -> u32 {
     debug_assert!(scheduled <= deadline, "N4");
     let micros = deadline.nanos().abs_diff(scheduled.nanos()) / u64::from(NANOS_PER_MICRO);
-    u32::try_from(micros).map_or(UNKNOWN - 1, |micros| micros.min(UNKNOWN - 1))
+    u32::try_from(micros).map_or(NO_NODE - 1, |micros| micros.min(NO_NODE - 1))
 }
 
 impl<K, S> Slot<K, S> {
@@ -71,7 +71,7 @@ impl<K, S> Slot<K, S> {
     #[inline]
     pub(super) fn scheduled(&self) -> Timestamp {
         match &self.timer {
-            Some(timer) if self.lead != UNKNOWN => {
+            Some(timer) if self.lead != NO_NODE => {
                 (timer.deadline).plus(-i64::from(NANOS_PER_MICRO) * i64::from(self.lead))
             }
             _ => Timestamp::NEVER,
@@ -95,7 +95,7 @@ impl<K, S> Slot<K, S> {
     #[inline]
     pub(super) fn set_scheduled(&mut self, at: Timestamp) {
         if at == Timestamp::NEVER {
-            self.lead = UNKNOWN;
+            self.lead = NO_NODE;
         } else if let Some(timer) = &self.timer {
             self.lead = lead(at, timer.deadline);
         }
@@ -105,7 +105,7 @@ impl<K, S> Slot<K, S> {
 impl<K, S> Cell for Slot<K, S> {
     fn new() -> Self {
         Slot {
-            lead: UNKNOWN,
+            lead: NO_NODE,
             hash: 0,
             timer: None,
         }

@@ -347,7 +347,8 @@ fn removed_timers_leave_the_wheel_when_none_can_be_set() {
     }
 }
 
-/// A value that was touched between two looks at it: it expires at the second attempt.
+/// A value that is due at tick 5, and is touched as it is about to expire: it is due at its
+/// deadline then, and expires at the second attempt.
 struct Touched(std::sync::atomic::AtomicBool);
 
 impl Payload for Touched {
@@ -355,7 +356,8 @@ impl Payload for Touched {
     const KEYED: bool = false;
 
     fn due(&self, deadline: Timestamp, _: Timestamp, _: u64, _: &Ticks) -> Timestamp {
-        deadline
+        let is_touched = self.0.load(std::sync::atomic::Ordering::Relaxed);
+        if is_touched { deadline } else { tick(5) }
     }
 
     fn expire(&self, deadline: Timestamp, _: Timestamp, _: u64) -> Option<(Timestamp, Cause)> {
@@ -371,16 +373,20 @@ impl Payload for Touched {
 }
 
 #[test]
-fn timer_that_refuses_to_expire_is_tried_again_a_tick_later() {
-    let (shared, _) = set();
-    let set: Arc<Set<u64, Touched>> = Set::new(&shared, 0);
-    let touched = Touched(false.into());
-    assert!(set.add(1, touched, tick(5), tick(0)).is_ok());
-    let mut actor = Actor::default();
-    actor.fire(&set, 5);
-    assert!(matches!(Source::try_recv(&*set), Err(TryRecvError::Empty)));
-    actor.fire(&set, 6);
-    assert!(Source::try_recv(&*set).is_ok());
+fn timer_that_refuses_to_expire_is_tried_again_when_it_is_due() {
+    // At once, if its touch was overdue.
+    for due in [5, 6, 9] {
+        let (shared, _) = set();
+        let set: Arc<Set<u64, Touched>> = Set::new(&shared, 0);
+        let touched = Touched(false.into());
+        assert!(set.add(1, touched, tick(due), tick(0)).is_ok());
+        let mut actor = Actor::default();
+        for at in 5..=due {
+            assert!(matches!(Source::try_recv(&*set), Err(TryRecvError::Empty)));
+            actor.fire(&set, at);
+        }
+        assert!(Source::try_recv(&*set).is_ok());
+    }
 }
 
 fn repeat() -> Repeat<u64, Plain<()>> {

@@ -54,7 +54,7 @@ where
                 break;
             };
             processed += 1;
-            visit.process_reached(index, 0);
+            visit.process_reached(index);
         }
         while processed < limit {
             let first = visit.due.found.peek_mut();
@@ -127,33 +127,28 @@ struct FailedCopy<K, S: Payload> {
 }
 
 impl<K, S: Payload> Visit<'_, K, S> {
-    /// The wheel has reached this index. Its timer is found due, or is scheduled again, not before
-    /// the tick `earliest` (N3).
-    fn process_reached(&mut self, index: u32, earliest: u64) {
+    /// The wheel has reached this index. Its timer is found due, or is scheduled again (N3).
+    fn process_reached(&mut self, index: u32) {
         let (set, state) = (self.guard.set(), &mut *self.guard);
         let mut tick = NEVER;
         if !state.is_open {
             // Nothing fires any more.
         } else if let Some(slot) = state.table.get_mut(index) {
             if let Some(timer) = &slot.timer {
-                let due = set.due(&timer.value, timer.deadline, self.turn.now);
-                tick = set.tick(due).max(earliest);
+                let mut due = set.due(&timer.value, timer.deadline, self.turn.now);
+                tick = set.tick(due);
                 let number = timer.number;
-                let mut scheduled = Timestamp::NEVER;
                 if tick <= self.turn.tick {
                     self.due.found.push(Reverse(Due {
                         tick,
                         number,
                         index,
                     }));
-                    tick = NEVER;
+                    (tick, due) = (NEVER, Timestamp::NEVER);
                 } else if tick != NEVER {
                     self.turn.rescheduled();
-                    if tick > earliest {
-                        scheduled = due;
-                    }
                 }
-                slot.set_scheduled(scheduled);
+                slot.set_scheduled(due);
             } else if let Some(kept) = state.kept.iter().position(|kept| kept.index == index) {
                 state.kept.remove(kept);
                 state.table.vacate(index);
@@ -175,14 +170,12 @@ impl<K, S: Payload> Visit<'_, K, S> {
         };
         debug_assert!(slot.scheduled() == Timestamp::NEVER, "N6");
         let now = self.turn.now;
-        if set.tick(set.due(&timer.value, timer.deadline, now)) > found.tick {
+        let is_due = set.tick(set.due(&timer.value, timer.deadline, now)) <= found.tick;
+        let expire = || timer.value.expire(timer.deadline, now, set.idle);
+        let Some((deadline, cause)) = is_due.then(expire).flatten() else {
             // It was touched in the meantime. If it is due nevertheless, it takes its new place in
             // the order.
-            self.process_reached(found.index, 0);
-            return false;
-        }
-        let Some((deadline, cause)) = timer.value.expire(timer.deadline, now, set.idle) else {
-            self.process_reached(found.index, self.turn.tick + 1);
+            self.process_reached(found.index);
             return false;
         };
         self.turn.fired(deadline);
