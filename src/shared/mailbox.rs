@@ -25,8 +25,8 @@
 //! runs.
 //!
 //! * A **caller** (1) pushes its command under the queue's lock ([`enqueue`](Mailbox::enqueue)),
-//!   then (2) reads `next_wake`, and notifies the actor if its tick is earlier, or if its queue has
-//!   grown to [`QUEUE_BOUND`] ([`wake_by`](Mailbox::wake_by)).
+//!   then (2) reads `next_wake`, and notifies the actor if its tick is earlier, or if the push has
+//!   filled its queue ([`wake_by`](Mailbox::wake_by)).
 //! * The **actor**, before it waits, (3) publishes `next_wake`, then (4) checks every queue under
 //!   its lock, and does not wait if one holds anything ([`park`](Mailbox::park)).
 //!
@@ -36,6 +36,10 @@
 //! (2): the caller sees the tick that was published, and notifies the actor if it has to. A command
 //! that stays in the queue without a notification is not needed before that tick, when the actor
 //! wakes by itself and empties the queues first.
+//!
+//! A push *fills* its queue if it makes that [`QUEUE_BOUND`] long, and so does each [`FOLLOW`]th
+//! push after it. While the actor waits, no queue gets that long without such a push: the check (4)
+//! has found it empty, so a later push fills it, and its caller reads the tick that was published.
 //!
 //! A caller may release other locks between (1) and (2), and any number of others may push
 //! meanwhile: each of them reads `next_wake` after its own push. A caller that *marks* a command as
@@ -51,12 +55,13 @@
 //! # No thread in the way
 //!
 //! A thread may be preempted while it has the lock of a queue. The actor does not wait for it: it
-//! leaves a queue that is locked for its next turn, and does not park meanwhile. A caller whose
-//! queue is long yields its processor once in [`FOLLOW`] commands, when it holds no lock. So where
-//! threads outnumber cores, callers that flood the mailbox do not keep the actor from emptying it.
+//! leaves a queue that is locked for its next turn, and does not park meanwhile. A caller that has
+//! filled its queue yields its processor once it holds no lock. So where threads outnumber cores,
+//! callers that flood the mailbox do not keep the actor from emptying it.
 //!
-//! A short gap is left: a caller that is preempted between the exchange and the notification holds
-//! back the notification that others rely on, until it runs again.
+//! Two short gaps are left. A caller that is preempted between the exchange and the notification
+//! holds back the notification that others rely on, until it runs again. One that has filled its
+//! queue, and is preempted before it reads `next_wake`, holds it back for [`FOLLOW`] commands.
 //!
 //! # The earliest tick
 //!
@@ -89,8 +94,9 @@ use crate::tick::NEVER;
 /// `next_wake` while the actor runs: before every tick, so no caller notifies it.
 pub(crate) const AWAKE: u64 = 0;
 
-/// A queue of this length wakes the actor, however late its commands are needed. That bounds the
-/// memory of commands for timers that were cancelled. The models need a lower bound to reach it.
+/// A queue that grows to this length wakes the actor, however late its commands are needed. That
+/// bounds the memory of commands for timers that were cancelled. The models need a lower bound to
+/// reach it.
 pub(crate) const QUEUE_BOUND: usize = if cfg!(tickwheel_loom) {
     3
 } else if EXPLORED {
@@ -108,7 +114,8 @@ const SPARE_BLOCKS: usize = 4;
 /// How far the horizon lies ahead of the clock, in ticks.
 pub(crate) const HORIZON: u64 = if EXPLORED { 4 } else { 256 };
 
-/// The horizon follows the clock each time a queue has grown by this many commands.
+/// The horizon follows the clock each time a queue has grown by this many commands. A queue beyond
+/// its bound is filled again as often.
 pub(crate) const FOLLOW: usize = if EXPLORED { 2 } else { 256 };
 
 /// Commands in order. The actor takes over a burst of a million block by block, without a copy, and
@@ -179,27 +186,6 @@ struct Published {
     horizon: AtomicU64,
 }
 
-/// What is left to do for a caller that has queued commands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use]
-pub(crate) struct Pushed {
-    /// The tick for the wake rule: the command's own, or [`AWAKE`] when the queue has grown to its
-    /// bound.
-    pub(crate) wake_by: u64,
-    /// The queue is long: the caller yields the processor.
-    gives_way: bool,
-}
-
-impl Pushed {
-    /// For both.
-    pub(crate) fn and(self, other: Pushed) -> Pushed {
-        Pushed {
-            wake_by: self.wake_by.min(other.wake_by),
-            gives_way: self.gives_way || other.gives_way,
-        }
-    }
-}
-
 #[derive(Debug)]
 struct Shard<C> {
     /// `None` once the actor has ended, and will not empty the queue any more.
@@ -234,8 +220,9 @@ impl<C, S: Notifier> Mailbox<C, S> {
     // --- callers ---
 
     /// Queues a command that is needed by `tick`, without notifying the actor. `thread` chooses the
-    /// queue. The caller must then [wake](Self::wake_after) the actor. Returns the command if the
-    /// actor has ended. `now` gives the current tick.
+    /// queue. `now` gives the current tick. The caller must then [wake](Self::wake_after) the actor
+    /// by the tick that this returns: `None`, which is before all others, if the push has filled
+    /// the queue. Returns the command if the actor has ended.
     ///
     /// A caller that holds a lock queues the command before it releases the lock, and notifies the
     /// actor after.
@@ -245,7 +232,7 @@ impl<C, S: Notifier> Mailbox<C, S> {
         tick: u64,
         command: C,
         now: impl FnOnce() -> u64,
-    ) -> Result<Pushed, C> {
+    ) -> Result<Option<u64>, C> {
         let shard = self.shard(thread);
         let horizon = self.published.0.horizon.load(Ordering::Relaxed);
         let is_soon = tick < horizon;
@@ -265,18 +252,15 @@ impl<C, S: Notifier> Mailbox<C, S> {
         if length % FOLLOW == 0 {
             self.set_horizon(now());
         }
-        let is_long = length >= QUEUE_BOUND;
-        Ok(Pushed {
-            wake_by: if is_long { AWAKE } else { tick },
-            gives_way: is_long && length % FOLLOW == 0,
-        })
+        let beyond = length.checked_sub(QUEUE_BOUND);
+        let is_full = beyond.is_some_and(|beyond| beyond % FOLLOW == 0);
+        Ok((!is_full).then_some(tick))
     }
 
     /// Queues a command and follows the wake rule, at tick 0.
     #[cfg(test)]
     pub(crate) fn push(&self, thread: usize, tick: u64, command: C) -> Result<(), C> {
-        let pushed = self.enqueue(thread, tick, command, || 0)?;
-        self.wake_by(pushed.wake_by);
+        self.wake_after(self.enqueue(thread, tick, command, || 0)?);
         Ok(())
     }
 
@@ -286,10 +270,10 @@ impl<C, S: Notifier> Mailbox<C, S> {
         lock(&self.shard(thread).queue)
     }
 
-    /// The second half: follows the wake rule.
-    pub(crate) fn wake_after(&self, pushed: Pushed) {
-        self.wake_by(pushed.wake_by);
-        if pushed.gives_way {
+    /// The second half: follows the wake rule. Yields the processor if a queue was filled.
+    pub(crate) fn wake_after(&self, tick: Option<u64>) {
+        self.wake_by(tick.unwrap_or(AWAKE));
+        if tick.is_none() {
             yield_now();
         }
     }

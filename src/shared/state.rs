@@ -10,7 +10,6 @@ use crate::shared::command::{Command, CommandMailbox, Other, Request};
 use crate::shared::end::End;
 use crate::shared::entry::{ActorAction, Entry};
 use crate::shared::idle_clock::IdleClock;
-use crate::shared::mailbox::Pushed;
 use crate::shared::notifier::ActorNotifier;
 use crate::shared::sets::SetList;
 use crate::shared::stale::{self, STALE_AT_ONCE, StaleNodes};
@@ -284,16 +283,16 @@ impl Shared {
 
     // --- commands ---
 
-    /// Queues a command that is needed by `tick`, without notifying the actor. Returns it if the
-    /// actor has ended.
-    pub(crate) fn enqueue(&self, tick: u64, command: Command) -> Result<Pushed, Command> {
+    /// Queues a command that is needed by `tick`, without notifying the actor. Returns the tick by
+    /// which to [wake](Mailbox::wake_after) it, or the command if the actor has ended.
+    pub(crate) fn enqueue(&self, tick: u64, command: Command) -> Result<Option<u64>, Command> {
         (self.mailbox).enqueue(thread_number(), tick, command, || self.tick_now())
     }
 
     /// Sends a command that is needed by `tick`. Returns it if the actor has ended.
     pub(crate) fn send(&self, tick: u64, command: impl Into<Command>) -> Result<(), Command> {
-        let pushed = self.enqueue(tick, command.into())?;
-        self.mailbox.wake_after(pushed);
+        let wake_by = self.enqueue(tick, command.into())?;
+        self.mailbox.wake_after(wake_by);
         Ok(())
     }
 

@@ -121,7 +121,6 @@ use crate::console::{SetResource, TimerType};
 use crate::metrics::{Event, OwnCounters};
 use crate::shared::Shared;
 use crate::shared::command::Request;
-use crate::shared::mailbox::Pushed;
 use crate::shared::note::{Note, SetKey};
 use crate::sync::{EXPLORED, MutexGuard};
 use crate::tick::{NEVER, Ticks, Timestamp};
@@ -247,7 +246,9 @@ struct Guard<'a, K, S: Payload> {
 
 struct AfterUnlock<'a, K, S: Payload> {
     set: &'a Set<K, S>,
-    pushed: Option<Pushed>,
+    /// For the notes that were pushed: see [`wake_after`](crate::shared::mailbox). At first
+    /// `NEVER`.
+    wake_by: Option<u64>,
 }
 
 impl<'a, K, S: Payload> Guard<'a, K, S> {
@@ -259,14 +260,9 @@ impl<'a, K, S: Payload> Guard<'a, K, S> {
 impl<K, S: Payload> Drop for AfterUnlock<'_, K, S> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(pushed) = self.pushed {
-            let shared = &self.set.shared;
-            // A virtual clock moves on its own to the earliest tick of the wheel, also to that of a
-            // timer that was removed.
-            if shared.is_on_virtual_clock() {
-                shared.mailbox.wake_by(0);
-            }
-            shared.mailbox.wake_after(pushed);
+        // No command is needed by `NEVER`.
+        if self.wake_by != Some(NEVER) {
+            self.set.shared.mailbox.wake_after(self.wake_by);
         }
         self.set.resource.unlocked();
     }
@@ -349,7 +345,7 @@ impl<K, S: Payload> Set<K, S> {
     fn guard<'a>(&'a self, state: MutexGuard<'a, State<K, S>>) -> Guard<'a, K, S> {
         let after = AfterUnlock {
             set: self,
-            pushed: None,
+            wake_by: Some(NEVER),
         };
         Guard { state, after }
     }

@@ -6,6 +6,7 @@ use super::table::Timer;
 use super::{Guard, Kept, MAX_KEPT, Payload};
 use crate::metrics::Event;
 use crate::shared::command::Command;
+use crate::shared::mailbox::AWAKE;
 use crate::tick::{NEVER, Timestamp};
 
 impl<K, S: Payload> Guard<'_, K, S> {
@@ -15,10 +16,16 @@ impl<K, S: Payload> Guard<'_, K, S> {
             return;
         };
         // Without an actor nothing will fire; it has closed the set, or is about to.
-        if let Ok(pushed) = self.set().shared.enqueue(tick, Command::Note(note)) {
-            let before = &mut self.after.pushed;
-            *before = Some(before.map_or(pushed, |other| other.and(pushed)));
+        let shared = &self.set().shared;
+        let Ok(mut wake_by) = shared.enqueue(tick, Command::Note(note)) else {
+            return;
+        };
+        // A virtual clock moves on its own to the earliest tick of the wheel, also to that of a
+        // timer that was removed.
+        if shared.is_on_virtual_clock() {
+            wake_by = wake_by.min(Some(AWAKE));
         }
+        self.after.wake_by = self.after.wake_by.min(wake_by);
     }
 
     /// The timer at an index gets another deadline, and a note if the wheel processes it too late

@@ -16,10 +16,6 @@ fn drain<C>(backlog: &mut Lanes<C>) -> Vec<C> {
     std::iter::from_fn(|| backlog.pop()).collect()
 }
 
-fn wake_by<C>(pushed: Result<Pushed, C>) -> Option<u64> {
-    pushed.ok().map(|pushed| pushed.wake_by)
-}
-
 /// How often the actor was notified.
 fn notified<C>(mailbox: &Mailbox<C, Count>) -> usize {
     mailbox.notifier.0.load(Ordering::Relaxed)
@@ -55,12 +51,11 @@ fn sends_no_notification_when_it_only_enqueues() {
     let mailbox = Mailbox::new(1, Count::default());
     assert!(mailbox.park(None));
     for _ in 1..QUEUE_BOUND {
-        assert_eq!(wake_by(mailbox.enqueue(0, 7, (), || 0)), Some(7));
+        assert_eq!(mailbox.enqueue(0, 7, (), || 0), Ok(Some(7)));
     }
-    let pushed = mailbox.enqueue(0, 7, (), || 0);
-    assert_eq!(wake_by(pushed), Some(AWAKE), "the queue is long");
+    assert_eq!(mailbox.enqueue(0, 7, (), || 0), Ok(None), "it is full");
     assert_eq!(notified(&mailbox), 0);
-    mailbox.wake_by(AWAKE);
+    mailbox.wake_after(None);
     assert_eq!(notified(&mailbox), 1);
 }
 
@@ -177,21 +172,30 @@ fn notifies_an_actor_that_runs_at_once_for_tick_zero_alone() {
 }
 
 #[test]
-fn notifies_for_a_queue_beyond_its_bound_too() {
+fn notifies_once_each_time_a_queue_is_filled() {
+    let mailbox = Mailbox::new(1, Count::default());
+    for times in 1..=3 {
+        assert!(mailbox.park(Some(1)));
+        for _ in 0..=QUEUE_BOUND {
+            assert_eq!(mailbox.push(0, NEVER, ()), Ok(()));
+        }
+        assert_eq!(notified(&mailbox), times);
+        mailbox.take(&mut Lanes::new());
+    }
+}
+
+#[test]
+fn another_caller_notifies_for_one_that_is_preempted() {
     let mailbox = Mailbox::new(1, Count::default());
     assert!(mailbox.park(Some(1)));
-    for _ in 0..=QUEUE_BOUND {
-        assert_eq!(mailbox.push(0, NEVER, ()), Ok(()));
-    }
-    assert_eq!(notified(&mailbox), 1);
-    mailbox.take(&mut Lanes::new());
     for _ in 0..QUEUE_BOUND {
+        assert!(mailbox.enqueue(0, NEVER, (), || 0).is_ok());
+    }
+    for _ in 0..FOLLOW {
+        assert_eq!(notified(&mailbox), 0);
         assert_eq!(mailbox.push(0, NEVER, ()), Ok(()));
     }
     assert_eq!(notified(&mailbox), 1);
-    mailbox.published.0.next_wake.store(1, Ordering::SeqCst);
-    assert_eq!(mailbox.push(0, NEVER, ()), Ok(()));
-    assert_eq!(notified(&mailbox), 2, "it did not wait to be asked again");
 }
 
 #[test]
@@ -230,6 +234,6 @@ fn p11_actor_leaves_a_queue_that_is_locked() {
 fn caller_gives_way_now_and_then_while_its_queue_is_long() {
     let mailbox = Mailbox::new(1, Count::default());
     let pushed = (1..=QUEUE_BOUND + 8 * FOLLOW).map(|_| mailbox.enqueue(0, 5, (), || 0).unwrap());
-    let gave_way = pushed.filter(|pushed| pushed.gives_way).count();
+    let gave_way = pushed.filter(Option::is_none).count();
     assert_eq!(gave_way, 9, "not before it is long");
 }
