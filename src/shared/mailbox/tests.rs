@@ -237,3 +237,23 @@ fn caller_gives_way_now_and_then_while_its_queue_is_long() {
     let gave_way = pushed.filter(Option::is_none).count();
     assert_eq!(gave_way, 9, "not before it is long");
 }
+
+// A flood of overdue timers once kept everything from firing.
+#[test]
+fn overdue_command_counts_as_needed_by_the_published_clock() {
+    let mailbox = Mailbox::new(1, Count::default());
+    for (now, tick, needed) in [
+        (0, 0, 0),
+        (50, 49, 50),
+        (50, 0, 50),
+        (60, 60, 60),
+        (60, 61, 61),
+    ] {
+        mailbox.set_horizon(now);
+        assert_eq!(mailbox.push(0, tick, ()), Ok(()));
+        assert_eq!(mailbox.earliest(), needed);
+        let mut taken = Lanes::new();
+        assert!(mailbox.take(&mut taken));
+        assert_eq!(taken.earliest(), needed);
+    }
+}
