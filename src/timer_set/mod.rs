@@ -330,7 +330,7 @@ impl<K, S: Payload> Set<K, S> {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.lock().table.len()
+        self.lock().len()
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -376,7 +376,7 @@ impl<K, S: Payload> Drop for Set<K, S> {
     /// counted as pending while it is dropped.
     fn drop(&mut self) {
         let guard = self.lock();
-        guard.count_ended(Event::KeyedDrained, guard.table.len());
+        guard.count_ended(Event::KeyedDrained, guard.len());
         let key = guard.key;
         drop(guard);
         if let Some(key) = key {
@@ -387,6 +387,11 @@ impl<K, S: Payload> Drop for Set<K, S> {
 }
 
 impl<K, S: Payload> State<K, S> {
+    /// How many timers there are.
+    fn len(&self) -> usize {
+        self.table.in_use() - self.kept.len()
+    }
+
     /// The number of the next arming, or the next note (N1, N6).
     #[inline]
     fn next_number(&mut self) -> NonZeroU64 {
@@ -428,14 +433,14 @@ impl<K, S: Payload> State<K, S> {
 
     /// Whether the stream has ended once it has taken what was delivered.
     fn is_finished(&self) -> bool {
-        !self.is_open || (!self.has_handles && self.table.len() == 0)
+        !self.is_open || (!self.has_handles && self.len() == 0)
     }
 }
 
 impl<K, S: Payload> fmt::Debug for Set<K, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.lock();
-        let (pending, undelivered) = (state.table.len(), state.delivered.len());
+        let (pending, undelivered) = (state.len(), state.delivered.len());
         let is_open = state.is_open;
         drop(state);
         f.debug_struct("Set")

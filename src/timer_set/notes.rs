@@ -70,10 +70,11 @@ impl<K, S: Payload> Guard<'_, K, S> {
     /// Takes out a timer, which ends like this.
     pub(super) fn take_out(&mut self, index: u32, event: Event) -> Option<Timer<K, S>> {
         let scheduled = self.table.get(index)?.scheduled();
+        // One more than the timers that are left.
+        let most = MAX_KEPT.min(self.len());
         let timer = self.remove(index)?;
         self.count_ended(event, 1);
         // Its slot is kept, or its index leaves the wheel (N5).
-        let most = MAX_KEPT.min(self.table.len() + 1);
         let is_kept = scheduled != Timestamp::NEVER && self.kept.len() < most;
         if is_kept && self.may_keep() {
             self.kept.push(Kept { index, scheduled });

@@ -134,7 +134,6 @@ pub(super) struct Table<K, S> {
     keys: KeyIndex,
     /// Those without a timer are vacant, or wait to be filled again.
     slots: Slots<K, S>,
-    len: usize,
 }
 
 impl<K, S> Table<K, S> {
@@ -142,13 +141,12 @@ impl<K, S> Table<K, S> {
         Table {
             keys: KeyIndex::new(),
             slots: Slots::new(),
-            len: 0,
         }
     }
 
-    /// How many timers there are.
-    pub(super) fn len(&self) -> usize {
-        self.len
+    /// How many slots are not vacant.
+    pub(super) fn in_use(&self) -> usize {
+        self.slots.in_use()
     }
 
     /// An index above all that were used.
@@ -172,7 +170,6 @@ impl<K, S> Table<K, S> {
     /// Adds a timer, under no key. Returns its index.
     #[inline]
     pub(super) fn insert(&mut self, hash: u32, timer: Timer<K, S>, scheduled: Timestamp) -> u32 {
-        self.len += 1;
         let new = Slot::of(hash, timer, scheduled);
         self.slots.take(|_, slot| *slot = new)
     }
@@ -186,15 +183,12 @@ impl<K, S> Table<K, S> {
             .expect("it waits to be filled");
         debug_assert!(slot.timer.is_none(), "a timer has left it");
         *slot = Slot::of(hash, timer, kept.scheduled);
-        self.len += 1;
     }
 
     /// Takes a timer out. Its slot waits to be filled again or vacated.
     #[inline]
     pub(super) fn take(&mut self, index: u32) -> Option<Timer<K, S>> {
-        let timer = self.slots.get_mut(index)?.timer.take()?;
-        self.len -= 1;
-        Some(timer)
+        self.slots.get_mut(index)?.timer.take()
     }
 
     /// A slot that a timer has left is not filled again. Its chunk goes back to the allocator when
