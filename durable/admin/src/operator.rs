@@ -40,8 +40,7 @@ impl Desk {
         Desk {
             store: store.into(),
             limit,
-            // Nobody may read it any more.
-            log: Arc::new(|line| drop(writeln!(io::stderr(), "{line}"))),
+            log: Arc::new(tell),
         }
     }
 
@@ -77,6 +76,11 @@ impl Desk {
             codec: found.charter.codec.clone(),
         }
     }
+}
+
+/// Writes a line on standard error, which nobody may read any more.
+pub(crate) fn tell(line: &str) {
+    drop(writeln!(io::stderr(), "{line}"));
 }
 
 /// A change of many rows, step by step.

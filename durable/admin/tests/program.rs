@@ -268,6 +268,16 @@ async fn exit_code_tells_what_is_wrong() {
 async fn change_says_what_it_has_found() {
     let file = File::new();
     let mut instance = file.instance().await;
+    let (errors, reader) = UnixStream::pair().expect("there is a pair");
+    drop(reader);
+    let mut unread = program();
+    unread.arg("--url").arg(file.path()).args(["show", "a"]);
+    let unread = unread.stderr(OwnedFd::from(errors)).status();
+    assert_eq!(
+        unread.expect("it starts").code(),
+        Some(3),
+        "nobody reads why"
+    );
     kill_timers(&mut instance, &["dead"], "poison").await;
     let (timers, mut claims) = instance;
     set(&timers, &["waiting", "other"], HOUR).await;

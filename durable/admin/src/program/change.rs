@@ -11,7 +11,7 @@ use super::records;
 use super::serve::stop;
 use crate::actions::{Action, Done, Selection, Work, count};
 use crate::failure::Failure;
-use crate::operator::Operator;
+use crate::operator::{Operator, tell};
 
 /// Shows how far it is, on standard error, if that is a terminal.
 fn progress(total: u64) -> ProgressBar {
@@ -104,9 +104,9 @@ fn ask(namespace: &str, what: &str) -> Result<(), Failure> {
     if !input.is_terminal() {
         return Err(nothing("needs --yes"));
     }
-    eprintln!(
+    tell(&format!(
         "{what}, in namespace {namespace}. This cannot be undone. Type the name of the namespace to go on:"
-    );
+    ));
     let mut line = String::new();
     input.lock().read_line(&mut line)?;
     if line.trim() != namespace {

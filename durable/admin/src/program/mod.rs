@@ -17,7 +17,7 @@ use clap::{CommandFactory as _, Parser as _};
 
 use crate::failure::Failure;
 use crate::listing::Filter;
-use crate::operator::{Desk, Operator};
+use crate::operator::{Desk, Operator, tell};
 use args::{Args, Command, Common};
 
 /// Runs the program with its arguments. Returns its exit code: 1 if the store or the machine has
@@ -35,7 +35,7 @@ pub fn main() -> ExitCode {
         Err(failure @ Failure::Usage(_)) => (2, failure),
         Err(failure @ Failure::NotFound(_)) => (3, failure),
     };
-    eprintln!("error: {failure}");
+    tell(&format!("error: {failure}"));
     ExitCode::from(code)
 }
 

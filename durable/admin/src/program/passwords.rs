@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
+use crate::operator::tell;
+
 const PORT: u16 = 5432;
 
 /// Where libpq expects sockets, as it was built for one system or another.
@@ -23,10 +25,10 @@ pub(super) fn find(config: &Config) -> io::Result<Option<String>> {
     }
     let Some(file) = file() else { return Ok(None) };
     if !is_private(&file)? {
-        eprintln!(
+        tell(&format!(
             "warning: the password file {} is ignored: its mode must be 0600 or less",
             file.display()
-        );
+        ));
         return Ok(None);
     }
     Ok(of(&fs::read_to_string(&file)?, config))
