@@ -20,7 +20,9 @@ const SOCKETS: [&str; 3] = ["/tmp", "/run/postgresql", "/var/run/postgresql"];
 /// The password for one host of these settings. A file that others may read is ignored, with a
 /// warning.
 pub(super) fn find(config: &Config) -> io::Result<Option<String>> {
-    if let Ok(password) = env::var("PGPASSWORD") {
+    // Empty, as for libpq, they are not set.
+    let password = env::var("PGPASSWORD").unwrap_or_default();
+    if !password.is_empty() {
         return Ok(Some(password));
     }
     let Some(file) = file() else { return Ok(None) };
@@ -36,8 +38,9 @@ pub(super) fn find(config: &Config) -> io::Result<Option<String>> {
 
 /// The file, if it is there.
 fn file() -> Option<PathBuf> {
-    let named = env::var_os("PGPASSFILE").map(PathBuf::from);
-    let file = named.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".pgpass")))?;
+    let named = env::var_os("PGPASSFILE").filter(|named| !named.is_empty());
+    let file = (named.map(PathBuf::from))
+        .or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".pgpass")))?;
     file.is_file().then_some(file)
 }
 

@@ -111,6 +111,7 @@ fn password_is_in_a_variable_or_a_private_file() {
     for (variable, mode, expected) in [
         (Some("of the variable"), 0o600, Some("of the variable")),
         (None, 0o600, Some("of the file")),
+        (Some(""), 0o600, Some("of the file")),
         (None, 0o644, None),
     ] {
         let mode = std::fs::Permissions::from_mode(mode);
