@@ -53,7 +53,7 @@ pub(crate) fn details(row: &Stored, now: StoreTime) -> Vec<(&'static str, String
     }
     let period = |period| ("every", format_duration(period).to_string());
     details.extend(row.period.map(period));
-    details.extend(row.schedule.clone().map(|schedule| ("every", schedule)));
+    details.extend((row.schedule.as_ref()).map(|schedule| ("every", whole(schedule.as_bytes()))));
     details.extend(row.claimed_by.map(|id| ("claimed by", id.0.to_string())));
     details.extend(row.loaded_by.map(|id| {
         let what = if id.is_left() {
@@ -106,6 +106,16 @@ mod tests {
         let mut row = Stored::new(Version(17), State::Waiting, key, value, now);
         row.period = Some(Duration::from_secs(3_630));
         assert!(details(&row, now).contains(&("every", "1h 30s".to_owned())));
+    }
+
+    /// Another program may have written one that moves the cursor of a terminal.
+    #[test]
+    fn schedule_hides_nothing() {
+        let (key, value, now) = (b"a".to_vec(), b"1".to_vec(), StoreTime::default());
+        let mut row = Stored::new(Version(17), State::Waiting, key, value, now);
+        row.schedule = Some("@daily\u{1b}[2J".to_owned());
+        let shown = "@daily\\u{1b}[2J".to_owned();
+        assert!(details(&row, now).contains(&("every", shown)));
     }
 
     #[test]

@@ -13,7 +13,8 @@ pub(crate) fn line(bytes: &[u8], most: usize) -> String {
             bytes.len(),
         );
     };
-    cut(&visible(text.chars().take(most + 1)), most, bytes.len())
+    let shown = visible(text.chars().take(most + 1), code);
+    cut(&shown, most, bytes.len())
 }
 
 /// A text as it is shown.
@@ -49,7 +50,7 @@ pub(crate) fn whole(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text
             .lines()
-            .map(|line| visible(line.chars()))
+            .map(|line| visible(line.chars(), code))
             .collect::<Vec<_>>()
             .join("\n"),
         Err(_) => format!("0x{}", hex(bytes)),
@@ -63,13 +64,18 @@ fn cut(text: &str, most: usize, bytes: usize) -> String {
     }
 }
 
+/// The code of a character in a [`line`](line()).
+fn code(c: char) -> String {
+    c.escape_unicode().to_string()
+}
+
 /// Writes the code of characters that do not show: controls, and those that turn the direction or
 /// have no width.
-fn visible(text: impl Iterator<Item = char>) -> String {
+pub(crate) fn visible(text: impl Iterator<Item = char>, code: impl Fn(char) -> String) -> String {
     let mut visible = String::new();
     for c in text {
         if c.is_control() || is_invisible(c) {
-            visible.extend(c.escape_unicode());
+            visible += &code(c);
         } else {
             visible.push(c);
         }

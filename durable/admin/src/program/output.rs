@@ -7,6 +7,7 @@ use comfy_table::{ContentArrangement, Table};
 use serde_json::Value;
 
 use crate::failure::Failure;
+use crate::shown::visible;
 
 /// A line that is not read by a terminal has this many columns at most.
 const WIDTH: u16 = 160;
@@ -32,5 +33,10 @@ pub(super) fn print(text: &str) -> Result<(), Failure> {
 
 /// Prints a record on one line.
 pub(super) fn print_json(record: &Value) -> Result<(), Failure> {
-    print(&record.to_string())
+    let code = |c: char| {
+        let mut units = [0; 2];
+        let units = c.encode_utf16(&mut units).iter();
+        units.map(|unit| format!("\\u{unit:04x}")).collect()
+    };
+    print(&visible(record.to_string().chars(), code))
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tickwheel_durable::store::{Action, Due, LoadWindow, Namespace, Store as _, Write};
 use tickwheel_durable::{Charter, Sqlite};
 
-use super::each;
-use super::support::{File, run};
+use super::support::{File, run, set};
+use super::{HOUR, each};
 
 /// Only JSON has quotes around its strings.
 #[tokio::test]
@@ -62,4 +62,21 @@ async fn key_is_given_as_it_is_shown() {
             .collect();
         assert_eq!(keys, ["b"], "{space}");
     }
+}
+
+/// A terminal that shows the JSON did what a key said.
+#[tokio::test]
+async fn json_has_the_codes_of_characters_that_do_not_show() {
+    let key = "a\u{9b}2J\u{7f}\u{202e}\u{e0041}";
+    let file = File::new();
+    let (timers, _claims) = file.instance().await;
+    set(&timers, &[key], HOUR).await;
+    let listed = run(&file, &["list", "--json"]);
+    assert_eq!(listed.json()["timers"][0]["key"]["data"], key);
+    let code = r"a\u009b2J\u007f\u202e\udb40\udc41";
+    assert!(listed.output.contains(code), "{listed:?}");
+    assert!(
+        !listed.output.trim_end().contains(char::is_control),
+        "{listed:?}"
+    );
 }
