@@ -3,17 +3,21 @@
 use std::time::Duration;
 
 use tickwheel_durable::Counts;
-use tickwheel_durable::store::{List, State, StoredInstance, StoredNamespace, Version};
+use tickwheel_durable::store::{List, State, StoredInstance, Version};
 
 use crate::clock::{from_now, span};
 use crate::failure::Failure;
-use crate::operator::{Desk, Operator};
+use crate::operator::Operator;
+use crate::shown::{count, text_line};
 
 /// A timer that has been due for this long and has not fired is late.
 pub(crate) const LATE: Duration = Duration::from_secs(5);
 
 /// Timers that died within this time are news.
 const RECENT: Duration = Duration::from_secs(3_600);
+
+/// An error in a table has at most so many characters.
+const ERROR: usize = 200;
 
 /// The text for a store that has no namespace.
 pub(crate) const NONE: &str =
@@ -81,41 +85,67 @@ impl Health {
 #[derive(Debug)]
 pub(crate) struct Summary {
     pub(crate) operator: Operator,
-    pub(crate) counts: Counts,
+    /// None if it cannot be read.
+    pub(crate) counts: Option<Counts>,
     pub(crate) instances: Vec<StoredInstance>,
     pub(crate) health: Health,
 }
 
 impl Summary {
-    pub(crate) async fn of(operator: Operator) -> Result<Self, Failure> {
-        let counts = operator.counts().await?;
+    pub(crate) async fn of(operator: &Operator, counts: Counts) -> Result<Self, Failure> {
         let instances = operator.instances().await?;
         let since = Some((counts.now.before(RECENT), Version(0)));
         let died = operator.list(List::new(State::Dead, since, 1)).await?;
-        let health = Health::new(&counts, &instances, !died.is_empty());
         Ok(Summary {
-            operator,
-            counts,
+            operator: operator.clone(),
+            health: Health::new(&counts, &instances, !died.is_empty()),
+            counts: Some(counts),
             instances,
-            health,
         })
     }
 
-    pub(crate) async fn of_all(
-        desk: &Desk,
-        namespaces: &[StoredNamespace],
-    ) -> Result<Vec<Self>, Failure> {
-        let mut all = Vec::new();
-        for found in namespaces {
-            all.push(Summary::of(desk.operator(found)).await?);
+    /// One that cannot be read, as one of another version, is failing. If none can be, the store
+    /// has failed.
+    pub(crate) async fn of_all(operators: Vec<Operator>) -> Result<Vec<Self>, Failure> {
+        let (mut all, mut failed) = (Vec::new(), None);
+        for operator in operators {
+            let read = async { Summary::of(&operator, operator.counts().await?).await };
+            all.push(match read.await {
+                Ok(summary) => summary,
+                Err(failure) => {
+                    let text = text_line(&failure.to_string(), ERROR);
+                    failed = Some(failure);
+                    Summary {
+                        health: Health {
+                            word: Word::Failing,
+                            text,
+                        },
+                        counts: None,
+                        instances: Vec::new(),
+                        operator,
+                    }
+                }
+            });
         }
-        Ok(all)
+        match failed {
+            Some(failure) if all.iter().all(|each| each.counts.is_none()) => Err(failure),
+            _ => Ok(all),
+        }
     }
 
-    /// When the earliest timer is due.
-    pub(crate) fn earliest(&self) -> String {
-        let Counts { earliest, now, .. } = self.counts;
-        earliest.map_or_else(|| "-".to_owned(), |due| from_now(due, now))
+    /// How many wait, are in flight and are dead, and when the earliest is due.
+    pub(crate) fn figures(&self) -> [String; 4] {
+        let Some(counts) = self.counts else {
+            return ["-"; 4].map(str::to_owned);
+        };
+        let number = |number| count(number, counts.is_estimate);
+        let earliest = counts.earliest.map(|due| from_now(due, counts.now));
+        [
+            number(counts.waiting),
+            number(counts.in_flight),
+            number(counts.dead),
+            earliest.unwrap_or_else(|| "-".to_owned()),
+        ]
     }
 }
 
@@ -165,8 +195,8 @@ mod tests {
         let tokens = case.in_flight(0..1).await;
         case.die(tokens, "why").await;
         let word = async || {
-            let summary = Summary::of(case.operator.clone()).await;
-            summary.expect("it reads").health.word
+            let summaries = Summary::of_all(vec![case.operator.clone()]).await;
+            summaries.expect("it reads")[0].health.word
         };
         assert_eq!(word().await, Word::Failing);
         case.memory.set_clock(SystemTime::now() + 2 * RECENT);

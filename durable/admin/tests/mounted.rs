@@ -13,7 +13,7 @@ use tickwheel::TimerWheel;
 use tickwheel_admin::{Page, User};
 use tickwheel_durable::store::{Namespace, Store as _};
 use tickwheel_durable::{Claims, DurableTimers, Memory, Retry, builder};
-use tickwheel_durable_conformance::Faulty;
+use tickwheel_durable_conformance::{FaultPoint, Faulty};
 use tokio::time::{Instant, sleep};
 use tower::ServiceExt as _;
 
@@ -285,6 +285,18 @@ async fn store_that_hangs_is_told_after_the_time_limit() {
         let words = "the store has not responded within 200ms";
         assert!(body.contains(words), "{path}: {body}");
     }
+}
+
+/// It took down the page of all others.
+#[tokio::test]
+async fn namespace_that_cannot_be_read_hides_no_other() {
+    let service = Service::new("/timers", |page| page).await;
+    (service.store).fail_at(service.store.calls(), FaultPoint::Before);
+    let home = service.page("/timers").await;
+    let rows: Vec<_> = home.split("<tr>").skip(2).collect();
+    assert!(rows[0].contains("state failing"), "{home}");
+    assert!(rows[0].contains("taken away by the test"), "{home}");
+    assert!(rows[1].contains("state ok"), "{home}");
 }
 
 /// The page of a change that has failed says so, and is not live any more.

@@ -11,9 +11,14 @@ mod locked;
 #[path = "../../tests/postgres/server.rs"]
 #[allow(dead_code, reason = "another test uses the rest")]
 mod postgres;
+#[path = "../../tests/redis/server.rs"]
+#[allow(dead_code, reason = "another test uses the rest")]
+mod redis;
 #[path = "program/secrets.rs"]
 mod secrets;
 mod support;
+#[path = "program/versions.rs"]
+mod versions;
 
 use std::io::Write as _;
 use std::os::fd::OwnedFd;

@@ -306,7 +306,10 @@ async fn script() -> impl IntoResponse {
 
 async fn home(caller: Caller, State(site): State<Arc<Site>>) -> Result<Html<String>, Failure> {
     let namespaces = site.namespaces().await?;
-    let summaries = Summary::of_all(&site.page.desk, &namespaces).await?;
+    let operators = namespaces
+        .iter()
+        .map(|found| site.page.desk.operator(found));
+    let summaries = Summary::of_all(operators.collect()).await?;
     let frame = Frame {
         is_live: true,
         ..site.frame(&caller.root, &namespaces)
@@ -336,8 +339,9 @@ async fn overview(visit: Visit, Query(look): Query<Look>) -> Result<Html<String>
     let operator = &visit.operator;
     let known = |window: &u64| WINDOWS.iter().any(|(known, _)| known == window);
     let window = look.window.filter(known).unwrap_or(WINDOWS[1].0);
-    let summary = Summary::of(operator.clone()).await?;
-    let now = summary.counts.now;
+    let counts = operator.counts().await?;
+    let summary = Summary::of(operator, counts).await?;
+    let now = counts.now;
     let bar = Duration::from_secs(window) / BARS;
     let mut times = vec![StoreTime::default(), now.before(LATE), now];
     times.extend((1..=BARS).map(|number| now.after(bar * number)));
@@ -363,6 +367,7 @@ async fn overview(visit: Visit, Query(look): Query<Look>) -> Result<Html<String>
 struct Find {
     key: String,
 }
+        counts,
 
 async fn find(visit: Visit, Query(find): Query<Find>) -> Result<Redirect, Failure> {
     let key = visit.operator.key(&find.key, false).await?;

@@ -2,6 +2,7 @@
 //! means nothing.
 
 use serde_json::{Value, json};
+use tickwheel_durable::Counts;
 use tickwheel_durable::store::{State, StoreTime, Stored, StoredInstance};
 
 use crate::actions::Done;
@@ -30,22 +31,23 @@ fn time(time: StoreTime) -> Option<String> {
 
 pub(super) fn namespaces(summaries: &[Summary]) -> Value {
     let record = |each: &Summary| {
-        let counts = &each.counts;
-        let overdue = counts.earliest.map(|due| counts.now.since(due));
+        let counts = each.counts;
+        let overdue = |counts: Counts| counts.earliest.map(|due| counts.now.since(due));
         json!({
             "namespace": each.operator.namespace.as_str(),
             "codec": each.operator.codec,
-            "now": time(counts.now),
+            "now": counts.and_then(|counts| time(counts.now)),
             // `ok`, `late` or `failing`, and why.
             "state": each.health.word.text(),
             "reason": each.health.text,
-            "waiting": counts.waiting,
-            "in_flight": counts.in_flight,
-            "dead": counts.dead,
-            "is_estimate": counts.is_estimate,
-            "earliest": counts.earliest.and_then(time),
+            "waiting": counts.map(|counts| counts.waiting),
+            "in_flight": counts.map(|counts| counts.in_flight),
+            "dead": counts.map(|counts| counts.dead),
+            "is_estimate": counts.map(|counts| counts.is_estimate),
+            "earliest": counts.and_then(|counts| counts.earliest).and_then(time),
             // For how long the earliest has been due; 0 if it is not.
-            "overdue_seconds": overdue.unwrap_or_default().as_secs_f64(),
+            "overdue_seconds": counts.map(|counts| overdue(counts).unwrap_or_default().as_secs_f64()),
+            "instances": counts.map(|counts| loading(&each.instances, counts.now)),
         })
     };
     json!({ "namespaces": summaries.iter().map(record).collect::<Vec<_>>() })
@@ -85,6 +87,11 @@ fn timer(row: &Stored) -> Value {
 }
 
 pub(super) fn instances(operator: &Operator, all: &[StoredInstance], now: StoreTime) -> Value {
+    let name = operator.namespace.as_str();
+    json!({ "namespace": name, "now": now.to_string(), "instances": loading(all, now) })
+}
+
+fn loading(all: &[StoredInstance], now: StoreTime) -> Vec<Value> {
     let record = |instance: &StoredInstance| {
         json!({
             "id": instance.id.0,
@@ -95,8 +102,7 @@ pub(super) fn instances(operator: &Operator, all: &[StoredInstance], now: StoreT
             "lacks": instance.lacks,
         })
     };
-    let all: Vec<_> = all.iter().map(record).collect();
-    json!({ "namespace": operator.namespace.as_str(), "now": now.to_string(), "instances": all })
+    all.iter().map(record).collect()
 }
 
 /// How many timers were changed, how many were left alone because they are in flight or locked, why
@@ -118,7 +124,6 @@ pub(super) fn changed(operator: &Operator, done: &Done) -> Value {
 mod tests {
     use std::time::Duration;
 
-    use tickwheel_durable::Counts;
     use tickwheel_durable::store::{InstanceId, Version};
 
     use super::*;
@@ -164,7 +169,7 @@ mod tests {
                 operator: case.operator.clone(),
                 health: Health::new(&counts, &[], false),
                 instances: Vec::new(),
-                counts,
+                counts: Some(counts),
             };
             let record = &namespaces(&[summary])["namespaces"][0];
             for (name, figure) in [

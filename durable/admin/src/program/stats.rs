@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use console::Term;
-use tickwheel_durable::store::{StoreTime, StoredInstance};
+use tickwheel_durable::store::{Counts, StoreTime, StoredInstance};
 use tokio::time::{Instant, sleep_until};
 
 use super::args::Common;
@@ -13,15 +13,16 @@ use super::records;
 use crate::details::{INSTANCE, of_instance};
 use crate::failure::Failure;
 use crate::health::{NONE, Summary};
-use crate::operator::{Desk, Operator};
-use crate::shown::{count, text_line};
+use crate::operator::{Desk, Operator, tell};
+use crate::shown::text_line;
 
 /// The namespace that is named, or else each one.
 async fn summaries(desk: &Desk, common: &Common) -> Result<Vec<Summary>, Failure> {
     if common.namespace.is_some() {
-        return Ok(vec![Summary::of(one(desk, common).await?).await?]);
+        return Summary::of_all(vec![one(desk, common).await?]).await;
     }
-    Summary::of_all(desk, &desk.namespaces(None).await?).await
+    let found = desk.namespaces(None).await?;
+    Summary::of_all(found.iter().map(|found| desk.operator(found)).collect()).await
 }
 
 fn stats_table(summaries: &[Summary]) -> String {
@@ -36,16 +37,12 @@ fn stats_table(summaries: &[Summary]) -> String {
     ];
     let mut stats = table(&columns);
     for each in summaries {
-        let shown = |number| count(number, each.counts.is_estimate);
-        stats.add_row([
+        let about = [
             each.operator.namespace.to_string(),
             text_line(&each.operator.codec, 40),
             format!("{}: {}", each.health.word.text(), each.health.text),
-            shown(each.counts.waiting),
-            shown(each.counts.in_flight),
-            shown(each.counts.dead),
-            each.earliest(),
-        ]);
+        ];
+        stats.add_row(about.into_iter().chain(each.figures()));
     }
     stats.to_string()
 }
@@ -92,7 +89,7 @@ pub(super) async fn watch(
         let summaries = match summaries(desk, common).await {
             // A script that watches a few times is told.
             Err(failure @ Failure::Failed(_)) if times.is_none() => {
-                eprintln!("error: {failure}");
+                tell(&format!("error: {failure}"));
                 continue;
             }
             summaries => summaries?,
@@ -103,7 +100,9 @@ pub(super) async fn watch(
         }
         let mut parts = vec![stats_table(&summaries)];
         for each in &summaries {
-            let (name, now) = (&each.operator.namespace, each.counts.now);
+            let (name, Some(Counts { now, .. })) = (&each.operator.namespace, each.counts) else {
+                continue;
+            };
             let shown = instances_table(&each.instances, now);
             parts.push(format!("{name} at {now}\n{shown}"));
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tickwheel_durable::rusqlite::Connection;
 
-use super::support::{File, kill_timers, program, run, set};
+use super::support::{File, NAME, kill_timers, program, run, set};
 use super::{HOUR, each};
 
 /// The line of a table that has this word.
@@ -95,7 +95,9 @@ async fn watch_prints_as_often_as_it_was_told() {
     assert_eq!((ran.code, ran.output.lines().count()), (0, 3), "{ran:?}");
     for line in ran.output.lines() {
         let record: Value = serde_json::from_str(line).expect("it is JSON");
-        assert_eq!(record["namespaces"][0]["namespace"], "orders");
+        let orders = &record["namespaces"][0];
+        assert_eq!(orders["namespace"], "orders");
+        assert_eq!(orders["instances"][0]["name"], NAME);
     }
 }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use maud::{Markup, html};
-use tickwheel_durable::store::{MAX_DUE_COUNT, State, Stored};
+use tickwheel_durable::Counts;
+use tickwheel_durable::store::{MAX_DUE_COUNT, State, StoreTime, Stored, StoredInstance};
 
 use super::CELL;
 use super::frame::{Frame, page};
@@ -11,7 +12,7 @@ use super::rows::{of_all, table};
 use crate::clock::span;
 use crate::details::{INSTANCE, of_instance, state_name, state_text};
 use crate::health::{Health, NONE, Summary};
-use crate::shown::{count, separated, text_line};
+use crate::shown::{separated, text_line};
 
 /// So many bars show what is due.
 pub(in crate::page) const BARS: u32 = 48;
@@ -31,6 +32,7 @@ pub(in crate::page) const WINDOWS: [(u64, &str); 5] = [
 
 /// The contents of the page of a namespace.
 pub(in crate::page) struct Overview {
+    pub(in crate::page) counts: Counts,
     pub(in crate::page) summary: Summary,
     pub(in crate::page) window: u64,
     /// How many are late.
@@ -71,14 +73,14 @@ pub(in crate::page) fn home(frame: &Frame<'_>, summaries: &[Summary]) -> Markup 
                         th.number { "dead" } th.time { "earliest" }
                     } }
                     tbody { @for each in summaries { tr {
-                        @let (name, counts) = (&each.operator.namespace, &each.counts);
-                        @let shown = |number| count(number, counts.is_estimate);
+                        @let name = &each.operator.namespace;
+                        @let [waiting, in_flight, dead, earliest] = each.figures();
                         td.key data-label="namespace" { a.text href=(frame.address(name.as_str())) { (name) } }
                         td data-label="state" { span { (state(&each.health)) } }
-                        td.number data-label="waiting" { (shown(counts.waiting)) }
-                        td.number data-label="in flight" { (shown(counts.in_flight)) }
-                        td.number data-label="dead" { (shown(counts.dead)) }
-                        td data-label="earliest" { (each.earliest()) }
+                        td.number data-label="waiting" { (waiting) }
+                        td.number data-label="in flight" { (in_flight) }
+                        td.number data-label="dead" { (dead) }
+                        td data-label="earliest" { (earliest) }
                     } } }
                 }
             }
@@ -88,17 +90,15 @@ pub(in crate::page) fn home(frame: &Frame<'_>, summaries: &[Summary]) -> Markup 
 }
 
 pub(in crate::page) fn overview(frame: &Frame<'_>, shown: &Overview) -> Markup {
-    let Summary {
-        operator, counts, ..
-    } = &shown.summary;
+    let (operator, counts) = (&shown.summary.operator, &shown.counts);
     let name = &operator.namespace;
-    let number = |number| count(number, counts.is_estimate);
+    let [waiting, in_flight, dead, earliest] = shown.summary.figures();
     let figures = [
-        ("waiting", number(counts.waiting)),
-        ("in flight", number(counts.in_flight)),
-        ("dead", number(counts.dead)),
-        ("late", bounded(shown.late)),
-        ("earliest", shown.summary.earliest()),
+        ("waiting", &waiting),
+        ("in flight", &in_flight),
+        ("dead", &dead),
+        ("late", &bounded(shown.late)),
+        ("earliest", &earliest),
     ];
     let content = html! {
         h1 { (name) }
@@ -111,9 +111,9 @@ pub(in crate::page) fn overview(frame: &Frame<'_>, shown: &Overview) -> Markup {
             input #find name="key" aria-label="key" placeholder="key" required;
             button { "Show" }
         }
-        (section(frame, State::Dead, &shown.summary, counts.dead, &shown.dead))
-        (section(frame, State::InFlight, &shown.summary, counts.in_flight, &shown.in_flight))
-        (section(frame, State::Waiting, &shown.summary, counts.waiting, &shown.waiting))
+        (section(frame, State::Dead, counts.now, &dead, &shown.dead))
+        (section(frame, State::InFlight, counts.now, &in_flight, &shown.in_flight))
+        (section(frame, State::Waiting, counts.now, &waiting, &shown.waiting))
         section #due data-live="" {
             h2 { "Due" }
             p.choices {
@@ -127,26 +127,19 @@ pub(in crate::page) fn overview(frame: &Frame<'_>, shown: &Overview) -> Markup {
         }
         section #instances data-live="" {
             h2 { "Instances" }
-            (instances(&shown.summary))
+            (instances(&shown.summary.instances, counts.now))
         }
     };
     page(name.as_str(), frame, &content)
 }
 
 /// The first rows of a state, and the way to the others.
-fn section(
-    frame: &Frame<'_>,
-    state: State,
-    summary: &Summary,
-    number: u64,
-    rows: &[Stored],
-) -> Markup {
+fn section(frame: &Frame<'_>, state: State, now: StoreTime, all: &str, rows: &[Stored]) -> Markup {
     let (name, back) = (state_name(state), frame.here(""));
-    let all = count(number, summary.counts.is_estimate);
     html! {
         section id=(name) data-live="" {
             h2 { (super::capital(state_text(state))) }
-            (table(frame, state, rows, summary.counts.now, &back))
+            (table(frame, state, rows, now, &back))
             @if !rows.is_empty() {
                 p { a href=(frame.here(&format!("/list/{name}"))) { "All " (all) ", with filters" } }
                 @if frame.allow_changes && state == State::Dead {
@@ -184,15 +177,15 @@ fn due_picture(shown: &Overview) -> Markup {
     }
 }
 
-fn instances(summary: &Summary) -> Markup {
+fn instances(all: &[StoredInstance], now: StoreTime) -> Markup {
     let is_number = |column: &str| matches!(column, "loaded" | "lacks");
     html! {
-        @if summary.instances.is_empty() { p.empty { "No instance loads timers." } }
+        @if all.is_empty() { p.empty { "No instance loads timers." } }
         @else {
             table.rows {
                 thead { tr { @for column in INSTANCE { th.key[column == "name"].number[is_number(column)] { (column) } } } }
-                tbody { @for instance in &summary.instances { tr {
-                    @for (column, cell) in INSTANCE.iter().zip(of_instance(instance, summary.counts.now)) {
+                tbody { @for instance in all { tr {
+                    @for (column, cell) in INSTANCE.iter().zip(of_instance(instance, now)) {
                         td.number[is_number(column)] data-label=(column) { bdi { (cell) } }
                     }
                 } } }
