@@ -299,6 +299,19 @@ async fn namespace_that_cannot_be_read_hides_no_other() {
     assert!(rows[1].contains("state ok"), "{home}");
 }
 
+/// Each page, and each refresh, made Redis look at all of its keys.
+#[tokio::test(start_paused = true)]
+async fn namespaces_are_looked_for_every_few_seconds() {
+    let service = Service::new("/timers", |page| page).await;
+    service.page("/timers").await;
+    let mails = Namespace::new("mails").expect("it is a name");
+    let opened = service.store.open(&mails, &"json".into()).await;
+    opened.expect("it opens");
+    assert!(!service.page("/timers").await.contains("mails"));
+    sleep(Duration::from_secs(10)).await;
+    assert!(service.page("/timers").await.contains("mails"));
+}
+
 /// The page of a change that has failed says so, and is not live any more.
 #[tokio::test(start_paused = true)]
 async fn long_change_that_fails_is_told_on_its_page() {

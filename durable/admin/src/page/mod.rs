@@ -7,7 +7,7 @@ mod origin;
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use tickwheel_durable::store::{
     List, Namespace, State as RowState, Store, StoreTime, StoredNamespace,
 };
+use tokio::time::Instant;
 
 use crate::actions::Action;
 use crate::details::{STATES, state_name};
@@ -39,6 +40,9 @@ pub(crate) use origin::{HEADER, check as check_origin, is_from};
 /// A section has at most so many rows, and a list.
 const SECTION: usize = 10;
 const ROWS: usize = 50;
+
+/// Namespaces are looked for so often: to find them, Redis looks at all of its keys.
+const KNOWN: Duration = Duration::from_secs(10);
 
 /// A form has at most so many bytes: enough for the keys of a list, in hexadecimal digits.
 pub(crate) const FORM: usize = 128 * 1024;
@@ -129,6 +133,7 @@ impl Page {
         let site = Arc::new(Site {
             page: self,
             jobs: Jobs::default(),
+            known: Mutex::default(),
         });
         Router::new()
             .route("/", get(home))
@@ -154,6 +159,7 @@ pub struct User(pub String);
 struct Site {
     page: Page,
     jobs: Jobs,
+    known: Mutex<Option<(Instant, Vec<StoredNamespace>)>>,
 }
 
 /// What a refused request is told, as an extension of the response.
@@ -266,7 +272,14 @@ impl FromRequestParts<Arc<Site>> for Visit {
 impl Site {
     /// The namespaces that are shown.
     async fn namespaces(&self) -> Result<Vec<StoredNamespace>, Failure> {
-        self.page.desk.namespaces(self.page.only.as_ref()).await
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = known().clone().filter(|(at, _)| at.elapsed() < KNOWN);
+        if let Some((_, found)) = last {
+            return Ok(found);
+        }
+        let found = (self.page.desk).namespaces(self.page.only.as_ref()).await?;
+        *known() = Some((Instant::now(), found.clone()));
+        Ok(found)
     }
 
     fn frame<'a>(&'a self, root: &'a str, namespaces: &'a [StoredNamespace]) -> Frame<'a> {
@@ -354,6 +367,7 @@ async fn overview(visit: Visit, Query(look): Query<Look>) -> Result<Html<String>
         dead: first(RowState::Dead).await?,
         in_flight: first(RowState::InFlight).await?,
         waiting: first(RowState::Waiting).await?,
+        counts,
         summary,
     };
     let frame = Frame {
@@ -367,7 +381,6 @@ async fn overview(visit: Visit, Query(look): Query<Look>) -> Result<Html<String>
 struct Find {
     key: String,
 }
-        counts,
 
 async fn find(visit: Visit, Query(find): Query<Find>) -> Result<Redirect, Failure> {
     let key = visit.operator.key(&find.key, false).await?;
