@@ -163,8 +163,9 @@ impl Operator {
         Ok(last)
     }
 
-    /// The first bytes of the keys that are meant by the beginning of one: those of a string, if a
-    /// timer in that state has such a key or none has another, and else as it is given.
+    /// The first bytes of the keys that are meant by the beginning of one: its first reading that a
+    /// timer in that state has, else the first one. It may begin a string, be as it is given, or be
+    /// [shown](crate::shown) so.
     pub(crate) async fn prefix(
         &self,
         prefix: &str,
@@ -174,30 +175,46 @@ impl Operator {
         if is_hex {
             return digits(prefix);
         }
-        let given = prefix.as_bytes().to_vec();
-        if !self.is_json() {
-            return Ok(given);
+        let is_json = self.is_json();
+        let readings = |bytes: &[u8]| -> Vec<Vec<u8>> {
+            let text = std::str::from_utf8(bytes).ok().filter(|_| is_json);
+            let quoted = text.map(|text| serde_json::Value::from(text).to_string());
+            let quoted = quoted.map(|text| text[..text.len() - 1].into());
+            // Only strings begin with a letter, but for words that make no keys.
+            let is_string = is_json && prefix.starts_with(char::is_alphabetic);
+            let plain = (!is_string).then(|| bytes.to_vec());
+            quoted.into_iter().chain(plain).collect()
+        };
+        let (mut given, meant) = (readings(prefix.as_bytes()), from_line(prefix));
+        let is_plain = meant.is_empty() || meant == prefix.as_bytes();
+        if is_plain && given.len() == 1 {
+            return Ok(given.swap_remove(0));
         }
-        let mut quoted = serde_json::Value::from(prefix).to_string();
-        quoted.pop();
-        let quoted = quoted.into_bytes();
-        // Only strings begin with a letter, but for words that make no keys.
-        if prefix.starts_with(char::is_alphabetic)
-            || self.has_prefix(state, quoted.clone()).await?
-            || !self.has_prefix(state, given.clone()).await?
-        {
-            return Ok(quoted);
+        for reading in &given {
+            if self.first(state, reading.clone()).await?.is_some() {
+                return Ok(reading.clone());
+            }
         }
-        Ok(given)
+        let unquoted = prefix.trim_start_matches('"');
+        for reading in readings(&meant).into_iter().filter(|_| !is_plain) {
+            // Other keys may begin with these bytes, and are shown otherwise.
+            let found = self.first(state, reading.clone()).await?;
+            let shown = found.map_or(String::new(), |row| line(&row.key, usize::MAX - 1));
+            if shown.trim_start_matches('"').starts_with(unquoted) {
+                return Ok(reading);
+            }
+        }
+        Ok(given.swap_remove(0))
     }
 
-    async fn has_prefix(&self, state: State, prefix: Vec<u8>) -> Result<bool, Failure> {
+    /// A timer whose key begins with that.
+    async fn first(&self, state: State, prefix: Vec<u8>) -> Result<Option<Stored>, Failure> {
         let mut request = PrefixRows::new(state, prefix, 1);
         loop {
-            let page = self.with_prefix(request.clone()).await?;
+            let mut page = self.with_prefix(request.clone()).await?;
             request.after = page.next;
             if !page.rows.is_empty() || request.after.is_none() {
-                return Ok(!page.rows.is_empty());
+                return Ok(page.rows.pop());
             }
         }
     }
@@ -306,5 +323,19 @@ mod tests {
         // Without its quotes too.
         let found = case.operator.key("a\\u{200b}b", false).await;
         assert_eq!(found.expect("it is right"), odd[0]);
+        case.set_keys([b"\x01\xff".to_vec()], Duration::from_secs(60))
+            .await;
+        for (shown, prefix) in [
+            ("0xff01", &b"\xff\x01"[..]),
+            ("0xff", b"0xff"),
+            ("0x01", b"\x01"),
+            ("a\\u{200b}", "\"a\u{200b}".as_bytes()),
+            ("\"a\\u{200b}", "\"a\u{200b}".as_bytes()),
+            // A key that begins with an `a` is not shown so.
+            ("0x61", b"\"0x61"),
+        ] {
+            let found = case.operator.prefix(shown, false, State::Waiting).await;
+            assert_eq!(found.expect("it is right"), prefix, "{shown}");
+        }
     }
 }
