@@ -9,8 +9,8 @@ use crate::shown::{from_hex, hex};
 /// A page with a filter by error looks at so many rows, and may be shorter then.
 const LOOKED_AT: usize = 2_000;
 
-/// So many rows are looked at together to find out whether one more fits a filter.
-const AHEAD: usize = 50;
+/// So many rows at least are looked at together to find those that fit a filter.
+const TOGETHER: usize = 50;
 
 /// Which timers are listed.
 #[derive(Debug, Clone)]
@@ -110,11 +110,21 @@ pub(crate) async fn page(
         Some(text) => (row.error.as_ref()).is_some_and(|error| error.contains(text)),
         None => true,
     };
-    let most = filter.error.as_ref().map_or(usize::MAX, |_| LOOKED_AT);
+    let (most, together) = match filter.error {
+        Some(_) => (LOOKED_AT, TOGETHER),
+        None => (usize::MAX, 1),
+    };
     let mut cursor = Cursor::new(filter, after)?;
     let (mut rows, mut looked_at) = (Vec::new(), 0);
     while rows.len() < limit {
-        let found = cursor.advance(operator, limit - rows.len()).await?;
+        let (before, wanted) = (cursor.clone(), limit - rows.len());
+        let mut found = cursor.advance(operator, wanted.max(together)).await?;
+        let mut fitting = found.iter().enumerate().filter(|(_, row)| fits(row));
+        // The next page begins with the first row that is too many.
+        if let Some((end, _)) = fitting.nth(wanted) {
+            cursor = before;
+            found = cursor.advance(operator, end).await?;
+        }
         if found.is_empty() {
             return Ok(Page { rows, next: None });
         }
@@ -125,9 +135,8 @@ pub(crate) async fn page(
         }
     }
     let next = cursor.text();
-    let ahead = if filter.error.is_some() { AHEAD } else { 1 };
     loop {
-        let found = cursor.advance(operator, ahead).await?;
+        let found = cursor.advance(operator, together).await?;
         looked_at += found.len();
         if found.is_empty() {
             return Ok(Page { rows, next: None });
@@ -160,12 +169,42 @@ mod tests {
         let rare = usual.split_off(USUAL);
         case.die(usual, "usual").await;
         case.die(rare, "rare").await;
+        let calls = case.store.calls();
         let first = page(&case.operator, &with_error("rare"), None, 5).await;
         let first = first.expect("it lists");
+        assert!(case.store.calls() - calls < 100, "it asks for many at once");
         assert_eq!(first.rows, []);
         let after = first.next.expect("there are more to look at");
         let rest = page(&case.operator, &with_error("rare"), Some(&after), 5).await;
         let rest = rest.expect("it lists");
         assert_eq!((rest.rows.len(), rest.next), (1, None));
+    }
+
+    #[tokio::test]
+    async fn pages_with_a_filter_have_each_timer_once() {
+        let case = Case::new().await;
+        for number in 0..130 {
+            let error = if number % 3 == 0 { "rare" } else { "usual" };
+            let tokens = case.in_flight(number..number + 1).await;
+            case.die(tokens, error).await;
+        }
+        for prefix in [None, Some(b"\"order".to_vec())] {
+            let mut filter = with_error("rare");
+            filter.prefix = prefix;
+            let (mut keys, mut after) = (Vec::new(), None);
+            loop {
+                let found = page(&case.operator, &filter, after.as_deref(), 7).await;
+                let found = found.expect("it lists");
+                keys.extend(found.rows.into_iter().map(|row| row.key));
+                after = found.next;
+                if after.is_none() {
+                    break;
+                }
+                assert_eq!(keys.len() % 7, 0, "each page but the last is full");
+            }
+            keys.sort();
+            keys.dedup();
+            assert_eq!(keys.len(), 44, "{filter:?}");
+        }
     }
 }
