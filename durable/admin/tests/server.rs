@@ -413,7 +413,8 @@ async fn long_change_has_a_page_of_its_progress() {
     for words in [
         "<h1>Remove 1,234 waiting timers</h1>",
         "<progress max=\"1234\" value=\"0\">",
-        "0 of 1,234",
+        // The question may have stopped counting.
+        "<p>0 so far.",
         "live-state",
         "href=\"/n/orders/list/waiting\"",
     ] {

@@ -99,7 +99,7 @@ pub(in crate::page) fn job(frame: &Frame<'_>, job: &Job) -> Markup {
             } @else {
                 h1 { (job.title) }
                 p { progress max=(job.total.max(changed)) value=(changed) { (changed) } }
-                p { (separated(changed)) " of " (separated(job.total)) ". The change goes on if you leave this page." }
+                p { (separated(changed)) " so far. The change goes on if you leave this page." }
             }
         }
         p { a href=(job.back) { "Back" } }
