@@ -152,11 +152,6 @@ impl Action {
         self.about().2
     }
 
-    /// That it does not choose timers so.
-    fn wrong(self) -> Failure {
-        Failure::Usage(format!("{} does not take that choice", self.verb()))
-    }
-
     /// Whether it is asked first: nothing brings back what is deleted, or the deadlines of many.
     pub(crate) fn is_asked(self, selection: &Selection) -> bool {
         match self {
@@ -171,6 +166,14 @@ impl Selection {
     /// Whether it is not known which timers it chooses.
     fn is_wide(&self) -> bool {
         matches!(self, Selection::Prefix(_) | Selection::All)
+    }
+
+    /// What the keys begin with.
+    fn prefix(&self) -> &[u8] {
+        match self {
+            Selection::Prefix(prefix) => prefix,
+            _ => &[],
+        }
     }
 
     /// Which ones, as a text.
@@ -191,8 +194,10 @@ impl Selection {
     }
 }
 
-/// What a change is about, before it is made.
+/// What a change is about, before it is made. [`count`] makes it, if the action takes the choice.
 pub(crate) struct Question {
+    pub(crate) action: Action,
+    pub(crate) selection: Selection,
     /// How many timers it would change. Counting stops at some thousands.
     pub(crate) number: u64,
     /// The same as a text: `3 dead timers`.
@@ -217,15 +222,18 @@ fn is_meant(row: &Stored, (time, newest): Asked) -> bool {
 pub(crate) async fn count(
     operator: &Operator,
     action: Action,
-    selection: &Selection,
+    selection: Selection,
 ) -> Result<Question, Failure> {
     let state = action.state();
-    let is_wrong = match state {
-        None => *selection != Selection::All,
-        state => state == Some(State::Waiting) && matches!(selection, Selection::Tokens(_)),
+    let is_right = match (state, &selection) {
+        // An empty one would be all.
+        (Some(_), Selection::Prefix(prefix)) => !prefix.is_empty(),
+        (Some(State::Waiting), Selection::Tokens(_)) => false,
+        (state, selection) => state.is_some() || *selection == Selection::All,
     };
-    if is_wrong {
-        return Err(action.wrong());
+    if !is_right {
+        let verb = action.verb();
+        return Err(Failure::Usage(format!("{verb} does not take that choice")));
     }
     let counts = operator.counts().await?;
     let looked_at = state.unwrap_or(State::Waiting);
@@ -236,7 +244,7 @@ pub(crate) async fn count(
     };
     let any = (counts.now, Version(i64::MAX));
     let (mut found, mut about) = (Vec::new(), "");
-    let number = match selection {
+    let number = match &selection {
         Selection::Keys(keys) => {
             for key in keys {
                 let rows = operator.rows_of(key.clone()).await?;
@@ -256,11 +264,8 @@ pub(crate) async fn count(
             }
         }
         Selection::Prefix(_) | Selection::All => {
-            let prefix: &[u8] = match selection {
-                Selection::Prefix(prefix) => prefix,
-                _ => &[],
-            };
             let more;
+            let prefix = selection.prefix();
             (found, more) = find(operator, looked_at, prefix, |_| true, most).await?;
             about = if more { "over " } else { "" };
             found.len() as u64
@@ -270,6 +275,8 @@ pub(crate) async fn count(
     let s = if number == 1 { "" } else { "s" };
     let digits = separated(number);
     Ok(Question {
+        action,
+        selection,
         number,
         what: format!("{about}{digits} {state}timer{s}"),
         asked: (counts.now, found.into_iter().max().unwrap_or(Version(0))),
@@ -325,9 +332,7 @@ async fn find(
 pub(crate) struct Work<'a> {
     operator: &'a Operator,
     who: &'a str,
-    action: Action,
-    selection: Selection,
-    asked: Asked,
+    question: &'a Question,
     progress: &'a (dyn Fn(u64) + Sync),
     /// The outcome so far: it was cut off.
     pub(crate) done: Done,
@@ -335,8 +340,11 @@ pub(crate) struct Work<'a> {
 
 impl Drop for Work<'_> {
     fn drop(&mut self) {
-        let to = match self.action {
-            Action::MoveIn(delay) => format!(" in={}", humantime::format_duration(delay)),
+        let Question {
+            action, selection, ..
+        } = self.question;
+        let to = match action {
+            Action::MoveIn(delay) => format!(" in={}", humantime::format_duration(*delay)),
             _ => String::new(),
         };
         let error = self.done.failure.as_ref().map_or(String::new(), |failure| {
@@ -347,8 +355,8 @@ impl Drop for Work<'_> {
             StoreTime::from(SystemTime::now()),
             text_line(self.who, LOGGED),
             self.operator.namespace,
-            self.action.verb(),
-            text_line(&self.selection.shown(), LOGGED),
+            action.verb(),
+            text_line(&selection.shown(), LOGGED),
             self.done.changed,
         ));
     }
@@ -358,9 +366,7 @@ impl<'a> Work<'a> {
     pub(crate) fn new(
         operator: &'a Operator,
         who: &'a str,
-        action: Action,
-        selection: Selection,
-        asked: Asked,
+        question: &'a Question,
         progress: &'a (dyn Fn(u64) + Sync),
     ) -> Self {
         let failure = Some(Failure::Failed("it was cut off".to_owned()));
@@ -371,9 +377,7 @@ impl<'a> Work<'a> {
         Work {
             operator,
             who,
-            action,
-            selection,
-            asked,
+            question,
             progress,
             done,
         }
@@ -386,55 +390,55 @@ impl<'a> Work<'a> {
     }
 
     async fn change(&mut self) -> Result<(), Failure> {
-        let change = match self.action {
+        let Question {
+            action,
+            selection,
+            asked,
+            ..
+        } = self.question;
+        let change = match *action {
             Action::Remove => Change::Remove,
             Action::MoveIn(delay) => Change::MoveIn(delay),
             _ => Change::Run,
         };
-        let selection = match (self.action.state(), self.selection.clone()) {
-            (Some(State::Waiting | State::InFlight), Selection::All) => {
-                Selection::Prefix(Vec::new())
-            }
-            (_, other) => other,
-        };
-        match (self.action.state(), selection) {
-            (None, Selection::All) => self.bulk(Bulk::Purge).await,
-            (None, _) | (Some(State::Waiting), Selection::Tokens(_)) => Err(self.action.wrong()),
+        let prefix = selection.prefix();
+        match (action.state(), selection) {
+            // Of all: a question takes no other choice.
+            (None, _) => self.bulk(Bulk::Purge).await,
             (Some(state), Selection::Keys(keys)) => {
                 for key in keys {
                     self.key(key, state, change).await?;
                 }
                 Ok(())
             }
-            (Some(State::Waiting), Selection::Prefix(prefix)) => {
+            (_, Selection::Tokens(tokens)) => self.tokens(tokens, true).await,
+            (Some(State::Dead), Selection::All) => {
+                let died = DeadRows::Until(asked.0);
+                self.bulk(Bulk::Dead(died, self.dead())).await
+            }
+            (Some(State::Waiting), _) => {
                 if !prefix.is_empty() {
                     // Later, those that are due now may be among them.
                     let state = State::InFlight;
-                    let found = find(self.operator, state, &prefix, |_| true, usize::MAX).await?;
+                    let found = find(self.operator, state, prefix, |_| true, usize::MAX).await?;
                     self.done.in_flight += found.0.len() as u64;
                 }
                 let limit = self.operator.desk.limit;
-                let changes = PrefixChange::new(prefix, change).within(limit);
+                let changes = PrefixChange::new(prefix.to_vec(), change).within(limit);
                 self.bulk(Bulk::Waiting(changes)).await
             }
             // All are found before the first is changed: it may come back.
-            (Some(state), Selection::Prefix(prefix)) => {
-                let asked = self.asked;
-                let fits = |row: &Stored| is_meant(row, asked);
-                let (found, _) = find(self.operator, state, &prefix, fits, usize::MAX).await?;
-                self.tokens(found, false).await
-            }
-            (Some(_), Selection::Tokens(tokens)) => self.tokens(tokens, true).await,
-            (Some(_), Selection::All) => {
-                let died = DeadRows::Until(self.asked.0);
-                self.bulk(Bulk::Dead(died, self.dead())).await
+            (Some(state), _) => {
+                let fits = |row: &Stored| is_meant(row, *asked);
+                let (found, _) = find(self.operator, state, prefix, fits, usize::MAX).await?;
+                self.tokens(&found, false).await
             }
         }
     }
 
     /// What it does to dead timers.
     fn dead(&self) -> DeadChange {
-        match self.action {
+        match self.question.action {
             Action::Retry => DeadChange::Retry,
             _ => DeadChange::Discard,
         }
@@ -463,43 +467,43 @@ impl<'a> Work<'a> {
 
     /// Changes the timers of a key in a state. All are found before the first is changed: it may
     /// come back.
-    async fn key(&mut self, key: Vec<u8>, state: State, change: Change) -> Result<(), Failure> {
-        let rows = self.operator.rows_of(key.clone()).await?;
+    async fn key(&mut self, key: &[u8], state: State, change: Change) -> Result<(), Failure> {
+        let rows = self.operator.rows_of(key.to_vec()).await?;
         let most = if state == State::Waiting {
             1
         } else {
             usize::MAX
         };
-        let asked = self.asked;
-        let (found, _) = of_key(self.operator, state, &key, &rows, asked, most).await?;
+        let asked = self.question.asked;
+        let (found, _) = of_key(self.operator, state, key, &rows, asked, most).await?;
         if found.is_empty() {
             let is_in_flight = rows.iter().any(|row| row.state == State::InFlight);
             self.done.in_flight += u64::from(is_in_flight);
-            self.done.because(why_not(&key, &rows));
+            self.done.because(why_not(key, &rows));
             return Ok(());
         }
         if state != State::Waiting {
-            return self.tokens(found, true).await;
+            return self.tokens(&found, true).await;
         }
-        match self.operator.change_key(key.clone(), change).await? {
+        match self.operator.change_key(key.to_vec(), change).await? {
             WriteOutcome::Armed { .. } | WriteOutcome::Removed { .. } => self.has_changed(1),
             WriteOutcome::Locked(_) => self.done.locked += 1,
             WriteOutcome::Absent | WriteOutcome::Present => {
-                self.done.because(why_not(&key, &[]));
+                self.done.because(why_not(key, &[]));
             }
             WriteOutcome::InFlight(token) => {
                 self.done.in_flight += 1;
-                self.done.because(in_flight(&line(&key, LOGGED), token));
+                self.done.because(in_flight(&line(key, LOGGED), token));
             }
         }
         Ok(())
     }
 
     /// Changes claims or dead timers. Those that have gone are told, if somebody has named them.
-    async fn tokens(&mut self, tokens: Vec<Version>, are_named: bool) -> Result<(), Failure> {
-        for token in tokens {
+    async fn tokens(&mut self, tokens: &[Version], are_named: bool) -> Result<(), Failure> {
+        for &token in tokens {
             let before = (self.done.changed, self.done.locked);
-            let how = match self.action {
+            let how = match self.question.action {
                 // The attempt does not count, so it is never the last one.
                 Action::Release => Some(Settlement::Unfire),
                 Action::Acknowledge => Some(Settlement::Ack),

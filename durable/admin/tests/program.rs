@@ -246,6 +246,8 @@ async fn exit_code_tells_what_is_wrong() {
         (&["purge"], 2),
         (&["remove", "a"], 2),
         (&["remove", "--prefix", "a"], 2),
+        (&["remove", "--prefix", "", "--yes"], 2),
+        (&["remove", "--prefix", "0x", "--hex", "--yes"], 2),
         (&["run", "--prefix", "a"], 2),
         (&["move", "--prefix", "a", "--in", "1h"], 2),
         (&["move", "a"], 2),
@@ -266,13 +268,6 @@ async fn exit_code_tells_what_is_wrong() {
         let is_told = ran.errors.contains("error:");
         assert_eq!(is_told, expected != 0, "{arguments:?}: {ran:?}");
     }
-}
-
-/// A timer that waits could be looked at only, and `discard` said that it was not there.
-#[tokio::test]
-async fn change_says_what_it_has_found() {
-    let file = File::new();
-    let mut instance = file.instance().await;
     let (errors, reader) = UnixStream::pair().expect("there is a pair");
     drop(reader);
     let mut unread = program();
@@ -283,6 +278,13 @@ async fn change_says_what_it_has_found() {
         Some(3),
         "nobody reads why"
     );
+}
+
+/// A timer that waits could be looked at only, and `discard` said that it was not there.
+#[tokio::test]
+async fn change_says_what_it_has_found() {
+    let file = File::new();
+    let mut instance = file.instance().await;
     kill_timers(&mut instance, &["dead"], "poison").await;
     let (timers, mut claims) = instance;
     set(&timers, &["waiting", "other"], HOUR).await;

@@ -8,20 +8,19 @@ use crate::case::Case;
 const HOUR: Duration = Duration::from_secs(3_600);
 
 async fn count_of(case: &Case, action: Action, selection: Selection) -> String {
-    let counted = count(&case.operator, action, &selection).await;
+    let counted = count(&case.operator, action, selection).await;
     counted.expect("it counts").what
 }
 
-async fn act(case: &Case, action: Action, selection: Selection, asked: Asked) -> Done {
-    let mut work = Work::new(&case.operator, "me", action, selection, asked, &|_| ());
+async fn act(case: &Case, question: &Question) -> Done {
+    let mut work = Work::new(&case.operator, "me", question, &|_| ());
     work.run().await;
     work.done.clone()
 }
 
 async fn acted(case: &Case, action: Action, selection: Selection) -> Done {
-    let question = count(&case.operator, action, &selection).await;
-    let asked = question.expect("it counts").asked;
-    act(case, action, selection, asked).await
+    let question = count(&case.operator, action, selection).await;
+    act(case, &question.expect("it counts")).await
 }
 
 /// Why it has failed.
@@ -119,9 +118,9 @@ async fn all_dead_timers_of_a_prefix_are_retried() {
 #[tokio::test]
 async fn log_says_why_a_change_has_failed() {
     let case = Case::new().await;
-    let wrong = Selection::Keys(vec![b"a".to_vec()]);
-    let now = case.operator.counts().await.expect("it counts").now;
-    let why = why(&act(&case, Action::Purge, wrong, (now, Version(0))).await);
+    let question = count(&case.operator, Action::Purge, Selection::All).await;
+    case.store.set_away(true);
+    let why = why(&act(&case, &question.expect("it counts")).await);
     let logged = case.logged.lock().expect("it is sound");
     assert!(logged[0].contains("changed=0"), "{logged:?}");
     assert!(logged[0].ends_with(&format!("error={why:?}")), "{logged:?}");
@@ -234,12 +233,10 @@ async fn timer_that_died_after_the_question_is_left() {
     let tokens = case.in_flight(0..4).await;
     for (selection, pair) in [(Selection::All, &tokens[..2]), (orders(), &tokens[2..])] {
         case.die(pair[..1].to_vec(), "why").await;
-        let question = count(&case.operator, Action::Discard, &selection).await;
-        let asked = question.expect("it counts").asked;
+        let question = count(&case.operator, Action::Discard, selection.clone()).await;
         tokio::time::sleep(Duration::from_secs(9)).await;
         case.die(pair[1..].to_vec(), "why").await;
-        let which = selection.clone();
-        let done = act(&case, Action::Discard, which, asked).await;
+        let done = act(&case, &question.expect("it counts")).await;
         assert_eq!(done.changed, 1, "{selection:?}");
         assert_eq!(
             count_of(&case, Action::Discard, selection).await,
@@ -259,10 +256,9 @@ async fn claim_that_is_newer_than_the_question_is_left() {
     let key = Selection::Keys(vec![b"\"order 0\"".to_vec()]);
     for selection in [Selection::All, orders(), key] {
         case.in_flight(0..1).await;
-        let question = count(&case.operator, Action::Acknowledge, &selection).await;
-        let asked = question.expect("it counts").asked;
+        let question = count(&case.operator, Action::Acknowledge, selection).await;
         let newer = case.in_flight(0..1).await;
-        let done = act(&case, Action::Acknowledge, selection, asked).await;
+        let done = act(&case, &question.expect("it counts")).await;
         assert_eq!(done.changed, 1);
         let done = acted(&case, Action::Acknowledge, Selection::Tokens(newer)).await;
         assert_eq!(done.changed, 1, "it was left");

@@ -95,11 +95,12 @@ pub(super) async fn change(
     }
     let (action, selection) = asked(&fields)?;
     let back = back(&fields, frame.here(""));
-    let question = count(operator, action, &selection).await?;
+    let mut question = count(operator, action, selection).await?;
     let title = format!("{} {}", html::capital(action.verb()), question.what);
-    if action.is_asked(&selection) && field(&fields, "confirmed").is_none() {
+    if action.is_asked(&question.selection) && field(&fields, "confirmed").is_none() {
         fields.push(("asked".to_owned(), at(question.asked)));
-        let asked = html::confirm(&frame, &title, &selection.shown(), &fields, &back);
+        let which = question.selection.shown();
+        let asked = html::confirm(&frame, &title, &which, &fields, &back);
         return Ok(Html(asked.into_string()).into_response());
     }
     let job = Arc::new(Job {
@@ -109,15 +110,16 @@ pub(super) async fn change(
         changed: AtomicU64::new(0),
         told: OnceLock::new(),
     });
-    let asked = field(&fields, "asked").and_then(from_at);
-    let asked = asked.unwrap_or(question.asked);
+    if let Some(asked) = field(&fields, "asked").and_then(from_at) {
+        question.asked = asked;
+    }
     // The change goes on, and is logged, if the browser leaves.
     let mut acting = tokio::spawn({
         let (operator, who) = (operator.clone(), visit.caller.user.clone());
         let job = Arc::clone(&job);
         async move {
             let progress = |rows| _ = job.changed.fetch_add(rows, Ordering::Relaxed);
-            let mut work = Work::new(&operator, &who, action, selection, asked, &progress);
+            let mut work = Work::new(&operator, &who, &question, &progress);
             work.run().await;
             let _ = job.told.set(told(action, &work.done));
             work.done.clone()

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser as _};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use clap_complete::Shell;
 use tickwheel_durable::store::{Namespace, State, Version};
@@ -195,7 +195,7 @@ pub(super) struct Which {
     #[arg(long = "token", value_parser = token, value_name = "TOKEN", conflicts_with = "keys")]
     pub(super) tokens: Vec<Version>,
     /// All with keys that begin with this. With JSON, a string may be without its quote
-    #[arg(long, conflicts_with_all = ["keys", "tokens"])]
+    #[arg(long, value_parser = NonEmptyStringValueParser::new(), conflicts_with_all = ["keys", "tokens"])]
     pub(super) prefix: Option<String>,
     /// All in the state that is changed
     #[arg(long, conflicts_with_all = ["keys", "tokens", "prefix"])]

@@ -33,9 +33,9 @@ pub(super) async fn change(operator: &Operator, json: bool, change: Change) -> R
     let yes = which.yes;
     let selection = select(operator, action, which).await?;
     let is_one = matches!(&selection, Selection::Keys(keys) if keys.len() == 1);
-    let question = count(operator, action, &selection).await?;
-    if action.is_asked(&selection) && !yes {
-        let which = match &selection {
+    let question = count(operator, action, selection).await?;
+    if action.is_asked(&question.selection) && !yes {
+        let which = match &question.selection {
             Selection::All => String::new(),
             selection => format!(", {}", selection.shown()),
         };
@@ -48,7 +48,7 @@ pub(super) async fn change(operator: &Operator, json: bool, change: Change) -> R
     }
     let bar = progress(question.number);
     let (who, progress, stop) = (who(), |rows| bar.inc(rows), stop()?);
-    let mut work = Work::new(operator, &who, action, selection, question.asked, &progress);
+    let mut work = Work::new(operator, &who, &question, &progress);
     tokio::select! {
         () = work.run() => {}
         () = stop => {}
