@@ -123,6 +123,20 @@ fn call_that_failed_long_ago_hides_no_alert() {
     scrapes.assert_fires("TickwheelDurableOverloaded");
 }
 
+/// A failover met the only write of ten minutes, and nothing had cleared it when it was long over.
+#[test]
+fn write_that_failed_once_fires_no_alert() {
+    let mut scrapes = promtool::Scrapes::default();
+    for round in 0..HEALTHY + FIRED {
+        let has_failed = u32::from(round + scrape_rounds(4 * MINUTE) >= HEALTHY + FIRED);
+        scrapes.add(&format!(
+            "tickwheel_durable_failing{{namespace=\"orders\",call=\"write\"}} {has_failed}
+            tickwheel_durable_store_errors_total{{namespace=\"orders\"}} {has_failed}"
+        ));
+    }
+    scrapes.assert_quiet();
+}
+
 #[tokio::test(start_paused = true)]
 async fn handlers_that_fail_for_good_fire_their_alert_only() {
     fires_alone("TickwheelDurableDead", Mode::Fails).await;
