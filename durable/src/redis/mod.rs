@@ -40,7 +40,7 @@
 //!    ended and both are empty.
 //! 4. A version is greater than the one before and than the clock in microseconds. So versions grow
 //!    even if the server has lost its last writes, and for the next two centuries they have 16
-//!    digits and sort as strings.
+//!    digits and sort as strings, in each language that a server may have.
 
 mod arguments;
 mod charter;

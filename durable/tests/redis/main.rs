@@ -12,6 +12,7 @@ mod faults;
 #[path = "../support/heard.rs"]
 mod heard;
 mod hung;
+mod language;
 mod leftovers;
 mod looks;
 #[path = "../support/outage.rs"]

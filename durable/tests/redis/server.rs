@@ -35,6 +35,7 @@ pub(crate) struct Server {
     port: u16,
     folder: PathBuf,
     options: Vec<String>,
+    environment: Vec<(&'static str, String)>,
     is_sentinel: bool,
     running: Option<(Child, u32)>,
 }
@@ -76,6 +77,23 @@ impl Server {
         Some(server)
     }
 
+    /// Starts a server that sorts texts as English does, as one may in the locale of its host.
+    /// `None` if there is no such program, or no such locale can be made.
+    pub(crate) fn start_in_english() -> Option<Server> {
+        let mut server = Server::new()?;
+        let locale = server.folder.join("en_US.UTF-8");
+        let mut made = Command::new("localedef");
+        made.args(["-i", "en_US", "-f", "UTF-8"]).arg(&locale);
+        if !made.output().is_ok_and(|made| made.status.success()) {
+            not_run("no localedef, or no source of the locale en_US, is installed");
+            return None;
+        }
+        let folder = server.folder.display().to_string();
+        server.environment = vec![("LOCPATH", folder), ("LC_ALL", "en_US.UTF-8".to_owned())];
+        server.run();
+        Some(server)
+    }
+
     /// Starts a Sentinel for a primary at this port. `None` if there is no such program.
     pub(crate) fn start_sentinel(name: &str, primary: u16, quorum: usize) -> Option<Server> {
         let mut server = Server::new()?;
@@ -112,6 +130,7 @@ impl Server {
             port: free_port(),
             folder,
             options: Vec::new(),
+            environment: Vec::new(),
             is_sentinel: false,
             running: None,
         })
@@ -122,7 +141,8 @@ impl Server {
         let mut command = Command::new("sh");
         command
             .args(["-c", GUARD, "guard"])
-            .env("FOLDER", &self.folder);
+            .env("FOLDER", &self.folder)
+            .envs(self.environment.clone());
         command.arg(program().expect("it was there"));
         if self.is_sentinel {
             command.arg(self.config()).arg("--sentinel");

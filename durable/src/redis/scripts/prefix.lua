@@ -22,6 +22,17 @@ if state ~= WAITING then
     command, index, pattern = 'ZSCAN', state == DEAD and dead_keys or flights, ('?'):rep(LENGTH) .. pattern
 end
 
+-- Whether a name comes before another one by its bytes.
+local function is_before(name, other)
+    for at = 1, min(#name, #other) do
+        local byte, its_byte = name:byte(at), other:byte(at)
+        if byte ~= its_byte then
+            return byte < its_byte
+        end
+    end
+    return #name < #other
+end
+
 -- The end of the portion at the cursor, its names with that prefix, and their versions.
 local function portion()
     local found = call(command, index, cursor, 'MATCH', pattern, 'COUNT', PORTION)
@@ -29,14 +40,14 @@ local function portion()
     for at = 1, #found[2], 2 do
         local name = found[2][at]
         local key = state == WAITING and name or name:sub(LENGTH + 1, -VERSION - 1)
-        local is_answered = found[1] == ended and name <= last
+        local is_answered = found[1] == ended and not is_before(last, name)
         -- The name may match only with digits of its version.
         if key:sub(1, #prefix) == prefix and not is_answered then
             names[#names + 1] = name
             versions[name] = state == WAITING and found[2][at + 1] or name:sub(-VERSION)
         end
     end
-    table.sort(names)
+    table.sort(names, is_before)
     return found[1], names, versions
 end
 

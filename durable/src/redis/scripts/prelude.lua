@@ -13,7 +13,8 @@ local WAITING, IN_FLIGHT, DEAD = 'w', 'f', 'd'
 -- A row: state, deadline, attempt, period, length of the key, the key and the value. Unpacking ends with where the value begins.
 -- The period of a row that does not repeat is 0, and that of one with a schedule is less than 0. A row in flight has none: in
 -- its place is the id of the instance that fired it, or 0.
--- A row with an error has a capital for its state, and length and text of the error before the value.
+-- A row with an error has a capital for its state, and length and text of the error before the value. No script compares
+-- texts by `<`, but for versions: that goes by the language of the server, in which 'W' may come after 'a'.
 local PACK_ROW, UNPACK_ROW = '<c1dddHc0c0', '<c1dddHc0'
 local PACK_FAILED, UNPACK_ERROR = '<c1dddHc0Hc0c0', '<Hc0'
 
@@ -58,7 +59,7 @@ local function unpack_row(row)
         return nil, 'its attempt is ' .. attempt .. ', which no store writes', key
     elseif not (period < 0 or period <= NEVER and period % 1 == 0) then
         return nil, 'its period is ' .. period .. ', which no store writes', key
-    elseif state < 'a' then
+    elseif ('WFD'):find(state, 1, true) then
         local first, second = row:byte(value_at, value_at + 1)
         if not second or length < value_at + 1 + first + 256 * second then
             return nil, 'it is cut off', key
