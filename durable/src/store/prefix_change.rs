@@ -61,7 +61,7 @@ pub struct PrefixChange {
     change: Change,
     request: PrefixRows,
     limit: Duration,
-    /// The store's time, and when it was read.
+    /// The store's time, and when its answer was there: it may be as late as that.
     clock: Option<(StoreTime, Instant)>,
     /// When moved rows are due.
     to: Option<StoreTime>,
@@ -110,10 +110,11 @@ impl PrefixChange {
         let began = Instant::now();
         let (now, read_at) = match self.clock {
             Some(clock) => clock,
-            None => (store.count(namespace).await?.now, began),
+            None => (store.count(namespace).await?.now, Instant::now()),
         };
         self.clock = Some((now, read_at));
-        let until = now.after(began - read_at).after(self.limit);
+        let left = self.limit.saturating_sub(read_at - began);
+        let until = now.after(began - read_at).after(left);
         let action = match self.change {
             Change::Remove => Action::Remove,
             Change::MoveIn(delay) => self.move_to(now.after(delay)),
