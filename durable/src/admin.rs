@@ -178,7 +178,7 @@ impl<K, V> Admin<K, V> {
     }
 
     /// The timer with this key: the waiting one, else the one that was delivered last and is not
-    /// settled, else the one that died last.
+    /// settled, else the dead one that was delivered last.
     ///
     /// # Errors
     ///

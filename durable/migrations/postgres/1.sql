@@ -117,7 +117,7 @@ CREATE TABLE @.tickwheel_dead (
     value bytea NOT NULL,
     error text
 );
-CREATE INDEX tickwheel_dead_key ON @.tickwheel_dead (namespace, key, died, version);
+CREATE INDEX tickwheel_dead_key ON @.tickwheel_dead (namespace, key, version);
 CREATE INDEX tickwheel_dead_died ON @.tickwheel_dead (namespace, died, version);
 -- The functions for users, which have the version of the tables. They run the statements of the store's own calls, for one key.
 --
@@ -303,13 +303,13 @@ SELECT key, version, value FROM removed LOOP
 ), dead AS (
     DELETE FROM @.tickwheel_dead d USING standing s
     WHERE (SELECT true FROM @.tickwheel_dead WHERE namespace = its_space::int LIMIT 1) AND d.namespace = s.namespace AND d.key = s.key AND s.token IS NULL
-    RETURNING d.key, d.version, d.value, d.died
+    RETURNING d.key, d.version, d.value
 )
 SELECT DISTINCT ON (key) key, version, value, token FROM (
-    SELECT key, version, value, NULL::bigint AS token, died FROM dead
+    SELECT key, version, value, NULL::bigint AS token FROM dead
     UNION ALL
-    SELECT key, NULL, NULL, token, NULL FROM standing
-) u ORDER BY key, died DESC NULLS LAST, version DESC LOOP
+    SELECT key, NULL, NULL, token FROM standing
+) u ORDER BY key, version DESC NULLS LAST LOOP
                 its_result := CASE
                     WHEN its_row.version IS NOT NULL THEN 'removed'
                     WHEN its_row.token IS NULL THEN 'absent'

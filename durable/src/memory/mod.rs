@@ -386,7 +386,6 @@ impl Call<'_> {
     fn of_key(&self, state: State, key: &[u8]) -> impl DoubleEndedIterator<Item = &Stored> {
         let place = |least| KeyPlace {
             key: key.to_vec(),
-            died: least,
             version: least,
         };
         let places = (state, place(0))..=(state, place(i64::MAX));

@@ -3,8 +3,6 @@
 //! A retry and a discard hold the locks of the keys, so that they and a write of the same key come
 //! one after the other. They leave out keys that a transaction of a user has locked.
 
-use tokio_postgres::types::ToSql;
-
 use super::Postgres;
 use super::lanes::Lane;
 use super::numbers::{limit, unsigned};
@@ -29,17 +27,19 @@ async fn choose(
     (died, version): Place,
     rows: usize,
 ) -> Result<Vec<Place>, StoreError> {
-    let until;
-    let (select, parameter): (_, &(dyn ToSql + Sync)) = match which {
+    let rows = limit(rows);
+    let rows = match which {
         DeadRows::Token(Version(token)) => return Ok(vec![(died, *token)]),
-        DeadRows::Key(key) => (sql::DEAD_OF_KEY, key),
+        DeadRows::Key(key) => {
+            let parameters: &Parameters<'_> = &[&id, key, &rows, &version];
+            postgres.look(sql::DEAD_OF_KEY, parameters).await?
+        }
         DeadRows::Until(time) => {
-            until = time.as_micros();
-            (sql::DEAD_UNTIL, &until)
+            let until = time.as_micros();
+            let parameters: &Parameters<'_> = &[&id, &until, &rows, &version, &died];
+            postgres.look(sql::DEAD_UNTIL, parameters).await?
         }
     };
-    let parameters: &Parameters<'_> = &[&id, parameter, &limit(rows), &died, &version];
-    let rows = postgres.look(select, parameters).await?;
     Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
 }
 

@@ -51,7 +51,7 @@ impl Inspect for Postgres {
     ) -> Answer<'a, RowPage> {
         Box::pin(async move {
             let Space { id, .. } = &*self.space(namespace).await?;
-            let KeyPlace { key, died, version } = KeyPlace::start(&request)?;
+            let KeyPlace { key, version } = KeyPlace::start(&request)?;
             let statement = match request.state {
                 State::Waiting => sql::PREFIX_WAITING,
                 State::InFlight => sql::PREFIX_IN_FLIGHT,
@@ -59,7 +59,7 @@ impl Inspect for Postgres {
             };
             let end = prefix_end(&request.prefix);
             let (rows, bytes) = (limit(request.limit), limit(ANSWER_BYTES));
-            let parameters: &Parameters<'_> = &[id, &end, &key, &died, &version, &rows, &bytes];
+            let parameters: &Parameters<'_> = &[id, &end, &key, &version, &rows, &bytes];
             let rows = self.look(statement, parameters).await?;
             Ok(key_page(rows.iter().map(stored).collect()))
         })

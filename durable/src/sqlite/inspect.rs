@@ -88,19 +88,15 @@ fn rows_with_prefix(
     request: &PrefixRows,
     after: &KeyPlace,
 ) -> Result<Vec<Stored>> {
-    let (place, after_place) = match request.state {
-        State::Dead => ("key, due, version", "?3, ?4, ?5"),
-        _ => ("key, version", "?3, ?5"),
-    };
     let sql = format!(
-        "SELECT {COLUMNS} WHERE namespace = ?1 AND state = {} AND key < ?2 AND ({place}) > ({after_place})
-        ORDER BY {place} LIMIT ?6",
+        "SELECT {COLUMNS} WHERE namespace = ?1 AND state = {} AND key < ?2 AND (key, version) > (?3, ?4)
+        ORDER BY key, version LIMIT ?5",
         state_number(request.state)
     );
     let (end, limit) = (prefix_end(&request.prefix), number(request.limit));
     let mut select = connection.prepare_cached(&sql)?;
     let rows = select.query_map(
-        params![namespace, end, after.key, after.died, after.version, limit],
+        params![namespace, end, after.key, after.version, limit],
         read,
     )?;
     AnswerSize::page(rows)

@@ -21,13 +21,9 @@ pub(super) const COLUMNS: &str = "version, state, key, value, due, deadline, att
 
 /// Selects the rows of a key in a state, from the latest on.
 pub(super) fn of_key(state: State) -> String {
-    let latest = match state {
-        State::Dead => "due DESC, version",
-        _ => "version",
-    };
     let state = state_number(state);
     format!(
-        "SELECT {COLUMNS} WHERE namespace = ?1 AND key = ?2 AND state = {state} ORDER BY {latest} DESC LIMIT ?3"
+        "SELECT {COLUMNS} WHERE namespace = ?1 AND key = ?2 AND state = {state} ORDER BY version DESC LIMIT ?3"
     )
 }
 

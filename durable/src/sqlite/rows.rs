@@ -239,15 +239,17 @@ impl Rows for Call<'_> {
         let until;
         let (chosen, by): (&dyn ToSql, _) = match which {
             DeadRows::Token(Version(token)) => (token, "version = ?2"),
-            DeadRows::Key(key) => (key, "key = ?2"),
+            DeadRows::Key(key) => (key, "key = ?2 ORDER BY version"),
             DeadRows::Until(time) => {
                 until = time.as_micros();
-                (&until, "loaded_by IS NULL AND due <= ?2")
+                (
+                    &until,
+                    "loaded_by IS NULL AND due <= ?2 ORDER BY due, version",
+                )
             }
         };
         let sql = format!(
-            "SELECT version FROM tickwheel_timers WHERE namespace = ?1 AND state = 2 AND {by}
-            ORDER BY due, version LIMIT ?3"
+            "SELECT version FROM tickwheel_timers WHERE namespace = ?1 AND state = 2 AND {by} LIMIT ?3"
         );
         let mut select = self.batch.connection.prepare_cached(&sql)?;
         let parameters = params![self.namespace, chosen, number(at_most)];

@@ -76,7 +76,7 @@ const TABLES: &str = "
     ) STRICT;
     CREATE UNIQUE INDEX tickwheel_waiting ON tickwheel_timers (namespace, key) WHERE state = 0;
     CREATE INDEX tickwheel_in_flight ON tickwheel_timers (namespace, key) WHERE state = 1;
-    CREATE INDEX tickwheel_dead ON tickwheel_timers (namespace, key, due) WHERE state = 2;
+    CREATE INDEX tickwheel_dead ON tickwheel_timers (namespace, key) WHERE state = 2;
     CREATE INDEX tickwheel_due ON tickwheel_timers (namespace, state, loaded_by, due);
 ";
 

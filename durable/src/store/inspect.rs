@@ -144,11 +144,10 @@ pub struct RowPage {
     pub next: Option<PrefixCursor>,
 }
 
-/// A row's place in the order by key, then by when it died if it is dead, then by version.
+/// A row's place in the order by key, then by version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct KeyPlace {
     pub(crate) key: Vec<u8>,
-    pub(crate) died: i64,
     pub(crate) version: i64,
 }
 
@@ -158,39 +157,33 @@ impl KeyPlace {
         let Some(PrefixCursor(cursor)) = &request.after else {
             return Ok(KeyPlace {
                 key: request.prefix.clone(),
-                died: -1,
                 version: -1,
             });
         };
         let place = || {
-            let (died, rest) = cursor.split_first_chunk()?;
-            let (version, key) = rest.split_first_chunk()?;
+            let (version, key) = cursor.split_first_chunk()?;
             Some(KeyPlace {
                 key: key.to_vec(),
-                died: i64::from_be_bytes(*died),
                 version: i64::from_be_bytes(*version),
             })
         };
         place().ok_or_else(|| {
             StoreError::refused(format_args!(
-                "the cursor has {} bytes, and needs 16 at least",
+                "the cursor has {} bytes, and needs 8 at least",
                 cursor.len()
             ))
         })
     }
 
     pub(crate) fn of(row: &Stored) -> Self {
-        let died = (row.state == State::Dead).then(|| row.due.as_micros());
         KeyPlace {
             key: row.key.clone(),
-            died: died.unwrap_or(0),
             version: row.version.0,
         }
     }
 
     pub(crate) fn cursor(&self) -> PrefixCursor {
-        let mut cursor = self.died.to_be_bytes().to_vec();
-        cursor.extend(self.version.to_be_bytes());
+        let mut cursor = self.version.to_be_bytes().to_vec();
         cursor.extend(&self.key);
         PrefixCursor(cursor)
     }
@@ -233,14 +226,13 @@ mod tests {
     fn place_survives_its_cursor() {
         let place = KeyPlace {
             key: b"order 17".to_vec(),
-            died: 5,
             version: 1 << 40,
         };
         let mut request = PrefixRows::new(State::Dead, b"order".to_vec(), 10);
         request.after = Some(place.cursor());
         assert_eq!(KeyPlace::start(&request), Ok(place));
-        request.after = Some(PrefixCursor(vec![0; 15]));
+        request.after = Some(PrefixCursor(vec![0; 7]));
         let error = KeyPlace::start(&request).expect_err("it is too short");
-        assert!(error.to_string().contains("15"), "{error}");
+        assert!(error.to_string().contains("7 bytes"), "{error}");
     }
 }

@@ -420,8 +420,9 @@ pub trait Store: Send + Sync + 'static {
     /// and error stay. Nothing is loaded; if any row is due again there is a hint.
     ///
     /// One step changes as many rows as the store can without delaying other calls by more than
-    /// some milliseconds, those that died first before others, and at least one if there are any.
-    /// The caller goes on until there are no [`more`](ChangedRows::more).
+    /// some milliseconds, and at least one if there are any: those that died first before others,
+    /// and of a key those with the least versions. The caller goes on until there are no
+    /// [`more`](ChangedRows::more).
     ///
     /// A store with keys that transactions of others can lock leaves their rows out. The step that
     /// finds no others is the last, and says how many are [`locked`](ChangedRows::locked).

@@ -57,7 +57,8 @@ pub(crate) trait Rows {
     /// Deletes a row in flight. `false` if there is none.
     fn ack(&mut self, token: Version) -> Result<bool, Self::Error>;
 
-    /// The chosen dead rows, those that died first before others, at most so many.
+    /// The chosen dead rows, at most so many: those that died first before others, and of a key
+    /// those with the least versions.
     fn some_dead(&mut self, which: &DeadRows, at_most: usize) -> Result<Vec<Version>, Self::Error>;
 
     /// Deletes the dead rows of a key.

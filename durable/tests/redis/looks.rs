@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tickwheel_durable::Redis;
 use tickwheel_durable::store::{
-    Action, Due, Fire, List, Load, LoadWindow, Namespace, Settle, Settlement, State, Store, Write,
-    WriteOutcome,
+    Action, DeadChange, DeadRows, Due, Fire, List, Load, LoadWindow, Namespace, Settle, Settlement,
+    State, Store, Write, WriteOutcome,
 };
 
 use crate::server::Server;
@@ -36,6 +36,16 @@ async fn scripts(server: &Server) -> u64 {
     let calls = stats.split("cmdstat_evalsha:calls=").nth(1);
     let calls = calls.map(|rest| rest.split(',').next().expect("a number follows"));
     calls.map_or(0, |calls| calls.parse().expect("it is a number"))
+}
+
+/// How many commands the server has run, those of scripts included.
+async fn commands(server: &Server) -> u64 {
+    let stats = format!("{:?}", server.command(&["INFO", "commandstats"]).await);
+    let calls = stats.split(":calls=").skip(1);
+    let calls = calls.map(|rest| rest.split(',').next().expect("a number follows"));
+    calls
+        .map(|calls| calls.parse::<u64>().expect("it is a number"))
+        .sum()
 }
 
 /// A list of a thousand rows was one script.
@@ -87,6 +97,42 @@ async fn loads_come_in_short_pages() {
     for (rows, more) in [(1_024, true), (476, false)] {
         let loaded = store.load(&space, load.clone()).await.expect("it loads");
         assert_eq!((loaded.rows.len(), loaded.more), (rows, more));
+    }
+}
+
+/// A script read all dead rows of a key to find some of them.
+#[tokio::test]
+async fn few_dead_rows_of_a_key_are_found_among_many() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let (store, space) = open(&server).await;
+    let near = LoadWindow::NONE;
+    let mut dead = Vec::new();
+    for _ in 0..300 {
+        let written = store.write(&space, vec![set(1, 1)], near).await;
+        written.expect("it writes");
+        let mut fire = Fire::new(Vec::new(), Some(Duration::from_secs(60)), near);
+        fire.unloaded = 1;
+        let fired = store.fire(&space, fire).await.expect("it fires").fired;
+        dead.push(Settle::new(fired[0].token, Settlement::Dead));
+    }
+    let key = write(1, Action::Remove).key;
+    let tokens: Vec<_> = dead.iter().map(|settle| settle.token).collect();
+    store.settle(&space, dead, near).await.expect("it settles");
+
+    server.command(&["CONFIG", "RESETSTAT"]).await;
+    let rows = store.rows_of(&space, key.clone(), 2).await;
+    let rows = rows.expect("it reads").into_iter().map(|row| row.version);
+    assert!(rows.eq(tokens.iter().rev().take(2).copied()), "the latest");
+    let commands = commands(&server).await;
+    assert!(commands < 50, "{commands} to look at two");
+
+    for (rows, more) in [(256, true), (44, false)] {
+        let (which, discard) = (DeadRows::Key(key.clone()), DeadChange::Discard);
+        let changed = store.change_dead(&space, which, discard).await;
+        let changed = changed.expect("it discards");
+        assert_eq!((changed.rows, changed.more), (rows, more));
     }
 }
 

@@ -1,17 +1,16 @@
 //! Retries and discards of dead rows.
 
-/// The first dead rows under the key `$2`, at most `$3`, after a time `$4` and a version `$5`. The
-/// key is compared twice, so that no other index fits as well.
+/// The first dead rows under the key `$2`, at most `$3`, after a version `$4`.
 pub(in crate::postgres) const DEAD_OF_KEY: &str = "
     SELECT died, version FROM @.tickwheel_dead
-    WHERE namespace = $1::int AND key = $2::bytea AND (key, died, version) > ($2, $4::bigint, $5::bigint)
-    ORDER BY died, version LIMIT $3::bigint";
+    WHERE namespace = $1::int AND key = $2::bytea AND version > $4::bigint
+    ORDER BY version LIMIT $3::bigint";
 
-/// The first rows that died at the time `$2` or before, at most `$3`, after a time `$4` and a
-/// version `$5`.
+/// The first rows that died at the time `$2` or before, at most `$3`, after a version `$4` of a time
+/// `$5`.
 pub(in crate::postgres) const DEAD_UNTIL: &str = "
     SELECT died, version FROM @.tickwheel_dead
-    WHERE namespace = $1::int AND died <= $2::bigint AND (died, version) > ($4::bigint, $5::bigint)
+    WHERE namespace = $1::int AND died <= $2::bigint AND (died, version) > ($5::bigint, $4::bigint)
     ORDER BY died, version LIMIT $3::bigint";
 
 /// Makes an array of dead versions due again, and gives a hint on the channel `$3`. The first row

@@ -18,41 +18,32 @@ pub(in crate::postgres) const ROWS_OF: &str = concat!(
     UNION ALL
     (",
     stored_dead!(),
-    "WHERE namespace = $1 AND key = $2 ORDER BY died DESC, version DESC LIMIT $3))",
-    sized_page!(
-        "$4::bigint",
-        "dead, in_flight, CASE WHEN dead THEN due END DESC, version DESC"
-    )
+    "WHERE namespace = $1 AND key = $2 ORDER BY version DESC LIMIT $3))",
+    sized_page!("$4::bigint", "dead, in_flight, version DESC")
 );
 
-/// A page of rows with keys less than `$2`, after the key `$3` and the version `$5`: at most
-/// `$6`, until they have `$7` bytes. `$4` is for dead rows.
+/// A page of rows with keys less than `$2`, after the key `$3` and the version `$4`: at most
+/// `$5`, until they have `$6` bytes.
 macro_rules! prefix {
-    ($state:literal) => {
+    ($($rows:tt)+) => {
         concat!(
             "WITH page AS (",
-            stored!(),
-            "WHERE namespace = $1::int AND ",
-            $state,
-            " AND key < $2::bytea AND (key, version) > ($3::bytea, $5::bigint) AND $4::bigint IS NOT NULL
-            ORDER BY key, version LIMIT $6::bigint)",
-            sized_page!("$7::bigint", "key, version")
+            $($rows)+,
+            " AND key < $2::bytea AND (key, version) > ($3::bytea, $4::bigint)
+            ORDER BY key, version LIMIT $5::bigint)",
+            sized_page!("$6::bigint", "key, version")
         )
     };
 }
 
-pub(in crate::postgres) const PREFIX_WAITING: &str = prefix!("NOT in_flight");
+pub(in crate::postgres) const PREFIX_WAITING: &str =
+    prefix!(stored!(), "WHERE namespace = $1::int AND NOT in_flight");
 
-pub(in crate::postgres) const PREFIX_IN_FLIGHT: &str = prefix!("in_flight");
+pub(in crate::postgres) const PREFIX_IN_FLIGHT: &str =
+    prefix!(stored!(), "WHERE namespace = $1::int AND in_flight");
 
-/// A page of dead rows, which died at `$4`.
-pub(in crate::postgres) const PREFIX_DEAD: &str = concat!(
-    "WITH page AS (",
-    stored_dead!(),
-    "WHERE namespace = $1::int AND key < $2::bytea AND (key, died, version) > ($3::bytea, $4::bigint, $5::bigint)
-    ORDER BY key, died, version LIMIT $6::bigint)",
-    sized_page!("$7::bigint", "key, due, version")
-);
+pub(in crate::postgres) const PREFIX_DEAD: &str =
+    prefix!(stored_dead!(), "WHERE namespace = $1::int");
 
 /// How many rows wait that are due between each of the times `$2` and the next. It counts at most
 /// `$3` of the rows that no instance has loaded. Loaded rows are few, and are read once.

@@ -147,8 +147,8 @@ pub(in crate::postgres) const REMOVE: &str = concat!(
     SELECT key, version, value FROM removed"
 );
 
-/// From an array of keys, after [`REMOVE`]. For each it returns the latest token, or the dead row
-/// that died last if none is in flight, which discards the dead rows.
+/// From an array of keys, after [`REMOVE`]. For each it returns the latest token, or the latest
+/// dead row if none is in flight, which discards the dead rows.
 ///
 /// All this is seen in one snapshot, which is later than whatever [`REMOVE`] has waited for. To
 /// [`REMOVE`] itself, a timer that it has waited for, and that has fired, is neither waiting nor in
@@ -165,13 +165,13 @@ pub(in crate::postgres) const REMOVE_DEAD: &str = concat!(
         WHERE ",
     any_dead!(),
     " AND d.namespace = s.namespace AND d.key = s.key AND s.token IS NULL
-        RETURNING d.key, d.version, d.value, d.died
+        RETURNING d.key, d.version, d.value
     )
     SELECT DISTINCT ON (key) key, version, value, token FROM (
-        SELECT key, version, value, NULL::bigint AS token, died FROM dead
+        SELECT key, version, value, NULL::bigint AS token FROM dead
         UNION ALL
-        SELECT key, NULL, NULL, token, NULL FROM standing
-    ) u ORDER BY key, died DESC NULLS LAST, version DESC"
+        SELECT key, NULL, NULL, token FROM standing
+    ) u ORDER BY key, version DESC NULLS LAST"
 );
 
 /// For each of an array of keys: whether a row waits, and the latest token.

@@ -4,7 +4,7 @@
 local op, limit, choice, value = ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
 local versions = { value }
 if choice == 'key' then
-    versions = any_dead and dead_of(value) or {}
+    versions = dead_of(value, limit + 1)
 elseif choice == 'until' then
     versions = call('ZRANGEBYSCORE', dead, '-inf', value, 'LIMIT', 0, limit + 1)
 end

@@ -24,34 +24,33 @@ local function put_damaged(version, row, reason, key)
     put_dead(version, 0, 0, key, row, reason)
 end
 
--- The versions of the dead rows of a key, those that died first before others.
-local function dead_of(key)
-    local names = call('ZREVRANGEBYLEX', dead_keys, '[' .. flight(key, ':'), '[' .. flight(key, '0'))
-    local found = {}
-    for at, name in ipairs(names) do
-        local version = name:sub(-16)
-        found[at] = { version = version, died = tonumber(call('ZSCORE', dead, version)) }
-    end
-    table.sort(found, function(a, b)
-        return a.died < b.died or a.died == b.died and a.version < b.version
-    end)
-    local versions = {}
-    for at, row in ipairs(found) do
-        versions[at] = row.version
-    end
-    return versions
-end
-
 local any_dead = call('ZCARD', dead) > 0
 
--- Discards the dead rows of a key. Returns version and value of the one that died last.
-local function discard_dead_of(key)
-    local version, row
-    for _, each in ipairs(any_dead and dead_of(key) or {}) do
-        version, row = each, take_dead(each)
+-- The versions of the first dead rows of a key, or of the last ones from the latest on, and the names that find them.
+local function dead_of(key, limit, is_from_last)
+    local from, to = '[' .. flight(key, '0'), '[' .. flight(key, ':')
+    local names = {}
+    if any_dead and is_from_last then
+        names = call('ZREVRANGEBYLEX', dead_keys, to, from, 'LIMIT', 0, limit)
+    elseif any_dead then
+        names = call('ZRANGE', dead_keys, from, to, 'BYLEX', 'LIMIT', 0, limit)
     end
+    local versions = {}
+    for at, name in ipairs(names) do
+        versions[at] = name:sub(-16)
+    end
+    return versions, names
+end
+
+-- Discards the dead rows of a key. Returns version and value of the latest.
+local function discard_dead_of(key)
+    local versions, names = dead_of(key, -1, true)
+    local row = versions[1] and call('HGET', dead_rows, versions[1])
+    call_with_many('ZREM', dead, versions)
+    call_with_many('HDEL', dead_rows, versions)
+    call_with_many('ZREM', dead_keys, names)
     if row then
         local state, _, _, _, _, value_at = unpack_row(row)
-        return version, row:sub(state and value_at or 1)
+        return versions[1], row:sub(state and value_at or 1)
     end
 end

@@ -61,7 +61,7 @@ async fn functions_outdate_dead_timers() {
         assert_ne!(timers.remove_timer("a").await, Ok(Removed::Absent));
     }
 
-    // A remove returns the one that died last.
+    // A remove returns the latest, in whichever order they died.
     let older = fire(&timers, &mut claims, "a", 1).await;
     let newer = fire(&timers, &mut claims, "a", 2).await;
     die(&newer).await;
@@ -71,7 +71,7 @@ async fn functions_outdate_dead_timers() {
     }
     die(&older).await;
     assert_eq!(counts(&timers).await, (0, 0, 2));
-    assert_eq!(text(&user, REMOVE).await, "removed 1");
+    assert_eq!(text(&user, REMOVE).await, "removed 2");
     assert_eq!(counts(&timers).await, (0, 0, 0));
     assert_eq!(text(&user, REMOVE).await, "absent");
 
