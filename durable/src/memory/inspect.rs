@@ -74,7 +74,8 @@ impl Inspect for Memory {
         self.call(namespace, move |call| {
             let first = |time: StoreTime| (State::Waiting, time, Version(0));
             let counts = times.windows(2).map(|span| {
-                let rows = call.space.by_due.range(first(span[0])..first(span[1]));
+                let end = span[1].max(span[0]);
+                let rows = call.space.by_due.range(first(span[0])..first(end));
                 rows.take(MAX_DUE_COUNT).count() as u64
             });
             counts.collect()

@@ -37,9 +37,10 @@ pub trait Inspect: Send + Sync {
         request: PrefixRows,
     ) -> Answer<'a, RowPage>;
 
-    /// How many rows wait whose `due` lies between each of these ascending times and the next, the
-    /// first of both included. So there is one number less than times. A number is at most
-    /// [`MAX_DUE_COUNT`] for each living instance and once more: so many are counted.
+    /// How many rows wait whose `due` lies between each of these times and the next, the first of
+    /// both included: none if the next one is earlier. So there is one number less than times. A
+    /// number is at most [`MAX_DUE_COUNT`] for each living instance and once more: so many are
+    /// counted.
     fn count_due<'a>(
         &'a self,
         namespace: &'a Namespace,

@@ -272,6 +272,9 @@ pub async fn counts_what_is_due_when<T: Stores>(world: &World<T>) {
     // The lease of the claim ends in this span, and a claim does not wait.
     let counts = inspect.count_due(&case.space, vec![at(55), at(65)]);
     assert_eq!(counts.await, Ok(vec![0]));
+    // Times that do not ascend have nothing between them.
+    let counts = inspect.count_due(&case.space, vec![at(10), at(0), at(0), at(10)]);
+    assert_eq!(counts.await, Ok(vec![0, 0, 5]));
     let near = LoadWindow::NONE;
     for part in 0..11 {
         let writes = (0..1_000).map(|key| set(&format!("{part} {key}"), "", Due::At(at(60))));
