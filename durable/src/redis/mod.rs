@@ -268,9 +268,9 @@ impl Redis {
         Ok(())
     }
 
-    /// Waits for replicas: a call that changes timers returns once this many replicas have what it
-    /// has changed, or fails after a second in which they have not received it. Then it may have
-    /// taken effect, as after any error.
+    /// Waits for replicas: a call that changes timers or the charter returns once this many
+    /// replicas have what it has changed, or fails after a second in which they have not received
+    /// it. Then it may have taken effect, as after any error.
     ///
     /// Nothing is fired once they have not followed for a second. Due timers wait for them, and
     /// lose no attempts.

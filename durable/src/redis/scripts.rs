@@ -8,7 +8,7 @@ use ::redis::Cmd;
 pub(super) struct Script {
     code: &'static str,
     hash: String,
-    /// Whether it sets, fires, settles or deletes timers.
+    /// Whether it sets, fires, settles or deletes timers, or amends the charter.
     changes: bool,
     /// Whether it fires timers.
     fires: bool,
@@ -17,7 +17,9 @@ pub(super) struct Script {
 impl Script {
     fn new(code: &'static str) -> Self {
         let hash = ::redis::Script::new(code).get_hash().to_owned();
-        let changes = [CHANGES, PURGES].iter().any(|part| code.contains(part));
+        let changes = [CHANGES, PURGES, AMENDS]
+            .iter()
+            .any(|part| code.contains(part));
         Script {
             code,
             hash,
@@ -26,7 +28,7 @@ impl Script {
         }
     }
 
-    /// Whether it sets, fires, settles or deletes timers.
+    /// Whether it sets, fires, settles or deletes timers, or amends the charter.
     pub(super) fn changes(&self) -> bool {
         self.changes
     }
@@ -51,8 +53,9 @@ impl Script {
 /// The code that the scripts share that change timers.
 const CHANGES: &str = include_str!("scripts/changes.lua");
 const FIRES: &str = include_str!("scripts/fire.lua");
-/// It shares nothing with those that change timers.
+/// These share nothing with those that change timers.
 const PURGES: &str = include_str!("scripts/purge.lua");
+const AMENDS: &str = include_str!("scripts/amend.lua");
 
 macro_rules! scripts {
     ($($name:ident = $($part:literal)+;)*) => {$(

@@ -157,6 +157,20 @@ async fn namespace_of_the_second_schema_gets_a_charter() {
     assert_eq!(schema, "3");
 }
 
+/// A server that takes over would not know the amendment.
+#[tokio::test]
+async fn amendment_waits_for_replicas() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let store = server.connect().await.wait_for_replicas(1);
+    let opened = store.open(&space(), &"json".into()).await;
+    opened.expect("it opens");
+    let amended = store.amend(&space(), &"other".into()).await;
+    let error = amended.expect_err("there is no replica");
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{error:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn d16_instance_stops_while_the_schema_is_raised() {
     let Some(server) = Server::start(&[]) else {
