@@ -84,8 +84,8 @@ use crate::store::{
 /// Any number of processes may use a server at once, and any number of namespaces. Each call is one
 /// Lua script and one round trip. It costs O(log n) for each of its timers, whether there are a
 /// thousand others or a million. Batches have at most 1,024 timers or about a megabyte of them,
-/// which keeps the server from others for some milliseconds. It is made for Redis 6.2 and later and
-/// for Valkey, and is tested with Redis 7.0.
+/// which keeps the server from others for some milliseconds. It is made for Redis 7.0 and later and
+/// for Valkey, and is tested with Redis 7.0. An earlier server is refused.
 ///
 /// A URL is `redis://user:password@host:port/database`, `rediss://` for an encrypted connection,
 /// whose certificate is checked against those of the system, or `unix:///path?user=..&pass=..`.

@@ -1,6 +1,11 @@
 -- open: codec, no_overlap, at_most_once, parts -> now, instance, edition, and the charter of the namespace in these four. If
 -- that is another one, nothing happens. O(1).
 
+-- Before 7.0 what goes wrong in a script has no code, so a read-only replica would look like an error of the script.
+if not redis.REDIS_VERSION then
+    return redis.error_reply('ERR Redis 7.0 or later is needed')
+end
+
 local SCHEMA = '3'
 local space = KEYS[1]
 local schema, last, edition = unpack(redis.call('HMGET', space, 'schema', 'sequence', 'edition'))
