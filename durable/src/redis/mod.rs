@@ -121,9 +121,10 @@ use crate::store::{
 /// started, which makes the namespace again.
 ///
 /// *A full server*: with `maxmemory-policy noeviction`, and with those that begin with `volatile`,
-/// sets and moves fail with [`StoreError::Refused`] while the memory is full and change nothing,
-/// and timers are still delivered and acknowledged, which makes room. The policies that begin with
-/// `allkeys` **throw timers away**: do not use them.
+/// sets of new timers fail with [`StoreError::Refused`] while the memory is full, and timers are
+/// still delivered and acknowledged, which makes room. The server takes what first makes room, so
+/// moves, removes and sets that replace a timer succeed, and with them what is sent in one batch.
+/// The policies that begin with `allkeys` **throw timers away**: do not use them.
 ///
 /// # Failovers
 ///

@@ -9,7 +9,7 @@ use tickwheel_durable::store::{
     Action, Due, Fire, LeftRow, LoadWindow, Namespace, Settle, Settled, Settlement, Store, Write,
     WriteOutcome,
 };
-use tickwheel_durable::{Claims, DurableTimers, Error, Redis, builder};
+use tickwheel_durable::{Claims, DurableTimers, Error, Moved, Redis, builder};
 use tokio::time::{sleep, timeout};
 
 use crate::heard::heard_by;
@@ -235,6 +235,8 @@ async fn delivers_what_it_has_when_memory_is_full() {
     let text = full.expect_err("there is no room").to_string();
     assert!(text.contains("its memory is full (maxmemory)"), "{text}");
     assert_eq!(timers.deadline("full").await, Ok(None));
+    let moved = timers.move_timer(&keys[0].0, SECOND).await;
+    assert_eq!(moved, Ok(Moved::Done));
     // Another instance can come to help.
     let (_other, other_claims) = start(server.connect().await).await;
     other_claims.shutdown().await;
