@@ -72,13 +72,13 @@ pub(super) fn store_error(
             StoreError::late(StoreTime::from_micros(detail.parse().unwrap_or(0)))
         }
         (_, "TICKWHEELLATE") => StoreError::unavailable(format_args!(
-            "{place}: the call came late, on a connection that was given up, and has changed nothing"
+            "{place}: the call came late, on a connection that was given up, and changes nothing any more"
         )),
         (_, "OOM") => refused(
-            "its memory is full (maxmemory), and nothing was changed; timers that are delivered and settled make room",
+            "its memory is full (maxmemory); timers that are delivered and settled make room",
         ),
         (_, "READONLY") => StoreError::unavailable(format_args!(
-            "{place}: it is a read-only replica; nothing was changed"
+            "{place}: it is a read-only replica"
         )),
         (_, "MOVED" | "ASK" | "CROSSSLOT") => refused(&format!(
             "another node of the cluster may have namespace {namespace}; connect with redis+cluster://"

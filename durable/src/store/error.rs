@@ -46,14 +46,15 @@ pub enum StoreError {
         /// What the instance has.
         asked: String,
     },
-    /// The charter was amended since the instance has read it. Nothing was changed. The next call
-    /// reads it.
+    /// The charter was amended since the instance has read it. What the call had not changed by
+    /// then, it never changes. The next call reads the charter.
     #[non_exhaustive]
     Amended {
         /// The namespace.
         namespace: String,
     },
-    /// The call reached the store after its caller had given up. Nothing was changed.
+    /// The call reached the store after its caller had given up. What it had not changed by then,
+    /// it never changes.
     #[non_exhaustive]
     Late {
         /// The store's time.
@@ -162,10 +163,10 @@ impl fmt::Display for StoreError {
             ),
             StoreError::Amended { namespace } => write!(
                 f,
-                "the charter of namespace {namespace:?} was amended; nothing was changed, and the next call reads it"
+                "the charter of namespace {namespace:?} was amended, so this call changes nothing any more; the next one reads it"
             ),
             StoreError::Late { .. } => f.write_str(
-                "the call reached the store after its time limit, and nothing was changed",
+                "the call reached the store after its time limit, and changes nothing any more",
             ),
             StoreError::Schema { found, supported } => write!(
                 f,
