@@ -100,10 +100,7 @@ impl<K, V> Claim<K, V> {
     /// }
     /// ```
     pub fn ack_in_background(self) -> Acknowledged {
-        Acknowledged(
-            self.lease
-                .end_in_background(End::new(Settlement::Ack), None),
-        )
+        Acknowledged(self.lease.end_in_background(End::new(Settlement::Ack)))
     }
 
     /// Puts the timer back: it is due again `delay` from now, by the store's clock. The count of

@@ -143,7 +143,7 @@ impl<K, V> Claims<K, V> {
                 let metrics = &self.core_of(&delivery.lease).metrics;
                 metrics.update(|m| m.lapsed += 1);
                 let end = End::new(Settlement::Unfire);
-                delivery.lease.end_in_background(end, None);
+                delivery.lease.end_in_background(end);
                 continue;
             }
             if delivery.lease.is_exhausted() {
@@ -151,7 +151,7 @@ impl<K, V> Claims<K, V> {
                 lease.set_key(fired.key);
                 let error = "its last attempt ended without a result: its process crashed or stood still, or it was dropped";
                 let end = lease.end_after(Retry::never(error));
-                lease.end_in_background(end, None);
+                lease.end_in_background(end);
                 continue;
             }
             if let Some(claim) = self.decode(delivery) {
@@ -338,7 +338,7 @@ fn end_undecoded(core: &Core, fired: Fired, lease: &Lease, error: &Error) {
             tracing::error!(%namespace, %key, %token, error, "a timer does not decode");
             if lease.is_held() {
                 let end = lease.end_after(Retry::never(error));
-                lease.end_in_background(end, None);
+                lease.end_in_background(end);
             }
         }
     }
@@ -406,7 +406,8 @@ where
             None => End::new(Settlement::Ack),
             Some(retry) => lease.end_after(retry),
         };
-        lease.end_in_background(end, Some(settling));
+        lease.set_settling(settling);
+        lease.end_in_background(end);
     }
 }
 

@@ -64,7 +64,8 @@ impl End {
     }
 }
 
-/// Exists as long as a kept end waits for the store. `dispatch` waits for all of its own.
+/// Exists until a claim has ended, or its kept end is given up. `dispatch` waits for all of its
+/// claims.
 pub(crate) type Settling = mpsc::Sender<Infallible>;
 
 /// What this instance holds of a timer in flight, and how that ends.
@@ -79,6 +80,8 @@ pub(super) struct Held {
 enum State {
     Held,
     /// Its end is decided.
+    /// Where `dispatch` waits for that.
+    pub(super) settling: Option<Settling>,
     Ending {
         end: End,
         /// Whether a try of this end has had no response.
@@ -104,6 +107,7 @@ impl Held {
     pub(super) fn is_held(&self) -> bool {
         matches!(self.state, State::Held | State::Ending { .. })
     }
+            settling: None,
 
     pub(super) fn is_lost(&self) -> bool {
         matches!(self.state, State::Lost)
@@ -181,7 +185,7 @@ impl Held {
                 State::Settled if sent.settlement == Settlement::Ack => return Ok(()),
                 State::Settled | State::Lost => return Err(Error::Lost { token }),
                 State::Held | State::Ending { .. } => {
-                    (self.state, self.permit) = (State::Lost, None);
+                    self.end_as(State::Lost);
                     return Err(Error::Lost { token });
                 }
             }
@@ -189,8 +193,12 @@ impl Held {
         if let Settlement::Extend(lease) = sent.settlement {
             self.until = sent.since.checked_add(lease);
         } else {
-            (self.state, self.permit) = (State::Settled, None);
+            self.end_as(State::Settled);
         }
         Ok(())
     }
 }
+
+    fn end_as(&mut self, state: State) {
+        (self.state, self.permit, self.settling) = (state, None, None);
+    }

@@ -167,7 +167,7 @@ impl Firing {
         for delivery in stale {
             delivery
                 .lease
-                .end_in_background(End::new(Settlement::Unfire), None);
+                .end_in_background(End::new(Settlement::Unfire));
         }
     }
 

@@ -201,7 +201,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         let end = self.held().end_of_dropped();
         if let Some(end) = end {
-            self.end_in_background(end, None);
+            self.end_in_background(end);
         }
     }
 }
@@ -237,6 +237,14 @@ impl Hold {
     /// The encoded key, as a text.
     pub(crate) fn key(&self) -> std::borrow::Cow<'_, str> {
         String::from_utf8_lossy(self.key.get().map_or(&[], Vec::as_slice))
+    }
+
+    /// Has `dispatch` wait until it has ended.
+    pub(crate) fn set_settling(&self, settling: Settling) {
+        let mut held = self.held();
+        if held.is_held() {
+            held.settling = Some(settling);
+        }
     }
 
     /// Whether it has not ended.
@@ -315,7 +323,7 @@ impl Hold {
     pub(crate) fn leave(self: &Arc<Self>, by: InstanceId, pause: Duration, error: &str) {
         let left = LeftRow::new(by, pause, self.leases.settings.left_for());
         let end = End::new(Settlement::Leave(left)).with_error(Some(error_text(&error)));
-        self.end_in_background(end, None);
+        self.end_in_background(end);
     }
 
     /// Ends it, or extends it, in one try. After an error that may pass it can be tried again.
@@ -329,16 +337,12 @@ impl Hold {
 
     /// Ends it, however often that takes: see [`ending`](super::ending). An end that is under way
     /// so already stays.
-    pub(crate) fn end_in_background(
-        self: &Arc<Self>,
-        end: End,
-        settling: Option<Settling>,
-    ) -> Receiver<Result<(), Error>> {
+    pub(crate) fn end_in_background(self: &Arc<Self>, end: End) -> Receiver<Result<(), Error>> {
         let (reply, ended) = oneshot::channel();
         match self.decide(&end, true) {
             Ok(true) => {
                 let mut ending = self.ending(end);
-                (ending.kept, ending.settling) = (true, settling);
+                ending.kept = true;
                 self.leases.settles.keep(ending, reply);
             }
             // A caller that does not wait needs no result.
@@ -354,7 +358,6 @@ impl Hold {
             end,
             kept: false,
             renewing: None,
-            settling: None,
         }
     }
 
@@ -429,7 +432,6 @@ pub(super) struct Ending {
     pub(super) kept: bool,
     /// From the first try that has not ended it.
     pub(super) renewing: Option<RenewGuard>,
-    pub(super) settling: Option<Settling>,
 }
 
 impl Ending {
@@ -487,9 +489,13 @@ impl Ending {
         }
     }
 
-    /// Whether it is not sent again (rule 5 of [`ending`](super::ending)).
+    /// Gives it up, if it is not sent again (rule 5 of [`ending`](super::ending)).
     pub(super) fn is_given_up(&self, claims_ended: bool) -> bool {
-        claims_ended && self.hold.remaining().is_zero()
+        let is_given_up = claims_ended && self.hold.remaining().is_zero();
+        if is_given_up {
+            self.hold.held().settling = None;
+        }
+        is_given_up
     }
 
     /// No caller learns of the result of a kept end.

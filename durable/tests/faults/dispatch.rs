@@ -134,17 +134,24 @@ async fn dispatches_in_a_task_of_its_own() {
 }
 
 /// An instance that has shut down after three seconds, and a `dispatch` whose handler has finished
-/// after one. The store does not take the end of its claim.
+/// after one, and may have acknowledged its claim itself. The store does not take the end.
 async fn shut_down_before_its_end_is_settled(
     store: &Faulty<Memory>,
     lease: Duration,
+    is_acked: bool,
 ) -> (DurableTimers<String, String>, JoinHandle<()>) {
     let builder = orders().lease(lease);
     let started = builder.start(&TimerWheel::new(), store.clone()).await;
     let (timers, mut claims) = started.expect("it starts");
     set(&timers, "a", SECOND).await.expect("it is set");
     let handling = tokio::spawn(async move {
-        claims.dispatch(4, async |_| Ok(())).await;
+        let handle = async |claim: Claim<_, _>| {
+            if is_acked {
+                drop(claim.ack_in_background());
+            }
+            Ok(())
+        };
+        claims.dispatch(4, handle).await;
     });
     store.set_failing(Some("settle"));
     sleep(SECOND * 3).await;
@@ -156,21 +163,25 @@ async fn shut_down_before_its_end_is_settled(
 /// and they would run again.
 #[tokio::test(start_paused = true)]
 async fn dispatch_ends_when_its_claims_are_settled() {
-    let store = Faulty::new(Memory::new());
-    let (timers, handling) = shut_down_before_its_end_is_settled(&store, SECOND * 60).await;
-    sleep(SECOND * 10).await;
-    assert!(!handling.is_finished(), "the claim is not settled");
-    store.set_failing(None);
-    handling.await.expect("it ends");
-    let counts = timers.counts().await.expect("it counts");
-    assert_eq!((counts.waiting, counts.in_flight), (0, 0));
+    for is_acked in [false, true] {
+        let store = Faulty::new(Memory::new());
+        let shut_down = shut_down_before_its_end_is_settled(&store, SECOND * 60, is_acked);
+        let (timers, handling) = shut_down.await;
+        sleep(SECOND * 10).await;
+        assert!(!handling.is_finished(), "the claim is not settled");
+        store.set_failing(None);
+        handling.await.expect("it ends");
+        let counts = timers.counts().await.expect("it counts");
+        assert_eq!((counts.waiting, counts.in_flight), (0, 0));
+    }
 }
 
 /// Rule 5 of ends. The store may never be back.
 #[tokio::test(start_paused = true)]
 async fn dispatch_ends_with_the_leases_of_claims_that_cannot_be_settled() {
     let store = Faulty::new(Memory::new());
-    let (_timers, handling) = shut_down_before_its_end_is_settled(&store, SECOND * 10).await;
+    let shut_down = shut_down_before_its_end_is_settled(&store, SECOND * 10, true);
+    let (_timers, handling) = shut_down.await;
     sleep(SECOND * 7).await;
     assert!(!handling.is_finished(), "the lease has not ended");
     let ended = timeout(SECOND * 3, handling).await;
