@@ -13,6 +13,7 @@
 //! 3. A put-back is due when its first try would have made it due, and keeps its error.
 //! 4. While a lease lasts by the instance's clock, no other instance ends the claim. So a claim
 //!    that is `Lost` then, after a try of the same end without response, was ended by that try.
+//!    It is lost if another end than the decided one took effect, also with a late response.
 //! 5. Once the stream of claims has ended, a kept end is given up with its lease: the store may
 //!    never be back.
 //!
@@ -51,6 +52,12 @@ impl End {
         self
     }
 
+    /// Whether both end it in the same way. A backoff is jittered, and the try that took effect has
+    /// the delay.
+    fn is_like(&self, other: &End) -> bool {
+        discriminant(&self.settlement) == discriminant(&other.settlement)
+    }
+
     pub(super) fn is_extension(&self) -> bool {
         matches!(self.settlement, Settlement::Extend(_))
     }
@@ -73,6 +80,8 @@ pub(super) struct Held {
     state: State,
     /// Its part of the capacity, until it has ended.
     permit: Option<OwnedSemaphorePermit>,
+    /// Where `dispatch` waits for that.
+    pub(super) settling: Option<Settling>,
     /// When the lease ends, or sooner; `None` for never.
     pub(super) until: Option<Instant>,
 }
@@ -80,8 +89,6 @@ pub(super) struct Held {
 enum State {
     Held,
     /// Its end is decided.
-    /// Where `dispatch` waits for that.
-    pub(super) settling: Option<Settling>,
     Ending {
         end: End,
         /// Whether a try of this end has had no response.
@@ -100,6 +107,7 @@ impl Held {
         Held {
             state: State::Held,
             permit: Some(permit),
+            settling: None,
             until: Some(until),
         }
     }
@@ -107,7 +115,6 @@ impl Held {
     pub(super) fn is_held(&self) -> bool {
         matches!(self.state, State::Held | State::Ending { .. })
     }
-            settling: None,
 
     pub(super) fn is_lost(&self) -> bool {
         matches!(self.state, State::Lost)
@@ -140,9 +147,7 @@ impl Held {
             State::Held | State::Ending { .. } if decided.is_extension() => {}
             State::Ending { kept: true, .. } if keeps => return Ok(false),
             State::Ending { end, tried, kept } => {
-                // A backoff is jittered, and the try that took effect has the delay.
-                let same = discriminant(&end.settlement) == discriminant(&decided.settlement);
-                *tried &= same;
+                *tried &= end.is_like(decided);
                 *end = decided.clone();
                 *kept |= keeps;
             }
@@ -162,8 +167,8 @@ impl Held {
 
     /// Notes that a try has had no response: it may have taken effect.
     pub(super) fn note_failure(&mut self, sent: &End) {
-        if let State::Ending { tried, .. } = &mut self.state {
-            *tried |= !sent.is_extension();
+        if let State::Ending { end, tried, .. } = &mut self.state {
+            *tried |= end.is_like(sent);
         }
     }
 
@@ -175,10 +180,11 @@ impl Held {
         token: Token,
     ) -> Result<(), Error> {
         let lasts = self.until.is_none_or(|until| until > Instant::now());
+        let decided = matches!(&self.state, State::Ending { end, .. } if end.is_like(sent));
         if *settled == Settled::Lost {
             match self.state {
                 // Only a try of this instance can have ended it.
-                State::Ending { tried: true, .. } if lasts && !sent.is_extension() => {}
+                State::Ending { tried: true, .. } if lasts && decided => {}
                 // The end that is decided finds out.
                 State::Ending { .. } if sent.is_extension() => return Err(Error::Lost { token }),
                 // Another call was quicker, and reports its own result.
@@ -193,12 +199,12 @@ impl Held {
         if let Settlement::Extend(lease) = sent.settlement {
             self.until = sent.since.checked_add(lease);
         } else {
-            self.end_as(State::Settled);
+            self.end_as(if decided { State::Settled } else { State::Lost });
         }
         Ok(())
     }
-}
 
     fn end_as(&mut self, state: State) {
         (self.state, self.permit, self.settling) = (state, None, None);
     }
+}

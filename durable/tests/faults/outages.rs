@@ -430,3 +430,35 @@ async fn claim_that_has_ended_otherwise_is_lost() {
         assert_eq!(waits, !acked_first);
     }
 }
+
+/// The same while the first call is under way, whether it is answered late or not at all.
+#[tokio::test(start_paused = true)]
+async fn claim_that_ends_otherwise_meanwhile_is_lost() {
+    for slow in [SECOND * 4, SECOND * 20] {
+        for acked_first in [true, false] {
+            let store = Faulty::new(Memory::new());
+            let (timers, mut claims) = start(store.clone()).await;
+            set_many(&timers, 2).await;
+            let (other, claim) = (next(&mut claims).await, next(&mut claims).await);
+            let end = async |acks| {
+                if acks {
+                    claim.ack().await
+                } else {
+                    claim.retry_after(HOUR).await
+                }
+            };
+            store.set_slow("settle", slow);
+            let both = async {
+                tokio::time::sleep(SECOND).await;
+                let first = end(acked_first).await;
+                assert!(matches!(first, Err(Error::Timeout { .. })), "{first:?}");
+                store.set_slow("settle", Duration::ZERO);
+                end(!acked_first).await
+            };
+            let (_, second) = tokio::join!(other.ack(), both);
+            assert!(matches!(second, Err(Error::Lost { .. })), "{second:?}");
+            let waits = timers.deadline(&claim.key).await.expect("it reads");
+            assert_eq!(waits.is_some(), !acked_first);
+        }
+    }
+}
