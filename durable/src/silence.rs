@@ -3,14 +3,15 @@
 use crate::lock::lock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
-/// Whether a connection is given up, and when it had the last response.
+/// Whether a connection is given up, and for how long calls have waited since the last response.
 #[derive(Debug, Default)]
 pub(crate) struct Silence {
-    heard: Mutex<Option<Instant>>,
+    waited: Mutex<Waited>,
     is_given_up: AtomicBool,
     given_up: Arc<Notify>,
 }
@@ -45,8 +46,17 @@ impl Silence {
     }
 }
 
+/// For how long calls that were dropped have waited since the last response, and when the last one
+/// ended. Time in which several waited counts once.
+#[derive(Debug, Default)]
+struct Waited {
+    time: Duration,
+    until: Option<Instant>,
+}
+
 /// A call that waits for its response. Dropped without one, it gives the connection up, if it has
-/// waited for the limit, and no other call had a response meanwhile.
+/// waited for the limit, alone or with those that were dropped before, and no other call had a
+/// response meanwhile.
 pub(crate) struct Waiting<'a> {
     silence: &'a Silence,
     since: Instant,
@@ -62,14 +72,58 @@ impl Waiting<'_> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let mut heard = lock(&self.silence.heard);
+        let now = Instant::now();
+        let mut waited = lock(&self.silence.waited);
+        let since = waited
+            .until
+            .map_or(self.since, |until| until.max(self.since));
+        waited.until = Some(now);
         if self.is_answered {
-            *heard = Some(Instant::now());
-        } else if heard
-            .max(Some(self.since))
-            .is_some_and(|heard| heard.elapsed() > self.limit)
-        {
+            waited.time = Duration::ZERO;
+            return;
+        }
+        waited.time += now - since;
+        if waited.time > self.limit {
             self.silence.give_up();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_millis(100);
+
+    /// Two calls that are dropped after so many milliseconds.
+    async fn drop_after(silence: &Silence, millis: u64) {
+        let calls = [silence.call(LIMIT), silence.call(LIMIT)];
+        advance(Duration::from_millis(millis)).await;
+        drop(calls);
+    }
+
+    /// With a short call timeout a connection that hung was never given up.
+    #[tokio::test(start_paused = true)]
+    async fn calls_that_are_dropped_soon_give_a_silent_connection_up_together() {
+        let silence = Silence::default();
+        for is_given_up in [false, false, true] {
+            drop_after(&silence, 50).await;
+            assert_eq!(silence.is_given_up(), is_given_up);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn response_ends_the_silence_and_time_without_calls_does_not_count() {
+        let silence = Silence::default();
+        for _ in 0..5 {
+            drop_after(&silence, 60).await;
+            silence.call(LIMIT).answered();
+        }
+        drop_after(&silence, 30).await;
+        advance(LIMIT).await;
+        drop_after(&silence, 60).await;
+        assert!(!silence.is_given_up());
     }
 }

@@ -50,8 +50,8 @@ const TERMINATE: &str = "
     )
     SELECT count(*) FROM old WHERE NOT pg_terminate_backend(old.pid, 5000)";
 
-/// A server that has not responded for so long may hang. Callers that drop a read sooner have
-/// changed their mind.
+/// A server that has not responded for so long may hang. A caller that drops a read sooner has
+/// changed its mind, unless others did so too and none had a response.
 const SILENT: Duration = Duration::from_millis(100);
 
 /// A process of the server, by the number of the lock that it holds while it serves a connection.

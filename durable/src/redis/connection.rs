@@ -31,7 +31,7 @@ const LOADS: usize = 3;
 /// Replicas have this time to receive what a call has changed.
 const REPLICATED: Duration = Duration::from_secs(1);
 
-/// After this time with a call sent and no response received, the connection is dropped as soon as
+/// After this time with calls sent and no response received, the connection is dropped as soon as
 /// a caller gives up. A caller's limit is longer as a rule, and then the limit decides.
 const SILENCE: Duration = Duration::from_secs(1);
 
