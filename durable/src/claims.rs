@@ -107,13 +107,14 @@ impl<K, V> Claims<K, V> {
         let before = into.len();
         poll_fn(|cx| {
             while into.len() - before < limit {
+                let is_first = into.len() == before;
                 let want = Want {
-                    now: limit - (into.len() - before),
+                    now: if is_first { limit } else { 0 },
                     places: limit,
                 };
                 match self.poll_claim(cx, want) {
                     Poll::Ready(Some(claim)) => into.push(claim),
-                    Poll::Pending if into.len() == before => return Poll::Pending,
+                    Poll::Pending if is_first => return Poll::Pending,
                     Poll::Ready(None) | Poll::Pending => break,
                 }
             }

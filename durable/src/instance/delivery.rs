@@ -65,7 +65,7 @@ pub(crate) struct Delivery {
 /// How many claims the program can take:
 #[derive(Clone, Copy)]
 pub(crate) struct Want {
-    /// At once.
+    /// At once. Zero if it takes only what is there, and does not wait.
     pub(crate) now: usize,
     /// When it works on nothing.
     pub(crate) places: usize,
@@ -257,6 +257,9 @@ impl Deliveries {
         }
         if state.open == 0 {
             return Poll::Ready(None);
+        }
+        if want.now == 0 {
+            return Poll::Pending;
         }
         if state.wanted == 0 {
             state.come_back(self.poll, want.places.min(MAX_WANTED));

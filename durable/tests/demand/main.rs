@@ -84,6 +84,22 @@ async fn claims_no_more_than_the_program_can_take() {
     assert_eq!((counts.waiting, counts.in_flight), (0, 0));
 }
 
+/// Fifteen more were in flight beside idle instances while the program worked on one.
+#[tokio::test(start_paused = true)]
+async fn program_that_has_received_some_wants_no_more() {
+    let (timers, mut claims) = start(Memory::new(), |b| b).await;
+    set(&timers, "a", SECOND).await;
+    for number in 0..15 {
+        set(&timers, &number.to_string(), SECOND * 2).await;
+    }
+    let mut received = Vec::new();
+    assert_eq!(claims.recv_many(&mut received, 16).await, 1);
+    sleep(SECOND * 3).await;
+    let claimed = timers.metrics().claimed;
+    assert!(claimed <= 2, "{claimed} are claimed");
+    assert!(claims.recv_many(&mut received, 16).await > 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn cancels_a_handler_after_its_time_limit() {
     let log = Log::default();
