@@ -7,7 +7,7 @@
 //! 1. The task that fires does this, between two fires: what is in flight under its id then, and
 //!    has no [`Hold`] here, is of a lost fire.
 //! 2. It looks before the next fire, and once more when the store can no longer be executing the
-//!    lost call. It looks again after a look that failed.
+//!    lost call. It looks again after a look that failed, or found a claim locked.
 //!
 //! [`Hold`]: super::lease::Hold
 
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::Core;
 use super::lease::Leases;
 use crate::error::Error;
-use crate::store::{InstanceId, List, Settle, Settled, Settlement, State};
+use crate::store::{InstanceId, List, Settle, Settled, Settlement, State, StoreError};
 
 /// One look asks for so many rows.
 const PAGE: usize = 1_000;
@@ -70,7 +70,7 @@ impl LostFires {
     }
 
     async fn look(&self, core: &Core, leases: &Leases) -> Result<(), Error> {
-        let mut after = None;
+        let (mut after, mut looked) = (None, Ok(()));
         loop {
             let request = List::new(State::InFlight, after, PAGE);
             let listing = (core.calls).ask("list", |store, space| store.list(space, request));
@@ -89,11 +89,13 @@ impl LostFires {
             }
             tracing::debug!(namespace = %core.calls.namespace(), claims = settles.len(), "claims of a lost fire are unfired");
             for settled in core.calls.settle(settles, core.near()).await? {
-                if let Settled::Armed(row) = settled {
-                    core.arm_if_loaded(row);
+                match settled {
+                    Settled::Armed(row) => core.arm_if_loaded(row),
+                    Settled::Locked => looked = Err(Error::Store(StoreError::locked("a claim"))),
+                    _ => {}
                 }
             }
         }
-        Ok(())
+        looked
     }
 }

@@ -174,7 +174,7 @@ async fn failure_whose_answer_was_lost_can_be_said_again() {
 }
 
 /// The first look for its claims finds nothing. The second one comes when the store can no longer
-/// be executing it.
+/// be executing it, and finds the claim locked: it was in flight for a whole lease.
 #[tokio::test(start_paused = true)]
 async fn lost_fire_that_takes_effect_late_is_undone() {
     let (call, lease) = (SECOND * 5, HOUR);
@@ -187,11 +187,12 @@ async fn lost_fire_that_takes_effect_late_is_undone() {
     let fired = timeout(SECOND + SECOND / 100, claims.recv()).await;
     assert!(fired.is_err(), "{fired:?}");
     store.set_late(None);
-    // Until then a transaction holds the row, so no other fire comes first.
+    // A transaction holds the row, so no other fire comes first.
     store.set_locked(true);
     assert!(timeout(call / 2, claims.recv()).await.is_err());
     let counts = timers.counts().await.expect("it counts");
     assert_eq!((counts.in_flight, counts.waiting), (1, 0));
+    assert!(timeout(call, claims.recv()).await.is_err());
     store.set_locked(false);
     let claim = next_within(&mut claims, call * 2).await;
     assert_eq!((&*claim.key, claim.attempt), ("a", 1));
