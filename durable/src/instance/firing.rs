@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tickwheel::{Expirations, Expired};
 use tokio::sync::{OwnedSemaphorePermit, watch};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::lease::{Lease, Leases};
 use super::lost_fires::LostFires;
@@ -217,10 +217,10 @@ impl Firing {
                 }
                 Err(_) => self.lost.add(by, &core),
             }
-            if *self.stopped.borrow() {
+            let stopped = self.stopped.wait_for(|&stopped| stopped);
+            if timeout(jittered(retry), stopped).await.is_ok() || core.on_wheel.is_closed() {
                 return;
             }
-            sleep(jittered(retry)).await;
             retry = (retry * 2).min(settings.poll);
         }
     }

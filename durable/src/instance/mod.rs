@@ -37,7 +37,7 @@ use std::sync::{Arc, Mutex as StdMutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::{join, join_all, try_join_all};
 use tickwheel::{Expirations, Expired, KeyedTimers, SetTimerError, TimerWheel};
 use tokio::sync::{Mutex, Notify, Semaphore, watch};
 use tokio::time::{Instant, sleep};
@@ -468,11 +468,12 @@ async fn run_claims(firing: Firing, expirations: Expirations<Version, ()>, end: 
     let release = unreceived
         .iter()
         .map(|delivery| delivery.lease.end(End::new(Settlement::Unfire)));
-    // A claim is released again when it is dropped, if its release fails here.
-    join_all(release).await;
-    drop(unreceived);
     let mut unloading = core.unloading.lock().await;
-    if let Err(error) = core.end_incarnation(&mut unloading).await {
+    let unload = core.end_incarnation(&mut unloading);
+    let (_, unloaded) = join(join_all(release), unload).await;
+    // A claim is released again when it is dropped, if its release has failed.
+    drop(unreceived);
+    if let Err(error) = unloaded {
         tracing::warn!(namespace = %core.calls.namespace(), error = %format_args!("{error:#}"), "what was loaded could not be given back");
     }
     core.calls.end_claims();
