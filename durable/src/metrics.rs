@@ -67,7 +67,7 @@ pub struct DurableMetrics {
     /// until then.
     pub store_latency: DurationHistogram,
     /// How late timers were claimed, by the store's clock. Redeliveries do not count. A dead timer
-    /// that was retried counts from its deadline.
+    /// that was retried counts from its deadline, and so does one that an operator has released.
     pub lateness: DurationHistogram,
     /// How long the handlers of [`dispatch`](crate::Claims::dispatch) ran, those that failed
     /// included.
