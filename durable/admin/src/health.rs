@@ -110,22 +110,16 @@ impl Summary {
         let (mut all, mut failed) = (Vec::new(), None);
         for operator in operators {
             let read = async { Summary::of(&operator, operator.counts().await?).await };
-            all.push(match read.await {
-                Ok(summary) => summary,
-                Err(failure) => {
-                    let text = text_line(&failure.to_string(), ERROR);
-                    failed = Some(failure);
-                    Summary {
-                        health: Health {
-                            word: Word::Failing,
-                            text,
-                        },
-                        counts: None,
-                        instances: Vec::new(),
-                        operator,
-                    }
+            all.push(read.await.unwrap_or_else(|failure| {
+                let (word, text) = (Word::Failing, text_line(&failure.to_string(), ERROR));
+                failed = Some(failure);
+                Summary {
+                    operator: operator.clone(),
+                    counts: None,
+                    instances: Vec::new(),
+                    health: Health { word, text },
                 }
-            });
+            }));
         }
         match failed {
             Some(failure) if all.iter().all(|each| each.counts.is_none()) => Err(failure),

@@ -185,26 +185,24 @@ impl Operator {
             let plain = (!is_string).then(|| bytes.to_vec());
             quoted.into_iter().chain(plain).collect()
         };
-        let (mut given, meant) = (readings(prefix.as_bytes()), from_line(prefix));
-        let is_plain = meant.is_empty() || meant == prefix.as_bytes();
-        if is_plain && given.len() == 1 {
-            return Ok(given.swap_remove(0));
+        let (mut all, meant) = (readings(prefix.as_bytes()), from_line(prefix));
+        let given = all.len();
+        if !meant.is_empty() && meant != prefix.as_bytes() {
+            all.extend(readings(&meant));
         }
-        for reading in &given {
-            if self.first(state, reading.clone()).await?.is_some() {
+        for (number, reading) in all.iter().enumerate().filter(|_| all.len() > 1) {
+            let found = self.first(state, reading.clone()).await?;
+            // Other keys may begin with the bytes that are meant, and are shown otherwise.
+            let is_shown = |row: Stored| {
+                let shown = line(&row.key, usize::MAX - 1);
+                let [shown, prefix] = [&shown, prefix].map(|text| text.trim_start_matches('"'));
+                shown.starts_with(prefix)
+            };
+            if found.is_some_and(|row| number < given || is_shown(row)) {
                 return Ok(reading.clone());
             }
         }
-        let unquoted = prefix.trim_start_matches('"');
-        for reading in readings(&meant).into_iter().filter(|_| !is_plain) {
-            // Other keys may begin with these bytes, and are shown otherwise.
-            let found = self.first(state, reading.clone()).await?;
-            let shown = found.map_or(String::new(), |row| line(&row.key, usize::MAX - 1));
-            if shown.trim_start_matches('"').starts_with(unquoted) {
-                return Ok(reading);
-            }
-        }
-        Ok(given.swap_remove(0))
+        Ok(all.swap_remove(0))
     }
 
     /// A timer whose key begins with that.

@@ -1,5 +1,7 @@
 //! The program on an SQLite file that an instance uses at the same time.
 
+#![allow(clippy::duplicate_mod, reason = "each server says that it is missing")]
+
 #[path = "program/changes.rs"]
 mod changes;
 #[path = "program/figures.rs"]

@@ -36,7 +36,8 @@ pub(super) fn print_json(record: &Value) -> Result<(), Failure> {
     let code = |c: char| {
         let mut units = [0; 2];
         let units = c.encode_utf16(&mut units).iter();
-        units.map(|unit| format!("\\u{unit:04x}")).collect()
+        let codes = units.map(|unit| format!("\\u{unit:04x}"));
+        codes.collect::<Vec<_>>().concat()
     };
     print(&visible(record.to_string().chars(), code))
 }

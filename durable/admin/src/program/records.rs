@@ -32,7 +32,10 @@ fn time(time: StoreTime) -> Option<String> {
 pub(super) fn namespaces(summaries: &[Summary]) -> Value {
     let record = |each: &Summary| {
         let counts = each.counts;
-        let overdue = |counts: Counts| counts.earliest.map(|due| counts.now.since(due));
+        let overdue = |counts: Counts| {
+            let overdue = counts.earliest.map(|due| counts.now.since(due));
+            overdue.unwrap_or_default().as_secs_f64()
+        };
         json!({
             "namespace": each.operator.namespace.as_str(),
             "codec": each.operator.codec,
@@ -46,7 +49,7 @@ pub(super) fn namespaces(summaries: &[Summary]) -> Value {
             "is_estimate": counts.map(|counts| counts.is_estimate),
             "earliest": counts.and_then(|counts| counts.earliest).and_then(time),
             // For how long the earliest has been due; 0 if it is not.
-            "overdue_seconds": counts.map(|counts| overdue(counts).unwrap_or_default().as_secs_f64()),
+            "overdue_seconds": counts.map(overdue),
             "instances": counts.map(|counts| loading(&each.instances, counts.now)),
         })
     };
