@@ -3,9 +3,8 @@
 //! # Behind every command
 //!
 //! Some work has to wait until every command is applied that is on its way now: a task that
-//! [settles](crate::TimerWheel::settle) for the commands that were pushed before it, and memory
-//! about notes for those that may be older than one that was applied. Such work is put
-//! [behind](Backlog::put_behind) the commands:
+//! [settles](crate::TimerWheel::settle) for the commands that were pushed before it, and the key of
+//! a set for the notes about it. Such work is put [behind](Backlog::put_behind) the commands:
 //!
 //! 1. When it is put there, a command that was pushed before lies in a queue or in the backlog.
 //! 2. The next time that all queues are emptied, those in the queues come into the backlog too. The
@@ -54,8 +53,6 @@ pub(super) struct Backlog {
 #[derive(Debug)]
 pub(super) enum Behind {
     Settle(oneshot::Sender<()>),
-    /// Free a chunk of places of a set.
-    Free(SetKey, u32),
     /// Forget a set.
     Forget(SetKey),
     /// Take stale nodes off the wheel of the sleeps.

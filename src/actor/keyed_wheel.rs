@@ -25,7 +25,7 @@ use crate::tick::NEVER;
 /// The cost of an attempt to lock a set that is locked by another thread. The unit is one timer.
 const CONTENDED_COST: usize = if EXPLORED { 1 } else { 64 };
 
-/// An empty heap of due timers keeps memory for this many.
+/// An empty heap of due timers, and an empty list of chunks, keep memory for this many.
 const KEPT: usize = 64;
 
 /// See the module.
@@ -47,6 +47,8 @@ pub(super) struct KeyedWheel {
     notes: Vec<Note>,
     /// An empty heap for the next set that has none; kept for its memory.
     found: BinaryHeap<Reverse<Due>>,
+    /// Chunks of places that were left with nothing scheduled.
+    emptied: Vec<(SetKey, u32)>,
 }
 
 /// A set that the actor knows.
@@ -69,11 +71,12 @@ impl KeyedWheel {
             reached: Vec::new(),
             notes: Vec::new(),
             found: BinaryHeap::new(),
+            emptied: Vec::new(),
         }
     }
 
-    /// Applies a note. A chunk that has to be watched from now on is put behind the commands.
-    pub(super) fn apply(&mut self, note: &Note, backlog: &mut Backlog) {
+    /// Applies a note.
+    pub(super) fn apply(&mut self, note: &Note) {
         let position = note.set.position();
         if position >= self.sets.len() {
             self.sets.resize_with(position + 1, || None);
@@ -81,7 +84,7 @@ impl KeyedWheel {
         // A key is not released while a note is left, so no note is for an earlier set.
         let known = self.sets[position].get_or_insert_default();
         if let Some(chunk) = known.places.apply(note, &mut self.wheel) {
-            backlog.put_behind(Behind::Free(note.set, chunk));
+            self.emptied.push((note.set, chunk));
         }
     }
 
@@ -89,20 +92,27 @@ impl KeyedWheel {
         self.sets.get_mut(set.position())?.as_deref_mut()
     }
 
-    /// Every command is applied that was on its way when this chunk began to be watched.
-    pub(super) fn free_chunk(&mut self, set: SetKey, chunk: u32, backlog: &mut Backlog) {
-        let known = self.known(set);
-        if known.is_some_and(|known| known.places.free(chunk)) {
-            backlog.put_behind(Behind::Free(set, chunk));
+    /// The actor has parked: frees at most that many chunks of places (N7). Returns whether some
+    /// are left.
+    pub(super) fn free_emptied(&mut self, limit: usize) -> bool {
+        for _ in 0..limit {
+            let Some((set, chunk)) = self.emptied.pop() else {
+                break;
+            };
+            if let Some(known) = self.known(set) {
+                known.places.free(chunk);
+            }
         }
+        if self.emptied.is_empty() {
+            self.emptied.shrink_to(KEPT);
+        }
+        !self.emptied.is_empty()
     }
 
     /// Forgets a set that was dropped, when every command about it is applied. Returns whether it
-    /// has: one with due timers has to be visited first, and one with a watched chunk has to wait
-    /// until that is freed.
+    /// has: one with due timers has to be visited first.
     pub(super) fn try_forget(&mut self, set: SetKey) -> bool {
-        let is_needed = |known: &mut Known| !known.due.is_empty() || known.places.is_watched();
-        if self.known(set).is_some_and(is_needed) {
+        if self.known(set).is_some_and(|known| !known.due.is_empty()) {
             return false;
         }
         let known = self.sets.get_mut(set.position());
@@ -222,7 +232,7 @@ impl KeyedWheel {
         }
         for note in self.notes.drain(..) {
             if let Some(chunk) = known.places.visited(&note, &mut self.wheel) {
-                backlog.put_behind(Behind::Free(set, chunk));
+                self.emptied.push((set, chunk));
             }
         }
         if let Some(set) = visited.release() {

@@ -6,12 +6,19 @@
 //! # When a chunk is freed
 //!
 //! A number must not be forgotten while an older note may be on its way (N7). So a chunk that is
-//! left with nothing scheduled is *watched*: the actor [frees](Places::free) it when every note has
-//! been applied that is on its way now. If the chunk has changed meanwhile, it is watched once
-//! more.
+//! left with nothing scheduled is listed, and [freed](Places::free) when the actor has
+//! [parked](crate::shared::mailbox::Mailbox::park), if there is still nothing scheduled in it:
 //!
-//! A set is forgotten only when no chunk of it is [watched](Places::is_watched). So the actor frees
-//! no chunk of the next set with the same key, which may have older notes on their way.
+//! 1. The actor has applied every note that it took, and found each queue empty after that. So a
+//!    note that is on its way was pushed after the last visit, and after the last commands were
+//!    taken.
+//! 2. It was pushed under the hold of the set's lock under which it was drawn (N1). A greater
+//!    number was drawn under a later hold: by a caller who pushed the note later still, or by a
+//!    later visit. So none was applied.
+//!
+//! This holds for every chunk, also for one of the next set with the key of a set that the actor
+//! has forgotten since the chunk was listed. An actor that never parks keeps the memory of as many
+//! places as there have been timers at once.
 
 #[cfg(all(test, tickwheel_loom))]
 mod model;
@@ -62,9 +69,8 @@ struct Chunk {
     places: Vec<Place>,
     /// How many of the indices have a node or wait for a visit.
     scheduled: u32,
-    is_watched: bool,
-    /// It has changed since it is watched.
-    has_changed: bool,
+    /// It waits to be [freed](Places::free).
+    is_listed: bool,
 }
 
 impl Chunk {
@@ -75,7 +81,7 @@ impl Chunk {
     }
 
     /// Puts the node of an index where the note says. Returns the number of the chunk if it has to
-    /// be watched from now on.
+    /// be listed.
     fn schedule(&mut self, note: &Note, wheel: &mut Timers) -> Option<u32> {
         let place = self.place(note.index);
         let before = place.node;
@@ -94,21 +100,19 @@ impl Chunk {
         let is_scheduled = place.node != NO_NODE;
         self.scheduled += u32::from(is_scheduled);
         self.scheduled -= u32::from(before != NO_NODE);
-        self.has_changed = true;
         // The first chunk stays as long as the set.
         let number = note.index / CHUNK;
-        if self.scheduled > 0 || number == 0 || self.is_watched {
+        if self.scheduled > 0 || number == 0 || self.is_listed {
             return None;
         }
-        self.is_watched = true;
-        self.has_changed = false;
+        self.is_listed = true;
         Some(number)
     }
 }
 
 impl Places {
     /// Applies a note from the mailbox, unless a newer one for this index was applied. Returns the
-    /// number of a chunk that has to be watched from now on.
+    /// number of a chunk that has to be listed.
     pub(super) fn apply(&mut self, note: &Note, wheel: &mut Timers) -> Option<u32> {
         let chunk = self.chunk(note.index);
         let place = chunk.place(note.index);
@@ -128,8 +132,7 @@ impl Places {
         self.chunk(index).place(index).node = REACHED;
     }
 
-    /// Applies the note of a visit. Returns the number of a chunk that has to be watched from now
-    /// on.
+    /// Applies the note of a visit. Returns the number of a chunk that has to be listed.
     pub(super) fn visited(&mut self, note: &Note, wheel: &mut Timers) -> Option<u32> {
         let chunk = self.chunk(note.index);
         let place = chunk.place(note.index);
@@ -167,16 +170,14 @@ impl Places {
         places.resize(position + 1, new);
     }
 
-    /// Every note is applied that was on its way when this chunk began to be watched. Frees it if
-    /// it is still empty and has not changed (N7). Returns whether it has to be watched once more.
-    pub(super) fn free(&mut self, number: u32) -> bool {
+    /// The actor has parked: frees a listed chunk if nothing is scheduled in it.
+    pub(super) fn free(&mut self, number: u32) {
         let Some(chunk) = self.chunks.get_mut(number as usize) else {
-            return false;
+            return;
         };
-        chunk.is_watched = chunk.scheduled == 0 && chunk.has_changed;
-        chunk.has_changed = false;
-        if chunk.is_watched || chunk.scheduled > 0 {
-            return chunk.is_watched;
+        chunk.is_listed = false;
+        if chunk.scheduled > 0 {
+            return;
         }
         *chunk = Chunk::default();
         let is_freed = |chunk: &Chunk| chunk.places.capacity() == 0;
@@ -186,12 +187,6 @@ impl Places {
         if self.chunks.len() <= self.chunks.capacity() / 4 {
             self.chunks.shrink_to_fit();
         }
-        false
-    }
-
-    /// Whether a chunk is watched: it is going to be [freed](Self::free), or looked at again.
-    pub(super) fn is_watched(&self) -> bool {
-        self.chunks.iter().any(|chunk| chunk.is_watched)
     }
 
     /// Takes all indices off the wheel.

@@ -22,8 +22,8 @@
 //!    the thread's time the actor keeps up, since sending a command takes longer than applying it.
 //!
 //! If something is left to do the actor lets other tasks run and takes the next turn. Otherwise it
-//! [parks](crate::shared::mailbox::Mailbox::park), and waits for the next tick of its wheels or a
-//! notification.
+//! [parks](crate::shared::mailbox::Mailbox::park), frees [places](super::places) of keyed timers,
+//! and waits for the next tick of its wheels or a notification.
 //!
 //! It ends by a command, or when no handle is left and nothing is armed. Then it [closes](end) what
 //! it holds.
@@ -64,7 +64,7 @@ use crate::sync::EXPLORED;
 /// How many indices of a wheel a turn sweeps.
 const INDICES_PER_TURN: u32 = if EXPLORED { 2 } else { 4096 };
 
-/// How many sleeps, keyed timers, and ends of sets a turn processes.
+/// How many sleeps, keyed timers, ends of sets, and emptied chunks of places a turn processes.
 const TIMERS_PER_TURN: usize = if EXPLORED { 2 } else { 256 };
 
 /// How many tasks that settle a turn wakes.
@@ -190,7 +190,7 @@ impl Actor {
         // armed by a handle.
         let is_orphaned = self.shared.is_orphaned();
         let until = self.next_wake();
-        if more || !self.shared.mailbox.park(until) {
+        if more || !self.shared.mailbox.park(until) || self.keyed.free_emptied(TIMERS_PER_TURN) {
             return Step::Again;
         }
         if let Pause::Yielded(from) = self.pause {
@@ -347,7 +347,7 @@ impl Actor {
 
     fn apply(&mut self, command: Command) {
         match command {
-            Command::Note(note) => self.keyed.apply(&note, &mut self.backlog),
+            Command::Note(note) => self.keyed.apply(&note),
             Command::Other(Other::Sleep { entry, tick }) => self.sleeps.schedule(entry, tick),
             Command::Other(Other::Request(request)) => self.serve(*request),
         }
@@ -374,9 +374,6 @@ impl Actor {
             };
             match work {
                 Behind::Settle(done) => self.settling.push_back((tick, done)),
-                Behind::Free(set, chunk) => {
-                    self.keyed.free_chunk(set, chunk, &mut self.backlog);
-                }
                 Behind::Forget(set) => {
                     let is_forgotten = self.keyed.try_forget(set);
                     if !is_forgotten || !self.shared.sets.try_release(set) {

@@ -107,6 +107,7 @@
 //!     free some unused memory, and sweep at most 4096 nodes if many sleeps were dropped
 //!     if anything is left: let other tasks run, and go on
 //!     publish the next tick; if the queues hold anything after all: go on
+//!     free the numbers of indices that are not on the wheel, at most 256 chunks; if some are left: go on
 //!     wait for a timer at that tick (for none when both wheels are empty), or for a notification
 //! }
 //! ```

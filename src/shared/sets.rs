@@ -1,10 +1,9 @@
 //! The list of a wheel's sets of keyed timers.
 //!
 //! A set has its key from [`register`](SetList::register) until the actor
-//! [releases](SetList::try_release) it, which it does when the set was dropped and neither a note
-//! about it nor work of the actor is left. So a key in those never names another set. No reference
-//! to a set is dropped while the lock is held: it may be the last one, and its drop runs code of a
-//! user.
+//! [releases](SetList::try_release) it, which it does when the set was dropped and no note about it
+//! is left. So the key in a note never names another set. No reference to a set is dropped while
+//! the lock is held: it may be the last one, and its drop runs code of a user.
 //!
 //! A thread that makes a set may be preempted while it has the lock. Until its end the actor does
 //! not wait for it: it [tries](SetList::try_get), and comes back in its next turn.

@@ -43,8 +43,8 @@
 //!   index that the wheel has reached gets no node until it is visited, or it could be reached
 //!   twice and have two entries.
 //! * **N7** The actor forgets the number of an index only when no note is left that was drawn
-//!   before it: see [`Backlog`](crate::actor). The same holds for the key of a set, which is given
-//!   to another one only when the actor is not going to free places of this one any more either.
+//!   before it: when it has [parked](crate::shared::mailbox::Mailbox::park). The key of a set is
+//!   given to another one only when no note about this one is left: see [`Backlog`](crate::actor).
 //!
 //! By N1 to N4 and the [wake rule](crate::shared::mailbox), the wheel reaches the index of an armed
 //! timer at its deadline's tick or before: either the newest note is applied, or it lies in the

@@ -17,26 +17,38 @@ fn note(index: u32, n: u64, tick: u64) -> Note {
     }
 }
 
-// N7: a chunk of the next set with this key was freed, with the numbers of its indices.
+// N7
 #[test]
-fn set_is_forgotten_only_after_its_watched_chunks() {
-    let (mut wheel, mut backlog) = (KeyedWheel::new(8), Backlog::new());
-    for note in [note(256, 1, 9), note(256, 2, NEVER)] {
-        wheel.apply(&note, &mut backlog);
-    }
-    assert!(backlog.has_behind());
-    assert!(!wheel.try_forget(set()), "its chunk is behind");
-    wheel.free_chunk(set(), 1, &mut backlog);
+fn chunk_listed_for_a_forgotten_set_is_freed_only_if_empty() {
+    let mut wheel = KeyedWheel::new(8);
+    wheel.apply(&note(256, 8, NEVER));
     assert!(wheel.try_forget(set()));
+    // The next set with this key.
+    wheel.apply(&note(256, 2, 7));
+    assert!(!wheel.free_emptied(1));
+    wheel.apply(&note(256, 1, NEVER));
+    assert_eq!(wheel.wheel.next_wake(), Some(7), "note 2 is newer");
+    wheel.apply(&note(256, 3, NEVER));
+    assert!(wheel.wheel.is_empty());
 }
 
 #[test]
-fn set_is_forgotten_with_chunks_that_are_not_watched() {
-    let (mut wheel, mut backlog) = (KeyedWheel::new(8), Backlog::new());
+fn set_is_forgotten_with_its_chunks() {
+    let mut wheel = KeyedWheel::new(8);
     for note in [note(0, 1, NEVER), note(256, 2, 9), note(600, 3, NEVER)] {
-        wheel.apply(&note, &mut backlog);
+        wheel.apply(&note);
     }
-    wheel.free_chunk(set(), 2, &mut backlog);
+    assert!(!wheel.free_emptied(1));
     assert!(wheel.try_forget(set()));
     assert!(wheel.wheel.is_empty());
+}
+
+#[test]
+fn emptied_chunks_are_freed_a_few_at_a_time() {
+    let mut wheel = KeyedWheel::new(8);
+    for chunk in 0..7 {
+        wheel.apply(&note(256 * chunk, 1, NEVER));
+    }
+    let left = [4, 2].map(|freed| wheel.free_emptied(freed));
+    assert_eq!(left, [true, false], "the first one stays");
 }

@@ -9,14 +9,15 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use super::{Places, Timers};
+use super::{CHUNK, Places, Timers};
 use crate::model::{ActorNotifier, check};
 use crate::shared::mailbox::{AWAKE, HORIZON, Lanes, Mailbox};
 use crate::shared::note::{Note, SetKey};
 use crate::sync::{Mutex, lock, try_lock};
 use crate::tick::NEVER;
 
-const INDEX: u32 = 0;
+/// In a chunk that is freed.
+const INDEX: u32 = CHUNK;
 
 /// Before it a tick is needed soon.
 const LATER: u64 = HORIZON + 10;
@@ -170,6 +171,9 @@ impl Actor {
             self.set.mailbox.awake();
             self.turn(now);
             waits = !self.reached && self.set.mailbox.park(self.wheel.next_wake());
+            if waits {
+                self.places.free(INDEX / CHUNK);
+            }
         }
         waits
     }
@@ -275,6 +279,15 @@ fn remove_against_set() {
         [&[Call::Arm(LATER), Call::Remove], &[Call::Arm(3)]],
         &[0],
     );
+}
+
+/// The chunk of the index is freed while a note about it is on its way, which may be older than one
+/// that was applied.
+///
+/// Fails if the chunk is freed after a complete [`Mailbox::take`], before the actor parks.
+#[test]
+fn free_against_set_and_remove() {
+    check_calls(3, &[], [&[Call::Arm(LATER)], &[Call::Remove]], &[0, 1]);
 }
 
 /// The wheel reaches the index while callers move the timer later and earlier, and remove it.

@@ -50,7 +50,7 @@ fn frees_the_memory_of_keyed_timers_received() {
             received.clear();
         }
         drop(received);
-        wheel.settle().await;
+        settle_and_free(&wheel).await;
     });
     assert_freed(&info, 10_000_000);
     drop((timers, stream));
@@ -67,7 +67,7 @@ fn frees_the_memory_of_keyed_timers_received_late() {
         wheel.settle().await;
         assert!(timers.is_empty());
         assert_eq!(receive_all(&mut stream), CROWD);
-        wheel.settle().await;
+        settle_and_free(&wheel).await;
     });
     assert_freed(&info, 10_000_000);
     drop((timers, stream));
