@@ -23,7 +23,7 @@ fn assert_balanced(metrics: &WheelMetrics) {
     );
 }
 
-/// How many commands the actor got until `f` ran and all settled. The barriers' own are not
+/// How many commands the actor got until `f` ran and all settled. Those of the settles are not
 /// counted.
 async fn commands(wheel: &TimerWheel, f: impl AsyncFnOnce()) -> u64 {
     wheel.settle().await;

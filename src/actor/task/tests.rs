@@ -12,7 +12,6 @@ use crate::shared::Config;
 use crate::tick::Ticks;
 use crate::{KeyedTimers, Sleep, TimerWheel};
 
-mod barriers;
 mod bounds;
 mod contended;
 mod end;
@@ -24,6 +23,7 @@ mod moves;
 mod notifications;
 mod order;
 mod sets;
+mod settling;
 mod warnings;
 
 const FAR: Duration = Duration::from_secs(3_600);

@@ -90,8 +90,8 @@ async fn entries_of_eight_wheels_are_reused_in_turn() {
         }
         for (wheel, before) in wheels.iter().zip(before) {
             wheel.settle().await;
-            let the_barrier = 1;
-            assert_eq!(wheel.metrics().commands - before - the_barrier, 0);
+            let the_settle = 1;
+            assert_eq!(wheel.metrics().commands - before - the_settle, 0);
         }
         // When one of them has ended and another takes its place, the others stay.
         wheels.remove(1).shutdown().await;
@@ -110,7 +110,7 @@ async fn entry_scheduled_too_late_is_not_taken() {
     assert!(entry_of(&fits).ptr_eq(&late));
     wheel.settle().await;
     let commands = wheel.metrics().commands - before;
-    assert_eq!(commands, 2, "the new entry, and the barrier");
+    assert_eq!(commands, 2, "the new entry, and the settle");
 }
 
 #[tokio::test(start_paused = true)]
@@ -151,8 +151,8 @@ async fn sleep_within_a_timeout_sends_one_command() {
         wheel.timeout(ms(500), wheel.sleep(ms(5))).await.unwrap();
     }
     wheel.settle().await;
-    let the_barrier = 1;
-    assert_eq!(wheel.metrics().commands - before - the_barrier, 20);
+    let the_settle = 1;
+    assert_eq!(wheel.metrics().commands - before - the_settle, 20);
 }
 
 #[tokio::test(start_paused = true)]
@@ -170,7 +170,7 @@ async fn late_entry_is_taken_if_there_are_several() {
         let commands = wheel.metrics().commands - before;
         // Under a virtual clock the stale node leaves the wheel at once.
         let sweep = u64::from(late == NEAR);
-        assert_eq!(commands, 2 + sweep, "the tick, and the barrier");
+        assert_eq!(commands, 2 + sweep, "the tick, and the settle");
         // The next wheel's pool is empty.
         drop(early);
         POOLS.with(RefCell::take);

@@ -76,7 +76,7 @@ fn p7_one_sleep_that_stays_keeps_little_memory() {
 }
 
 #[test]
-fn p7_sleeps_dropped_without_a_barrier_leave_little() {
+fn p7_sleeps_dropped_without_settling_leave_little() {
     let runtime = paused_runtime();
     let wheel = used_wheel(&runtime);
     let info = measured(&runtime, async {

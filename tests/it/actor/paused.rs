@@ -205,10 +205,7 @@ async fn p13_far_timer_costs_one_wake_up_per_level_at_most() {
             assert_pending!(sleep.poll());
             wheel.settle().await;
             let armed = wheel.metrics().wake_ups;
-            assert!(
-                armed <= before + 2,
-                "one for the timer, one for the barrier"
-            );
+            assert!(armed <= before + 2, "one for the timer, one to settle");
             time::sleep(ms(length + 1)).await;
             assert!(sleep.is_woken());
             let bits = u64::from(slots.trailing_zeros());

@@ -18,8 +18,8 @@ async fn commands_of_a_thousand_timeouts(wheel: &TimerWheel) -> u64 {
         assert_eq!(outcome, Ok(()));
     }
     wheel.settle().await;
-    let the_barrier = 1;
-    wheel.metrics().commands - before - the_barrier
+    let the_settle = 1;
+    wheel.metrics().commands - before - the_settle
 }
 
 /// Arms them all before it drops them.

@@ -23,7 +23,7 @@ async fn arms_no_timer_for_a_future_that_is_ready_at_once() {
         assert_eq!(assert_ready!(timeout.poll()), Ok(7));
     }
     wheel.settle().await;
-    // The one command is the barrier's own.
+    // The one command is that of the settle.
     assert_eq!(wheel.metrics().commands, before + 1);
 }
 

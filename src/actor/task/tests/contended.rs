@@ -148,9 +148,9 @@ fn stays_unsettled(mut settled: Pin<&mut impl Future>, actor: &mut Actor, turns:
     }
 }
 
-// A barrier counts what is due in a locked set.
+// A task that settles waits for what is due in a locked set.
 #[tokio::test(start_paused = true)]
-async fn barrier_waits_for_a_locked_set() {
+async fn settle_waits_for_a_locked_set() {
     let (mut actor, wheel) = start();
     let (locked, mut stream) = wheel.keyed::<Key, ()>();
     set(&locked, 0, 3_600_000);
@@ -170,7 +170,7 @@ async fn barrier_waits_for_a_locked_set() {
 
 // A turn has no time for the other sets.
 #[tokio::test(start_paused = true)]
-async fn barrier_waits_for_sets_behind_many_locked_ones() {
+async fn settle_waits_for_sets_behind_many_locked_ones() {
     let (mut actor, wheel) = start();
     let mut sets: Vec<_> = (0..40).map(|_| wheel.keyed::<Key, ()>()).collect();
     for (n, (timers, _)) in sets.iter().enumerate() {
@@ -198,7 +198,7 @@ async fn barrier_waits_for_sets_behind_many_locked_ones() {
 
 // The wheel reaches another timer of the locked set, which is due later.
 #[tokio::test(start_paused = true)]
-async fn barrier_waits_for_the_first_timer_of_a_locked_set() {
+async fn settle_waits_for_the_first_timer_of_a_locked_set() {
     let (mut actor, wheel) = start();
     let (locked, mut stream) = wheel.keyed::<Key, ()>();
     for (key, length) in [(0, 3_600_000), (1, 10), (2, 15)] {

@@ -150,7 +150,7 @@ async fn p11_due_timers_do_not_wait_for_a_whole_backlog() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p11_due_timers_fire_while_a_barrier_waits() {
+async fn p11_due_timers_fire_while_a_task_settles() {
     let (mut actor, wheel) = start();
     let order = Order::default();
     let _sleep = order.armed(&wheel, 5);
@@ -168,7 +168,7 @@ async fn p11_due_timers_fire_while_a_barrier_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wakes_256_barriers_in_a_turn() {
+async fn wakes_256_settling_tasks_in_a_turn() {
     let (mut actor, wheel) = start();
     let order = Order::default();
     let mut waiting = Vec::new();

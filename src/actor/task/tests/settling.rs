@@ -1,4 +1,4 @@
-//! Barriers: what tasks that settle wait for.
+//! Tasks that settle, and what they wait for.
 
 use super::*;
 
