@@ -6,8 +6,8 @@ pub(in crate::postgres) const DEAD_OF_KEY: &str = "
     WHERE namespace = $1::int AND key = $2::bytea AND version > $4::bigint
     ORDER BY version LIMIT $3::bigint";
 
-/// The first rows that died at the time `$2` or before, at most `$3`, after a version `$4` of a time
-/// `$5`.
+/// The first rows that died at the time `$2` or before, at most `$3`, after the version `$4` that
+/// died at `$5`.
 pub(in crate::postgres) const DEAD_UNTIL: &str = "
     SELECT died, version FROM @.tickwheel_dead
     WHERE namespace = $1::int AND died <= $2::bigint AND (died, version) > ($5::bigint, $4::bigint)
