@@ -10,7 +10,9 @@ use crate::shared::mailbox::AWAKE;
 use crate::tick::{NEVER, Timestamp};
 
 impl<K, S: Payload> Guard<'_, K, S> {
-    /// Pushes a note. The drop of the guard follows the wake rule.
+    /// Pushes a note. The drop of the guard follows the wake rule. Not inlined: most changes send
+    /// none.
+    #[inline(never)]
     fn note(&mut self, index: u32, tick: u64) {
         let Some(note) = self.next_note(index, tick) else {
             return;
