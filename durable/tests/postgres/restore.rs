@@ -189,7 +189,7 @@ async fn namespace_that_the_server_has_lost_is_opened_again() {
     }
 }
 
-/// The instance wrote nothing: it unloaded first, which was refused, for ever.
+/// The instance wrote nothing: it unloaded first, which was refused, forever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_namespace_is_opened_by_an_instance_that_writes_nothing() {
     let Some(url) = database("lost_idle").await else {

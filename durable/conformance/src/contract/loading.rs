@@ -97,6 +97,22 @@ pub async fn loads_what_the_dead_left_piece_by_piece<T: Stores>(world: &World<T>
     );
 }
 
+/// A load that has no room for all that others have left says so.
+async fn says_that_others_have_left_more<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    let (leaves, loads) = (case.instance().await, case.instance().await);
+    for key in ["a", "b"] {
+        let token = case.fired(key).await;
+        let left = LeftRow::new(leaves, Duration::ZERO, HOUR);
+        let settled = case.settle(token, Settlement::Leave(left)).await;
+        assert!(matches!(settled, Settled::Armed(_)));
+    }
+    for limit in [0, 1] {
+        assert!(case.load(loads, HOUR, limit).await.more, "limit {limit}");
+    }
+    assert!(!case.load(loads, HOUR, 1).await.more);
+}
+
 /// A row that an instance cannot decode is loaded by others at once, and by itself after a time. It
 /// waits under its key, or stays in flight beside a newer one, and the firing does not count.
 pub async fn leaves_rows_to_those_that_can_decode_them<T: Stores>(world: &World<T>) {
@@ -186,20 +202,6 @@ pub async fn leaves_rows_to_those_that_can_decode_them<T: Stores>(world: &World<
     assert!(matches!(changed[1], WriteOutcome::Removed { .. }));
     assert_eq!(load(first).await, [armed(&changed[0]).0.version]);
 
-    // A load that has no room for all that others have left says so.
-    let beside = Case::open(&world.part("beside")).await;
-    let (leaves, loads) = (beside.instance().await, beside.instance().await);
-    for key in ["a", "b"] {
-        let token = beside.fired(key).await;
-        let left = LeftRow::new(leaves, Duration::ZERO, HOUR);
-        let settled = beside.settle(token, Settlement::Leave(left)).await;
-        assert!(matches!(settled, Settled::Armed(_)));
-    }
-    for limit in [0, 1] {
-        assert!(beside.load(loads, HOUR, limit).await.more, "limit {limit}");
-    }
-    assert!(!beside.load(loads, HOUR, 1).await.more);
-
     // Among those that no instance has loaded they come when they are due.
     let token = case.fired("f").await;
     let Settled::Armed(row) = leave(token, first, Duration::ZERO).await else {
@@ -217,4 +219,5 @@ pub async fn leaves_rows_to_those_that_can_decode_them<T: Stores>(world: &World<
         panic!("it waits again")
     };
     assert!(!load(first).await.contains(&row.version));
+    says_that_others_have_left_more(&world.part("beside")).await;
 }
