@@ -117,6 +117,9 @@ impl KeyedWheel {
         }
         let known = self.sets.get_mut(set.position());
         if let Some(mut known) = known.and_then(Option::take) {
+            if known.places.has_listed() {
+                self.emptied.retain(|&(listed, _)| listed != set);
+            }
             known.places.clear(&mut self.wheel);
         }
         while self.sets.last().is_some_and(Option::is_none) {

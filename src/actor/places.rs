@@ -16,9 +16,8 @@
 //!    number was drawn under a later hold: by a caller who pushed the note later still, or by a
 //!    later visit. So none was applied.
 //!
-//! This holds for every chunk, also for one of the next set with the key of a set that the actor
-//! has forgotten since the chunk was listed. An actor that never parks keeps the memory of as many
-//! places as there have been timers at once.
+//! The chunks of a set that the actor forgets are listed no more. An actor that never parks keeps
+//! the memory of as many places as there have been timers at once.
 
 #[cfg(all(test, tickwheel_loom))]
 mod model;
@@ -187,6 +186,11 @@ impl Places {
         if self.chunks.len() <= self.chunks.capacity() / 4 {
             self.chunks.shrink_to_fit();
         }
+    }
+
+    /// Whether a chunk waits to be [freed](Self::free).
+    pub(super) fn has_listed(&self) -> bool {
+        self.chunks.iter().any(|chunk| chunk.is_listed)
     }
 
     /// Takes all indices off the wheel.

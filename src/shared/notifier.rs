@@ -30,8 +30,8 @@
 //! does, and would then park with a new one on the list. From threads that are no workers the actor
 //! goes into the runtime's common queue, which all workers serve.
 //!
-//! The empty task costs some tenths of a microsecond, and only when the actor is notified, which is
-//! rare by the [wake rule](crate::shared::mailbox).
+//! The empty task costs some tenths of a microsecond, when the actor is notified, which is rare by
+//! the [wake rule](crate::shared::mailbox), and when a turn in a driver leaves work.
 //!
 //! # When it was notified
 //!

@@ -283,8 +283,9 @@ impl Shared {
 
     // --- commands ---
 
-    /// Queues a command that is needed by `tick`, without notifying the actor. Returns the tick by
-    /// which to [wake](Mailbox::wake_after) it, or the command if the actor has ended.
+    /// Queues a command that is needed by `tick`, without notifying the actor. Returns the tick for
+    /// [`wake_after`](crate::shared::mailbox::Mailbox::wake_after), or the command if the actor has
+    /// ended.
     pub(crate) fn enqueue(&self, tick: u64, command: Command) -> Result<Option<u64>, Command> {
         (self.mailbox).enqueue(thread_number(), tick, command, || self.tick_now())
     }

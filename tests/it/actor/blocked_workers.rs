@@ -1,4 +1,4 @@
-//! Promise P17: tasks that block their worker threads delay no timer while another worker is free.
+//! Promise P17: a task that blocks its worker delays timers no more than it delays Tokio's.
 //!
 //! The tests use the real clock, since they are about threads. Beside each timer of the wheel there
 //! is one of `tokio::time`, with the same deadline, in the same runtime: a busy machine holds up
