@@ -99,9 +99,11 @@ impl<K, V> Admin<K, V> {
     ///
     /// # Errors
     ///
-    /// See [above](Self). [`StoreError::Refused`] when the codec is to change while there are
-    /// timers: [purge](Self::purge) the namespace first, or use another one. The number of parts
-    /// never changes.
+    /// See [above](Self). [`StoreError::Refused`] when the codec or the number of parts is another
+    /// one: they never change.
+    ///
+    /// After another error amend again, to either charter: what was amended is put back as far as
+    /// the store can be reached, and in a namespace of several parts some may keep the amendment.
     ///
     /// # Examples
     ///
@@ -118,17 +120,12 @@ impl<K, V> Admin<K, V> {
         let mut former = Vec::new();
         for core in self.cores.iter() {
             let was = charter_of(core).await?;
-            let counts = core
-                .calls
-                .ask("count", |store, space| store.count(space))
-                .await?;
-            let has_rows = counts.waiting + counts.in_flight + counts.dead > 0;
-            was.check_amendment(core.calls.namespace(), charter, has_rows)?;
+            was.check_amendment(core.calls.namespace(), charter)?;
             former.push(was);
         }
         for (part, core) in self.cores.iter().enumerate() {
             if let Err(error) = core.calls.amend(charter).await {
-                // It has rows meanwhile, say. No instance could start where parts differ.
+                // An instance stops where one part differs.
                 for (core, was) in self.cores.iter().zip(&former).take(part + 1) {
                     let _ = core.calls.amend(was).await;
                 }

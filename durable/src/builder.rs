@@ -228,7 +228,7 @@ impl<K, V, C: Codec> Builder<K, V, C> {
     }
 
     /// Sets how keys and values are encoded. The default is [`Json`]. Its name is part of the
-    /// [charter](crate::Charter).
+    /// [charter](crate::Charter), and never changes.
     pub fn codec<D: Codec>(self, codec: D) -> Builder<K, V, D> {
         Builder {
             namespace: self.namespace,

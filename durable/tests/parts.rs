@@ -10,7 +10,7 @@ use tickwheel_durable::store::{
     Inspect, InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened, Settle, Settled, State,
     Store, Stored, Version, Write, WriteOutcome,
 };
-use tickwheel_durable::{Change, Claims, DurableTimers, Entry, Memory, Removed, Retry, builder};
+use tickwheel_durable::{Change, Claims, DurableTimers, Entry, Memory, Retry, builder};
 use tickwheel_durable_conformance::{Pace, Stores};
 use tokio::time::{sleep, timeout};
 
@@ -205,33 +205,6 @@ async fn instance_differs_where_one_part_does() {
     amended.expect("it is amended");
     sleep(Duration::from_secs(5)).await;
     assert!(timers.metrics().differs);
-}
-
-/// A refusal in the middle left parts between which no instance could choose.
-#[tokio::test(start_paused = true)]
-async fn codec_that_is_refused_for_one_part_changes_none() {
-    let memory = Memory::new();
-    let (timers, _claims) = start(&memory).await;
-    for number in 0.. {
-        let key = format!("{number}");
-        timers.set_timer(&key, &1, HOUR).await.expect("it is set");
-        let last = memory.count(&part("orders/2")).await;
-        if last.expect("it counts").waiting == 1 {
-            break;
-        }
-        let removed = timers.remove_timer(&key).await;
-        assert!(matches!(removed, Ok(Removed::Done(1))), "{removed:?}");
-    }
-    let admin = timers.admin();
-    let former = admin.charter().await.expect("it looks");
-    let mut charter = former.clone();
-    charter.codec = "other".to_owned();
-    let refused = admin.amend(&charter).await.expect_err("there is a timer");
-    assert!(refused.to_string().contains("has timers"), "{refused}");
-    for name in PARTS {
-        let kept = memory.inspect().charter(&part(name)).await;
-        assert_eq!(kept, Ok(Some(former.clone())), "{name}");
-    }
 }
 
 /// An amendment that had ended in the middle kept every instance from starting.

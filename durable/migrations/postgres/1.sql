@@ -182,7 +182,6 @@ FROM @.tickwheel_namespaces WHERE name = its_name::text LOOP END LOOP;
     its_window := CASE WHEN current_setting('tickwheel.hints', true) IN ('off', 'false', 'no', '0') THEN -9007199254740991
         ELSE 3600000000 + (extract(epoch FROM clock_timestamp() - now()) * 1000000)::bigint END;
     FOR its_row IN SELECT pg_advisory_xact_lock_shared(hashtextextended('tickwheel transactions', ('@.tickwheel_timers'::regclass::oid::bigint << 32 # its_space::int)) # (hashtextextended(encode(its_key, 'hex'), 0) & 63)) LOOP END LOOP;
-    FOR its_codec IN SELECT n.codec FROM @.tickwheel_namespaces n WHERE n.id = its_space::int LOOP END LOOP;
     IF its_codec <> 'json' THEN
         RAISE 'tickwheel: the timers of namespace "%" are encoded as "%", not as "json"', its_name, its_codec
             USING ERRCODE = 'object_not_in_prerequisite_state';
@@ -190,7 +189,6 @@ FROM @.tickwheel_namespaces WHERE name = its_name::text LOOP END LOOP;
     FOR its_row IN SELECT pg_advisory_xact_lock(hashtextextended(encode(its_key, 'hex'), hashtextextended('tickwheel key', ('@.tickwheel_timers'::regclass::oid::bigint << 32 # its_space::int)))) LOOP END LOOP;
     IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
         BEGIN
-            FOR its_row IN SELECT 1 FROM @.tickwheel_namespaces n WHERE n.id = its_space::int FOR SHARE LOOP END LOOP;
             FOR its_row IN
 WITH waiting AS MATERIALIZED (
     SELECT 1 FROM @.tickwheel_timers t

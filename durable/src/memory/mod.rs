@@ -200,10 +200,7 @@ impl Store for Memory {
     fn amend<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, ()> {
         let amending = self.call(namespace, |call| {
             let (space, next) = (&mut *call.space, charter.clone());
-            let has_rows = !space.rows.is_empty();
-            space
-                .charter
-                .check_amendment(namespace, charter, has_rows)?;
+            space.charter.check_amendment(namespace, charter)?;
             if space.charter != next {
                 let Ok(Version(edition)) = call.next_version();
                 (call.space.charter, call.space.edition) = (next, Edition(edition));

@@ -77,19 +77,12 @@ pub(super) async fn amend(
         &charter.at_most_once,
         &parts,
     ];
-    let queries: &[(_, &Parameters<'_>)] = &[
-        (sql::TERMS, &[id, &ANY, &ANY]),
-        (sql::HOLD_ALL, &[id, &charter.codec]),
-        (sql::AMEND, amended),
-    ];
+    let queries: &[(_, &Parameters<'_>)] =
+        &[(sql::TERMS, &[id, &ANY, &ANY]), (sql::AMEND, amended)];
     let answers = postgres.lanes().transaction(Lane::Admin, queries).await?;
-    let Some(row) = answers[2].first() else {
+    let Some(row) = answers[1].first() else {
         let gone = format!("namespace {namespace} is not there any more");
         return Err(StoreError::refused(gone));
     };
-    read_charter(row, 0).check_amendment(namespace, charter, row.get(4))?;
-    if row.get(5) {
-        return Err(StoreError::locked("keys of the namespace"));
-    }
-    Ok(())
+    read_charter(row, 0).check_amendment(namespace, charter)
 }

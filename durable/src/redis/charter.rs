@@ -63,7 +63,5 @@ pub(super) async fn amend(
     let amending = redis.run(&scripts::AMEND, namespace, |command| {
         charter_arguments(command, charter);
     });
-    let mut reply = amending.await?;
-    let has_rows = reply.flag()?;
-    read_charter(&mut reply)?.check_amendment(namespace, charter, has_rows)
+    read_charter(&mut amending.await?)?.check_amendment(namespace, charter)
 }

@@ -43,9 +43,10 @@ fn write(batch: &Batch<'_>, namespace: &Namespace, charter: &Charter) -> rusqlit
         parts,
     } = charter;
     let Version(edition) = batch.versions(1)?;
-    let sql = "INSERT INTO tickwheel_namespaces (name, codec, no_overlap, at_most_once, parts, edition)
+    let sql =
+        "INSERT INTO tickwheel_namespaces (name, codec, no_overlap, at_most_once, parts, edition)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-        ON CONFLICT (name) DO UPDATE SET codec = ?2, no_overlap = ?3, at_most_once = ?4, parts = ?5, edition = ?6";
+        ON CONFLICT (name) DO UPDATE SET no_overlap = ?3, at_most_once = ?4, edition = ?6";
     let name = namespace.as_str();
     let mut write = batch.connection.prepare_cached(sql)?;
     write.execute((name, codec, no_overlap, at_most_once, parts, edition))?;
@@ -75,19 +76,11 @@ pub(super) fn open(batch: &Batch<'_>, namespace: &Namespace, charter: &Charter) 
 }
 
 /// Amends the charter.
-pub(super) fn amend(
-    batch: &Batch<'_>,
-    id: i64,
-    namespace: &Namespace,
-    next: &Charter,
-) -> Result<()> {
+pub(super) fn amend(batch: &Batch<'_>, namespace: &Namespace, next: &Charter) -> Result<()> {
     let Some((stored, _)) = find(batch.connection, namespace)? else {
         return Ok(Err(StoreError::not_opened(namespace)));
     };
-    let sql = "SELECT EXISTS (SELECT 1 FROM tickwheel_timers WHERE namespace = ?1)";
-    let mut select = batch.connection.prepare_cached(sql)?;
-    let has_rows = select.query_row([id], |row| row.get(0))?;
-    if let Err(error) = stored.check_amendment(namespace, next, has_rows) {
+    if let Err(error) = stored.check_amendment(namespace, next) {
         return Ok(Err(error));
     }
     if stored != *next {

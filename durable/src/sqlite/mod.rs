@@ -140,7 +140,7 @@ impl Store for Sqlite {
     fn amend<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, ()> {
         let (name, charter) = (namespace.clone(), charter.clone());
         let amending = self.in_namespace(namespace, move |call| {
-            charter::amend(call.batch, call.namespace, &name, &charter)
+            charter::amend(call.batch, &name, &charter)
         });
         Box::pin(async move { amending.await? })
     }

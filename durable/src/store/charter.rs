@@ -24,7 +24,7 @@ use super::ids::Namespace;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Charter {
-    /// The [name](crate::Codec::name) of the codec of keys and values.
+    /// The [name](crate::Codec::name) of the codec of keys and values. It never changes.
     pub codec: String,
     /// Whether instances are built with [`no_overlap`](crate::Builder::no_overlap).
     pub no_overlap: bool,
@@ -83,31 +83,20 @@ impl Charter {
         ]
     }
 
-    /// Whether this charter may become `next`. A namespace with timers keeps their codec.
+    /// Whether this charter may become `next`: codec and parts never change.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Refused`] says what keeps it.
-    pub fn check_amendment(
-        &self,
-        namespace: &Namespace,
-        next: &Charter,
-        has_rows: bool,
-    ) -> Result<(), StoreError> {
-        if self.parts != next.parts {
-            return Err(StoreError::refused(format_args!(
-                "namespace {namespace} has {} parts, which is forever, and not {}",
-                self.parts, next.parts
-            )));
+    /// [`StoreError::Refused`] says what they are.
+    pub fn check_amendment(&self, namespace: &Namespace, next: &Charter) -> Result<(), StoreError> {
+        if self.codec == next.codec && self.parts == next.parts {
+            return Ok(());
         }
-        if self.codec != next.codec && has_rows {
-            return Err(StoreError::refused(format_args!(
-                "namespace {namespace} has timers that are encoded as {:?}, so its codec cannot become {:?}: purge it first, \
-                 or use another namespace",
-                self.codec, next.codec
-            )));
-        }
-        Ok(())
+        Err(StoreError::refused(format_args!(
+            "namespace {namespace} has codec {:?} and parts {}, which never change: for codec {:?} and parts {} use another \
+             namespace",
+            self.codec, self.parts, next.codec, next.parts
+        )))
     }
 }
 

@@ -143,24 +143,20 @@ impl fmt::Display for StoreError {
             StoreError::Refused { message, .. } => write!(f, "rejected by the store: {message}"),
             StoreError::Charter {
                 namespace,
-                field: "parts",
-                stored,
-                asked,
-            } => write!(
-                f,
-                "namespace {namespace:?} has its timers in {stored} parts, which never changes, and this instance asks for \
-                 {asked}: give all instances the same number, or use another namespace"
-            ),
-            StoreError::Charter {
-                namespace,
                 field,
                 stored,
                 asked,
-            } => write!(
-                f,
-                "namespace {namespace:?} has {field} = {stored} in its charter, and this instance has {field} = {asked}: \
-                 give all instances the same setting, or amend the charter"
-            ),
+            } => {
+                let or = match *field {
+                    "codec" | "parts" => "use another namespace, since it never changes",
+                    _ => "amend the charter",
+                };
+                write!(
+                    f,
+                    "namespace {namespace:?} has {field} = {stored} in its charter, and this instance has {field} = {asked}: \
+                     give all instances the same setting, or {or}"
+                )
+            }
             StoreError::Amended { namespace } => write!(
                 f,
                 "the charter of namespace {namespace:?} was amended, so this call changes nothing any more; the next one reads it"

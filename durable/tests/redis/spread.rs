@@ -165,7 +165,7 @@ async fn another_number_of_parts_is_refused() {
         let store = connect(&shared.0).await.spread(parts);
         let started = builder::<String, u64>("faults").start(&wheel, store);
         let error = format!("{:#}", started.await.expect_err("the number differs"));
-        let says = format!("has its timers in {PARTS} parts, which never changes");
+        let says = format!("parts = {PARTS} in its charter");
         assert!(error.contains(&says), "{error}");
     }
     let mut charter = timers.admin().charter().await.expect("there is one");

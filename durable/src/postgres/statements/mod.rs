@@ -320,7 +320,7 @@ pub(super) use inspect::{
 pub(super) use loads::{ALIVE, LOAD, STILL_MARKED, UNLOAD, UNMARK};
 pub(super) use locks::{HOLD, HOLD_CLAIMED, HOLD_DEAD, LOCK, LOCK_CLAIMS};
 pub(super) use looks::{COUNT, LIST, LIST_DEAD, SAMPLE, SAMPLE_DEAD};
-pub(super) use namespaces::{AMEND, CHARTER, FIND, HOLD_ALL, NAME, NAMESPACES, OPEN};
+pub(super) use namespaces::{AMEND, CHARTER, FIND, NAME, NAMESPACES, OPEN};
 pub(super) use purge::{PURGE, PURGE_LOCKED};
 pub(super) use settles::{ACK, DIE, EXTEND, LEAVERS, PUT_BACK, unfire};
 pub(super) use writes::{MOVE, REMOVE, REMOVE_DEAD, SET, SET_ALONE, SET_IF_ABSENT, STANDING};

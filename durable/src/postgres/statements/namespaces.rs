@@ -1,7 +1,5 @@
 //! Namespaces, their charters, and how they are opened.
 
-use super::locks::space_seed;
-
 /// Makes a namespace with a charter, if it is new. Looks first: a conflict uses a number up too,
 /// and there are two billion.
 pub(in crate::postgres) const NAME: &str = "
@@ -24,37 +22,21 @@ pub(in crate::postgres) const CHARTER: &str = concat!(
     ", n.edition FROM @.tickwheel_namespaces n WHERE n.name = $1::text"
 );
 
-/// Tries to lock all keys of the namespace, if its codec is to change: a transaction that holds one
-/// may have set a timer that nobody else sees yet.
-pub(in crate::postgres) const HOLD_ALL: &str = concat!(
-    "SELECT set_config('tickwheel.locked', (NOT bool_and(pg_try_advisory_xact_lock(
-        hashtextextended('tickwheel transactions', ",
-    space_seed!(),
-    ") # b.bucket)))::text, true)
-    FROM @.tickwheel_namespaces n, generate_series(0, 63) AS b (bucket) WHERE n.id = $1 AND n.codec <> $2::text"
-);
-
-/// Gives the namespace another charter and another edition, if it has the same parts, and the same
-/// codec, or no rows and no key that a transaction holds. Returns the charter as it was, and
-/// whether there are rows and such keys.
+/// Gives the namespace another charter and another edition, if it has the same codec and parts.
+/// Returns the charter as it was.
 pub(in crate::postgres) const AMEND: &str = concat!(
     "WITH held AS MATERIALIZED (
         SELECT n.* FROM @.tickwheel_namespaces n WHERE n.id = $1::int FOR UPDATE
-    ), rows AS MATERIALIZED (
-        SELECT (SELECT true FROM @.tickwheel_timers WHERE namespace = $1 AND NOT in_flight LIMIT 1) IS NOT NULL
-            OR (SELECT true FROM @.tickwheel_timers WHERE namespace = $1 AND in_flight LIMIT 1) IS NOT NULL
-            OR (SELECT true FROM @.tickwheel_dead WHERE namespace = $1 LIMIT 1) IS NOT NULL AS has_rows,
-            coalesce(current_setting('tickwheel.locked', true), '') = 'true' AS is_held
     ), amended AS (
-        UPDATE @.tickwheel_namespaces n SET codec = $2::text, no_overlap = $3::bool, at_most_once = $4::bool, parts = $5::int,
+        UPDATE @.tickwheel_namespaces n SET no_overlap = $3::bool, at_most_once = $4::bool,
             edition = nextval('@.tickwheel_versions')
-        FROM held, rows
-        WHERE n.id = held.id AND held.parts = $5 AND (held.codec = $2 OR NOT (rows.has_rows OR rows.is_held))
-            AND (held.codec, held.no_overlap, held.at_most_once, held.parts) <> ($2, $3, $4, $5)
+        FROM held
+        WHERE n.id = held.id AND (held.codec, held.parts) = ($2::text, $5::int)
+            AND (held.no_overlap, held.at_most_once) <> ($3, $4)
     )
     SELECT ",
     charter!(),
-    ", rows.has_rows, rows.is_held FROM held n, rows"
+    " FROM held n"
 );
 
 /// The namespaces, by name.

@@ -150,31 +150,3 @@ async fn timer_is_removed_or_fired_never_both() {
     let left = "SELECT count(*)::text FROM tickwheel_timers";
     assert_eq!(text(&user, left).await, "0");
 }
-
-/// Nobody saw the timer that an open transaction had set, so the codec changed under it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn codec_does_not_change_under_a_timer_that_is_not_committed() {
-    let Some(url) = database("codec_held").await else {
-        return missing();
-    };
-    let (timers, _claims) = start(&url).await;
-    let mut charter = timers.admin().charter().await.expect("it looks");
-    charter.codec = "other".to_owned();
-    let set = "SELECT tickwheel_set('orders', 'a', '1', now() + interval '1 h')";
-    let (user, late) = (client(&url).await, client(&url).await);
-    run(&user, "BEGIN").await;
-    run(&user, set).await;
-    let refused = timers.admin().amend(&charter).await;
-    let refused = refused.expect_err("its key is locked");
-    assert!(refused.may_pass(), "{refused}");
-    run(&user, "ROLLBACK").await;
-    // This one looks at what there was before the amendment.
-    run(&late, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").await;
-    let amended = timers.admin().amend(&charter).await;
-    amended.expect("nothing is left");
-    let set_late = late.batch_execute(set).await;
-    set_late.expect_err("the codec is another one");
-    run(&user, "BEGIN").await;
-    let set_now = user.batch_execute(set).await;
-    set_now.expect_err("the codec is another one");
-}
