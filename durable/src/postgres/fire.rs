@@ -13,8 +13,8 @@ use super::session::Parameters;
 use super::space::NearParameters;
 use super::statements as sql;
 use crate::store::{
-    ANSWER_BYTES, Armed, Damaged, Fire, FireReport, Fired, Missed, Namespace, Scheduled,
-    StoreError, StoreTime, Version, micros,
+    ANSWER_BYTES, Armed, Damaged, Fire, FireReport, Fired, MAX_ATTEMPT, Missed, Namespace,
+    Scheduled, StoreError, StoreTime, Version, micros,
 };
 
 /// The shortest and the longest delay before a row is asked for again that another transaction has
@@ -206,7 +206,7 @@ fn add(report: &mut FireReport, version: Version, row: &Row) {
         key: row.get("key"),
         value: row.get("value"),
         deadline: StoreTime::from_micros(row.get("deadline")),
-        attempt: attempt(row.get("attempt")) + 1,
+        attempt: (attempt(row.get("attempt")) + 1).min(MAX_ATTEMPT),
         missed: unsigned(row.get("missed")),
         repeats: armed.is_some(),
     });

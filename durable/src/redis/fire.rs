@@ -4,8 +4,8 @@ use super::arguments::{digits, limit_argument, near_arguments, unknown_argument}
 use super::reply::Reply;
 use super::{Redis, scripts};
 use crate::store::{
-    Damaged, Fire, FireReport, Fired, Missed, Namespace, NextOccurrence, Plan, StoreError,
-    StoreTime, micros,
+    Damaged, Fire, FireReport, Fired, MAX_ATTEMPT, Missed, Namespace, NextOccurrence, Plan,
+    StoreError, StoreTime, micros,
 };
 
 pub(super) async fn fire(
@@ -83,7 +83,7 @@ fn read_fired(numbers: &mut Reply, rows: &mut Reply) -> Result<Fired, StoreError
         key: row.key,
         value: row.value,
         deadline: row.deadline,
-        attempt: row.attempt.saturating_add(1),
+        attempt: row.attempt.saturating_add(1).min(MAX_ATTEMPT),
         missed,
     })
 }

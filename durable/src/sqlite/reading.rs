@@ -5,16 +5,15 @@ use std::time::{Duration, SystemTime};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
-use crate::store::{AnswerSize, Counts, InstanceId, List, State, StoreTime, Stored, Version};
+use crate::store::{
+    AnswerSize, Counts, InstanceId, List, MAX_ATTEMPT, State, StoreTime, Stored, Version,
+};
 
 type Result<T> = rusqlite::Result<T>;
 
 pub(super) const WAITING: i64 = 0;
 pub(super) const IN_FLIGHT: i64 = 1;
 const DEAD: i64 = 2;
-
-/// The greatest count of attempts that has room for one more.
-const MAX_ATTEMPT: i64 = i32::MAX as i64 - 1;
 
 /// The columns of [`read`].
 pub(super) const COLUMNS: &str = "version, state, key, value, due, deadline, attempt, period, loaded_by, error, schedule, claimed_by FROM tickwheel_timers";
@@ -156,7 +155,7 @@ pub(super) fn read(row: &Row<'_>) -> Result<Stored> {
         value: row.get(3)?,
         due: time(row, 4)?,
         deadline: time(row, 5)?,
-        attempt: u32::try_from(attempt.clamp(0, MAX_ATTEMPT)).unwrap_or(0),
+        attempt: u32::try_from(attempt.clamp(0, MAX_ATTEMPT.into())).unwrap_or(0),
         period: period.map(|micros| Duration::from_micros(micros.unsigned_abs())),
         loaded_by: loaded_by.map(InstanceId),
         error: text(row, 9)?,
@@ -172,7 +171,7 @@ pub(super) fn damage(row: &Row<'_>) -> Result<Option<String>> {
     for (column, name, sound) in [
         (4, "due", 0..=never),
         (5, "deadline", 0..=never),
-        (6, "attempt", 0..=MAX_ATTEMPT),
+        (6, "attempt", 0..=MAX_ATTEMPT.into()),
         (7, "period", 1..=never),
     ] {
         let value: Option<i64> = row.get(column)?;

@@ -8,6 +8,9 @@ use super::requests::{State, Write};
 use super::schedule::Scheduled;
 use super::time::StoreTime;
 
+/// The greatest count of attempts. A row that has it fires with the same one again.
+pub(crate) const MAX_ATTEMPT: u32 = 2_147_483_646;
+
 /// A namespace was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Opened {

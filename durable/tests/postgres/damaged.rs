@@ -58,3 +58,17 @@ async fn damaged_rows_are_set_aside() {
         ])
         .await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_with_the_most_attempts_is_delivered() {
+    let Some(url) = database("most_attempts").await else {
+        return missing();
+    };
+    let store = Postgres::connect(&url).await.expect("it connects");
+    let write = async || {
+        let row = insert("most", "1", ("attempt", "2147483646"));
+        let written = client(&url).await.batch_execute(&row).await;
+        written.expect("it is written");
+    };
+    rows::check_most_attempts(store, "damaged", write).await;
+}

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use redis::aio::MultiplexedConnection;
 use tickwheel_durable::store::{
     Action, Due, LoadWindow, Namespace, Store as _, Write, WriteOutcome,
 };
@@ -24,16 +25,34 @@ fn packed(state: u8, numbers: [f64; 3], key: &str, rest: &[u8]) -> Vec<u8> {
     row
 }
 
+async fn connected(server: &Server) -> MultiplexedConnection {
+    let client = redis::Client::open(server.url()).expect("it is a URL");
+    let connected = client.get_multiplexed_async_connection().await;
+    connected.expect("it connects")
+}
+
+/// Writes a waiting row.
+async fn write_row(other: &mut MultiplexedConnection, key: &str, row: &[u8], number: u64) {
+    // As many digits as those that scripts write.
+    let version = (1_000_000_000_001_000 + number).to_string();
+    let mut write = redis::pipe();
+    write.atomic();
+    if !row.is_empty() {
+        write.hset("tickwheel:{damaged}:rows", &version, row);
+    }
+    write.hset("tickwheel:{damaged}:keys", format!("{key:?}"), &version);
+    write.zadd("tickwheel:{damaged}:waiting", &version, number);
+    let written: redis::RedisResult<()> = write.query_async(other).await;
+    written.expect("it is written");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn damaged_rows_are_set_aside() {
     let Some(server) = Server::start(&[]) else {
         return;
     };
     let started = rows::start(server.connect().await, "damaged").await;
-    let url = server.url();
-    let client = redis::Client::open(url).expect("it is a URL");
-    let connected = client.get_multiplexed_async_connection().await;
-    let mut other = connected.expect("it connects");
+    let mut other = connected(&server).await;
     let rows = [
         ("attempt", packed(b'w', [5.0, -1.0, 0.0], "attempt", b"1")),
         (
@@ -55,17 +74,7 @@ async fn damaged_rows_are_set_aside() {
         ("cut", b"w....".to_vec()),
     ];
     for ((key, row), number) in rows.iter().zip(1..) {
-        // As many digits as those that scripts write.
-        let version = (1_000_000_000_001_000_u64 + number).to_string();
-        let mut write = redis::pipe();
-        write.atomic();
-        if !row.is_empty() {
-            write.hset("tickwheel:{damaged}:rows", &version, row.as_slice());
-        }
-        write.hset("tickwheel:{damaged}:keys", format!("{key:?}"), &version);
-        write.zadd("tickwheel:{damaged}:waiting", &version, number);
-        let written: redis::RedisResult<()> = write.query_async(&mut other).await;
-        written.expect("it is written");
+        write_row(&mut other, key, row, number).await;
     }
     // Those of which nothing is left are not among the dead.
     for key in ["gone", "cut"] {
@@ -90,6 +99,18 @@ async fn damaged_rows_are_set_aside() {
         .await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_with_the_most_attempts_is_delivered() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let write = async || {
+        let row = packed(b'w', [5.0, 2_147_483_646.0, 0.0], "most", b"1");
+        write_row(&mut connected(&server).await, "most", &row, 1).await;
+    };
+    rows::check_most_attempts(server.connect().await, "damaged", write).await;
+}
+
 /// A write that meets such a row before it has fired sets it aside, too, and its key is free.
 #[tokio::test]
 async fn move_of_a_damaged_row_sets_it_aside() {
@@ -101,8 +122,6 @@ async fn move_of_a_damaged_row_sets_it_aside() {
     store.open(&space, &"json".into()).await.expect("it opens");
     let row = packed(b'w', [5.0, -1.0, 0.0], "a", b"1");
     let (key, version) = (b"\"a\"", "1000000000001001");
-    let client = redis::Client::open(server.url()).expect("it is a URL");
-    let connected = client.get_multiplexed_async_connection().await;
     let mut write = redis::pipe();
     write.hset("tickwheel:{damaged}:rows", version, row.as_slice());
     write.hset("tickwheel:{damaged}:keys", key, version);
@@ -111,9 +130,7 @@ async fn move_of_a_damaged_row_sets_it_aside() {
         version,
         9_007_199_254_740_990_u64,
     );
-    let written = write
-        .query_async(&mut connected.expect("it connects"))
-        .await;
+    let written = write.query_async(&mut connected(&server).await).await;
     let () = written.expect("it is written");
     let change = async |action| {
         let near = LoadWindow::NONE;

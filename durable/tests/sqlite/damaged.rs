@@ -67,3 +67,17 @@ async fn damaged_rows_are_set_aside() {
         ])
         .await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_with_the_most_attempts_is_delivered() {
+    let file = File::new();
+    let other = file.folder.join("timers.db");
+    let write = async || {
+        let other = Connection::open(other).expect("it opens");
+        let row = insert(1_001, "most", "1", ("attempt", "2147483646"));
+        let counted = "UPDATE tickwheel_namespaces SET waiting = waiting + 1";
+        let both = format!("BEGIN; {row}; {counted}; COMMIT");
+        other.execute_batch(&both).expect("it is written");
+    };
+    rows::check_most_attempts(file.connect().await, "damaged", write).await;
+}

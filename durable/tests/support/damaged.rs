@@ -1,4 +1,4 @@
-//! Rows that hold what no store writes do not stop the others.
+//! Rows that other programs have written do not stop the others.
 
 use std::time::Duration;
 
@@ -77,4 +77,33 @@ impl Started {
             (0, 0, left)
         );
     }
+}
+
+/// Sees that a timer with as many attempts as a row can count, which is written now, is delivered
+/// and acknowledged, and one behind it, too.
+pub(crate) async fn check_most_attempts(
+    store: impl Into<Box<dyn Store>>,
+    space: &str,
+    write: impl AsyncFnOnce(),
+) {
+    let builder = builder::<String, u32>(space).max_attempts(None);
+    let builder = builder.poll(Duration::from_millis(50));
+    let started = builder.start(&TimerWheel::new(), store).await;
+    let (timers, mut claims) = started.expect("it starts");
+    write().await;
+    let plain = timers.set_timer("plain", &2, Duration::ZERO).await;
+    plain.expect("it is set");
+    let mut delivered = Vec::new();
+    for _ in 0..2 {
+        let claim = timeout(LIMIT, claims.recv()).await;
+        let claim = claim.expect("it comes").expect("the stream goes on");
+        delivered.push((claim.key.clone(), claim.attempt));
+        claim.ack().await.expect("it is held");
+    }
+    delivered.sort_unstable();
+    let expected = [("most", 2_147_483_646), ("plain", 1)];
+    assert_eq!(
+        delivered,
+        expected.map(|(key, attempt)| (key.into(), attempt))
+    );
 }

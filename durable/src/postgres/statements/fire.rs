@@ -106,7 +106,7 @@ pub(in crate::postgres) const FIRE: &str = concat!(
         WHERE t.version = step.version AND step.fires AND NOT step.repeats AND step.lease_until IS NULL
     ), claimed AS (
         UPDATE @.tickwheel_timers t SET version = step.token, in_flight = true, due = step.lease_until,
-            attempt = step.attempt + 1, loaded_by = NULL, claimed_by = $16::bigint
+            attempt = least(step.attempt + 1, 2147483646), loaded_by = NULL, claimed_by = $16::bigint
         FROM step
         WHERE t.version = step.version AND step.fires AND NOT step.repeats AND step.lease_until IS NOT NULL
     ), repeated AS (
@@ -118,7 +118,7 @@ pub(in crate::postgres) const FIRE: &str = concat!(
         FROM step WHERE t.version = step.version AND step.new_loader IS NOT NULL
     ), occurred AS (
         INSERT INTO @.tickwheel_timers (version, namespace, key, value, in_flight, due, deadline, attempt, claimed_by)
-        SELECT token, $1, key, value, true, lease_until, deadline, attempt + 1, $16
+        SELECT token, $1, key, value, true, lease_until, deadline, least(attempt + 1, 2147483646), $16
         FROM step WHERE fires AND repeats AND lease_until IS NOT NULL
     ), hint AS MATERIALIZED (
         SELECT pg_notify($4::text, '') FROM step WHERE next_due <= soon AND next_loader IS NULL LIMIT 1

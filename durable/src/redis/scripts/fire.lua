@@ -169,7 +169,7 @@ for at = FIRST, last do
             if fires then
                 local token = next_version()
                 if lease then
-                    put_in_flight(token, deadline, attempt + 1, by, key, value, lease_ends, error)
+                    put_in_flight(token, deadline, min(attempt + 1, MAX_ATTEMPT), by, key, value, lease_ends, error)
                 end
                 local at = #fired
                 fired[at + 1], fired[at + 2] = token, missed

@@ -1,7 +1,9 @@
 //! How rows fire.
 
 use super::{Rows, arm, die, living};
-use crate::store::{AnswerSize, Damaged, Fire, FireReport, LoadWindow, Occurrence, State, Stored};
+use crate::store::{
+    AnswerSize, Damaged, Fire, FireReport, LoadWindow, MAX_ATTEMPT, Occurrence, State, Stored,
+};
 
 /// Fires rows that are due, until the answer has enough bytes.
 pub(crate) fn fire<R: Rows>(rows: &mut R, request: &Fire) -> Result<FireReport, R::Error> {
@@ -88,7 +90,7 @@ fn fire_due<R: Rows>(
     };
     let repeats = (row.period.take(), row.schedule.take());
     row.version = rows.next_version()?;
-    row.attempt += 1;
+    row.attempt = (row.attempt + 1).min(MAX_ATTEMPT);
     let missed = next.map_or(0, |next| next.missed);
     report.fired.push(row.fired(missed, next.is_some()));
     match request.lease {
