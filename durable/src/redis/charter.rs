@@ -20,20 +20,12 @@ fn charter_arguments(command: &mut Cmd, charter: &Charter) {
 
 /// Reads what [`charter_arguments`] sends.
 pub(super) fn read_charter(reply: &mut Reply) -> Result<Charter, StoreError> {
-    let mut text = || Ok(Some(String::from_utf8_lossy(&reply.bytes()?).into_owned()));
-    let fields = [text()?, text()?, text()?, text()?];
-    // The scripts send a codec.
-    Ok(from_fields(fields).unwrap_or_else(|| Charter::new(String::new())))
-}
-
-/// A charter from the fields of the hash: what no instance has written yet is as in a new one.
-pub(super) fn from_fields(fields: [Option<String>; 4]) -> Option<Charter> {
-    let [codec, no_overlap, at_most_once, parts] = fields;
-    let mut charter = Charter::new(codec?);
-    charter.no_overlap = no_overlap.is_some_and(|set| set == "1");
-    charter.at_most_once = at_most_once.is_some_and(|set| set == "1");
-    charter.parts = parts.and_then(|parts| parts.parse().ok()).unwrap_or(1);
-    Some(charter)
+    let mut text = || Ok::<_, StoreError>(String::from_utf8_lossy(&reply.bytes()?).into_owned());
+    let mut charter = Charter::new(text()?);
+    charter.no_overlap = text()? == "1";
+    charter.at_most_once = text()? == "1";
+    charter.parts = text()?.parse().unwrap_or(0);
+    Ok(charter)
 }
 
 pub(super) async fn open(

@@ -3,7 +3,7 @@
 use ::redis::aio::MultiplexedConnection;
 
 use super::arguments::limit_argument;
-use super::charter::{from_fields, read_charter};
+use super::charter::read_charter;
 use super::keys::key_of;
 use super::read::{LISTED_AT_ONCE, read_row, state_argument};
 use super::reply::Reply;
@@ -27,7 +27,7 @@ impl Inspect for Redis {
                     command.arg("no_overlap").arg("at_most_once").arg("parts");
                     let fields = self.checked(command.query_async(&mut server).await)?;
                     // It may have gone meanwhile.
-                    if let Some(charter) = from_fields(fields) {
+                    if let Ok(charter) = read_charter(&mut Reply::new(fields)?) {
                         namespaces.push(StoredNamespace { name, charter });
                     }
                 }

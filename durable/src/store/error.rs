@@ -60,12 +60,12 @@ pub enum StoreError {
         /// The store's time.
         now: StoreTime,
     },
-    /// The store was written by a later version of this crate.
+    /// The store was written by another version of this crate.
     #[non_exhaustive]
     Schema {
         /// The version of the schema that was found.
         found: u32,
-        /// The latest that this version knows.
+        /// The one that this version knows.
         supported: u32,
     },
 }
@@ -166,7 +166,7 @@ impl fmt::Display for StoreError {
             ),
             StoreError::Schema { found, supported } => write!(
                 f,
-                "the store has schema version {found}; this version of tickwheel-durable knows them up to {supported}"
+                "the store has schema version {found}; this version of tickwheel-durable knows {supported}"
             ),
         }?;
         write_causes(self, f)

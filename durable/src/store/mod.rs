@@ -101,11 +101,11 @@ mod time;
 use std::future::Future;
 use std::pin::Pin;
 
-pub(crate) use answers::{AnswerSize, MAX_ATTEMPT};
 pub use answers::{
     ANSWER_BYTES, Armed, ChangedRows, Counts, Damaged, FireReport, Fired, Loaded, Opened, Settled,
     Stored, WriteOutcome,
 };
+pub(crate) use answers::{AnswerSize, MAX_ATTEMPT};
 pub use charter::{Charter, Edition};
 pub use error::{BoxError, Cause, StoreError};
 pub(crate) use error::{causes, write_causes};
@@ -245,7 +245,7 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     ///
     /// [`StoreError::Charter`] when the namespace has another charter, and [`StoreError::Schema`]
-    /// when a later version of the store's schema is found. So does every other call but a look.
+    /// when another version of the store's schema is found. So does every other call but a look.
     fn open<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, Opened>;
 
     /// Gives an open namespace another charter, with another [edition](Edition). If it has this one

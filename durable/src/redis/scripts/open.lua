@@ -7,20 +7,17 @@ if not redis.REDIS_VERSION then
 end
 
 local SCHEMA = '3'
-local space = KEYS[1]
+local space, charter = KEYS[1], ARGV
 local schema, last, edition = unpack(redis.call('HMGET', space, 'schema', 'sequence', 'edition'))
--- What an earlier schema has is part of the next. The second added errors, dead rows and schedules, the third the charter.
-if schema and schema ~= SCHEMA and schema ~= '2' and schema ~= '1' then
+if schema and schema ~= SCHEMA then
     return redis.error_reply('TICKWHEELSCHEMA ' .. schema .. ' ' .. SCHEMA)
-end
-local charter = redis.call('HMGET', space, 'codec', 'no_overlap', 'at_most_once', 'parts')
-for field = 1, 4 do
-    charter[field] = charter[field] or ARGV[field]
-    if charter[field] ~= ARGV[field] then
-        return { 0, 0, 0, unpack(charter, 1, 4) }
+elseif schema then
+    charter = redis.call('HMGET', space, 'codec', 'no_overlap', 'at_most_once', 'parts')
+    for field = 1, 4 do
+        if charter[field] ~= ARGV[field] then
+            return { 0, 0, 0, unpack(charter) }
+        end
     end
-end
-if schema then
     -- A full server lets writes through after a removal: the caller may be about to make room.
     redis.call('HDEL', space, '')
 end
@@ -30,4 +27,4 @@ local instance = string.format('%.0f', math.max(last or 0, now) + 1)
 edition = edition or instance
 redis.call('HSET', space, 'schema', SCHEMA, 'sequence', instance, 'edition', edition, 'codec', ARGV[1],
     'no_overlap', ARGV[2], 'at_most_once', ARGV[3], 'parts', ARGV[4])
-return { now, tonumber(instance), tonumber(edition), unpack(charter) }
+return { now, tonumber(instance), tonumber(edition), unpack(charter, 1, 4) }
