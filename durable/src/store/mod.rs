@@ -296,8 +296,9 @@ pub trait Store: Send + Sync + 'static {
     fn load<'a>(&'a self, namespace: &'a Namespace, request: Load) -> Answer<'a, Loaded>;
 
     /// Fires rows: for each version that still exists and is due, the row goes in flight with a new
-    /// version, the token, and a lease that begins now; its count of attempts grows by one, but not beyond 2,147,483,646.
-    /// What fired comes back in the order asked for. Without a lease the row is deleted instead.
+    /// version, the token, and a lease that begins now; its count of attempts grows by one, but not
+    /// beyond 2,147,483,646. What fired comes back in the order asked for. Without a lease the row
+    /// is deleted instead.
     ///
     /// Then it fires up to [`Fire::unloaded`] due rows that no instance has loaded, the waiting
     /// ones and those whose lease has ended, earliest `due` first, but for those whose schedules
