@@ -82,19 +82,23 @@ async fn keeps_counting_sets_that_outlive_the_wheel() {
 
 #[test]
 fn can_be_read_while_a_value_is_dropped_with_its_set() {
-    struct Reads(TimerWheel);
+    struct Reads(TimerWheel, mpsc::Sender<(u64, u64)>);
 
     impl Drop for Reads {
         fn drop(&mut self) {
             let metrics = self.0.metrics();
-            assert_eq!((metrics.keyed_set, metrics.keyed_drained), (1, 1));
+            let counts = (metrics.keyed_set, metrics.keyed_drained);
+            self.1.send(counts).unwrap();
         }
     }
 
     let wheel = TimerWheel::builder().dedicated_thread().start().unwrap();
     let (timers, expirations) = wheel.keyed::<u32, Reads>();
-    timers.set_timer(1, Reads(wheel.clone()), HOUR).unwrap();
+    let (tell, told) = mpsc::channel();
+    let value = Reads(wheel.clone(), tell);
+    timers.set_timer(1, value, HOUR).unwrap();
     drop((timers, expirations));
+    assert_eq!(told.recv(), Ok((1, 1)));
     futures::executor::block_on(wheel.settle());
     assert_eq!(wheel.metrics().keyed_pending, 0);
 }

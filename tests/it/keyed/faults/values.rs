@@ -314,30 +314,26 @@ async fn p12_panic_of_clone_is_dropped_when_the_set_is_not_locked() {
     assert_balanced(&wheel);
 }
 
-/// Calls its set when it is dropped, if it is a copy.
-struct CallsSetAsCopy(KeyedTimers<CallsSetAsCopy, Uncloneable>, bool);
+/// Calls its set when it is dropped.
+#[derive(Clone)]
+struct KeyCallsSet(KeyedTimers<KeyCallsSet, Uncloneable>, Arc<AtomicUsize>);
 
-impl Clone for CallsSetAsCopy {
-    fn clone(&self) -> Self {
-        CallsSetAsCopy(self.0.clone(), true)
-    }
-}
-
-impl Drop for CallsSetAsCopy {
+impl Drop for KeyCallsSet {
     fn drop(&mut self) {
-        assert!(!self.1 || self.0.is_empty());
+        assert!(self.0.is_empty());
+        self.1.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-impl PartialEq for CallsSetAsCopy {
+impl PartialEq for KeyCallsSet {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Eq for CallsSetAsCopy {}
+impl Eq for KeyCallsSet {}
 
-impl Hash for CallsSetAsCopy {
+impl Hash for KeyCallsSet {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
@@ -346,9 +342,11 @@ impl Hash for CallsSetAsCopy {
 async fn p12_copied_key_is_dropped_when_the_set_is_not_locked() {
     let wheel = TimerWheel::new();
     let (timers, _stream) = wheel.keyed();
-    let key = CallsSetAsCopy(timers.clone(), false);
+    let calls = Arc::<AtomicUsize>::default();
+    let key = KeyCallsSet(timers.clone(), Arc::clone(&calls));
     timers.set_interval(key, Uncloneable, ms(10)).unwrap();
     advance(&wheel, ms(10)).await;
+    assert_eq!(calls.load(Ordering::SeqCst), 2, "the key and its copy");
     assert!(timers.is_empty());
     assert_balanced(&wheel);
 }

@@ -55,13 +55,13 @@ async fn p12_lets_a_consumers_waker_use_its_own_set() {
     let other_wheel = wheel.clone();
     let waker = hooked_waker(
         move || {
-            counter.fetch_add(1, Ordering::SeqCst);
             in_wake.set_timer(2, 20, ms(5)).unwrap();
             in_wake.move_timer(&2, ms(6)).unwrap();
             in_wake.remove_timer(&3).unwrap();
             assert_eq!(in_wake.len(), 1);
             assert_eq!(other_wheel.metrics().keyed_pending, 1);
             drop(other_wheel.keyed::<u8, u8>());
+            counter.fetch_add(1, Ordering::SeqCst);
         },
         move || {
             // The stream is gone by then, or another has registered.
