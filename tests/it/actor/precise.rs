@@ -94,12 +94,13 @@ fn lone_sleep_is_punctual_after_a_dense_load() {
     for runtime in runtimes() {
         runtime.block_on(async {
             let (precise, control) = (wheel(true), wheel(false));
+            let (timers, mut expirations) = precise.keyed();
             for n in 0..1_000 {
-                let (timers, _expirations) = precise.keyed();
-                timers.set_timer((), (), us(n * 100)).unwrap();
-                timers.set_timer((), (), HOUR).unwrap();
+                timers.set_timer(n, (), us(n * 100)).unwrap();
             }
-            tokio::time::sleep(us(150_000)).await;
+            for _ in 0..1_000 {
+                expirations.recv().await.unwrap();
+            }
             assert_more_punctual(
                 async |delay| precise.sleep(delay).await,
                 async |delay| control.sleep(delay).await,

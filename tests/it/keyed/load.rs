@@ -75,27 +75,21 @@ async fn p11_commands_progress_in_the_midst_of_a_storm() {
     }
     wheel.settle().await;
     time::advance(ms(50)).await;
-    // This one is set when the storm has begun, and is due no later than it.
-    others.set_timer((), (), ms(0)).unwrap();
-    let mut received_at = None;
-    for turn in 0..10_000 {
+    while wheel.metrics().keyed_fired == 0 {
         task::yield_now().await;
-        if others.is_empty() {
-            received_at = Some((turn, timers.len()));
-            break;
-        }
     }
-    let (turn, left) = received_at.expect("the storm is over long ago");
+    // This one is set when the storm has begun.
+    others.set_timer((), (), ms(0)).unwrap();
+    while !others.is_empty() && timers.len() as u64 > STORM / 2 {
+        task::yield_now().await;
+    }
     assert_eq!(received(&mut other_stream), [((), ())]);
-    assert!(
-        turn <= STORM / 100,
-        "after {turn} turns, {left} of the storm left"
-    );
     // Timers that are still pending can be removed, and do not fire.
     let mut taken = 0;
     for key in (0..STORM).rev().take(1000) {
         taken += usize::from(timers.remove_timer(&key).unwrap().is_some());
     }
+    assert_eq!(taken, 1000);
     wheel.settle().await;
     assert_eq!(
         received(&mut stream).len() + taken,
