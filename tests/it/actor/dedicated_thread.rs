@@ -82,11 +82,11 @@ fn dedicated_thread_rests_with_nothing_to_wait_for() {
     let (wheel, other) = (start(), start());
     let (timers, mut expirations) = other.keyed();
     for key in 0..5 {
-        timers.set_timer(key, (), ms(4)).expect("it is open");
+        timers.set_timer(key, (), ms(20)).expect("it is open");
         assert!(futures::executor::block_on(expirations.recv()).is_some());
     }
-    // A thread may be unparked for no reason, but not thousands of times.
-    assert!(wheel.metrics().turns < 100, "{:?}", wheel.metrics());
+    // A thread may be unparked for no reason, but not each millisecond.
+    assert!(wheel.metrics().turns < 20, "{:?}", wheel.metrics());
 }
 
 #[test]

@@ -162,7 +162,7 @@ async fn completes_an_endless_sleep_given_an_end_after_shutdown() {
     reset(&mut sleep, start + ms(5));
     assert!(!sleep.is_elapsed());
     time::sleep(ms(20)).await;
-    assert!(woken.count() > 0 || poll_with(&mut sleep, &waker).is_ready());
+    assert!(woken.count() > 0);
     assert!(sleep.is_elapsed());
 }
 
