@@ -31,21 +31,37 @@ pub(crate) fn spin_while(_: u32, _: impl Fn() -> bool) {}
 
 /// A mutex that the models and the explorer know.
 #[derive(Debug)]
-pub(crate) struct SpinMutex<T>(Mutex<T>);
+pub(crate) struct SpinMutex<T> {
+    mutex: Mutex<T>,
+    /// Loom switches threads before an access, never as a mutex is unlocked. So an owner accesses
+    /// this while it has the lock, and the actor before it tries to lock.
+    #[cfg(tickwheel_loom)]
+    in_between: atomic::AtomicBool,
+}
 
 impl<T> SpinMutex<T> {
     pub(crate) fn new(value: T) -> Self {
-        SpinMutex(Mutex::new(value))
+        SpinMutex {
+            mutex: Mutex::new(value),
+            #[cfg(tickwheel_loom)]
+            in_between: atomic::AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        super::lock(&self.0)
+        let guard = super::lock(&self.mutex);
+        #[cfg(tickwheel_loom)]
+        self.in_between.store(true, atomic::Ordering::Relaxed);
+        guard
     }
 
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        self.0.try_lock().ok()
+        self.mutex.try_lock().ok()
     }
+
     pub(crate) fn try_lock_spinning(&self) -> Option<MutexGuard<'_, T>> {
+        #[cfg(tickwheel_loom)]
+        self.in_between.load(atomic::Ordering::Relaxed);
         self.try_lock()
     }
 }

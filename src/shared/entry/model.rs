@@ -92,7 +92,7 @@ fn turn(mut actor: Actor, tick: u64) -> JoinHandle<Actor> {
 /// A cancelled entry is armed while the actor processes it at its old tick.
 ///
 /// Fails without `state.scheduled = NEVER` in [`Entry::process_expiration`]: the owner believes
-/// that the actor is going to process the entry.
+/// that the actor is going to process the entry. Fails if that deregisters an entry that is locked.
 fn arm_against_expiration(deadline: u64) {
     check(None, move || {
         let (shared, actor, entry) = cancelled(2);
@@ -158,10 +158,11 @@ fn moves_earlier_during_rescheduling() {
 /// only that one.
 ///
 /// Fails if [`Entry::poll`] answers with the phase it saw before it cloned the waker, if it swaps
-/// wakers without checking the phase again, and if it keeps the waker that is there.
+/// wakers without checking the phase again, and if it keeps the waker that is there. At most four
+/// preemptions.
 #[test]
 fn polls_twice_during_firing() {
-    check(None, || {
+    check(Some(4), || {
         let (_shared, actor, entry, first) = armed(2);
         let (second, second_waker) = Wakes::task();
         let (third, third_waker) = Wakes::task();
@@ -355,8 +356,8 @@ fn cancels_and_arms_during_a_turn() {
 
 /// The last sweep, after which no handle uses an entry again, finds one that is being armed.
 ///
-/// Fails without `state.scheduled = NEVER` in [`Entry::is_stale`], and if that does not check the
-/// phase.
+/// Fails without `state.scheduled = NEVER` in [`Entry::is_stale`], if that does not check the
+/// phase, and if it takes a node for stale whose entry is locked.
 #[test]
 fn arms_during_the_last_sweep() {
     check(None, || {
