@@ -172,7 +172,7 @@ async fn another_number_of_parts_is_refused() {
     charter.parts = 4;
     let error = timers.admin().amend(&charter).await;
     let error = error.expect_err("the number never changes");
-    assert!(error.to_string().contains("which is forever"), "{error}");
+    assert!(error.to_string().contains("which never change"), "{error}");
     let part = connect(&shared.0).await.spread(PARTS);
     let started = builder::<String, u64>("faults/1").start(&wheel, part);
     let error = started.await.expect_err("it is a part of another one");
