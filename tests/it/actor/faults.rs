@@ -240,11 +240,7 @@ async fn lets_a_waker_use_the_wheel() {
     assert_pending!(poll_with(&mut sleep, &busy));
     time::advance(ms(10)).await;
     wheel.settle().await;
-    assert_eq!(
-        wheel.metrics().keyed_drained,
-        1,
-        "the waker came to its end"
-    );
+    assert_eq!(wheel.metrics().keyed_drained, 1, "its last step");
     let kept = made.lock().unwrap().len();
     assert!(kept > 50);
     assert_eq!(woken.count(), 0);
