@@ -50,8 +50,14 @@ struct Totals {
 }
 
 impl Totals {
+    /// Whether the timer with this value was acknowledged or removed.
+    fn has_ended(&self, value: u64) -> bool {
+        self.done.get(&value).is_some_and(|&how| how != "replaced")
+    }
+
     /// The timer with this value must not be delivered from now on.
     fn end(&mut self, value: u64, how: &'static str) {
+        assert!(!self.has_ended(value), "{value} was {how} after its end");
         self.done.insert(value, how);
     }
 }
@@ -122,9 +128,8 @@ impl<T: Stores> Program<'_, T> {
                 SystemTime::from(now) >= claim.deadline,
                 "{claim:?} is early"
             );
-            let done = self.totals.done.get(&claim.value);
-            let ended = done.filter(|&&done| done != "replaced");
-            assert_eq!(ended, None, "{claim:?} was delivered after its end");
+            let has_ended = self.totals.has_ended(claim.value);
+            assert!(!has_ended, "{claim:?} was delivered after its end");
             match self.random.usize(..6) {
                 0 => drop(claim),
                 1 => self.held.push(claim),
@@ -144,11 +149,12 @@ impl<T: Stores> Program<'_, T> {
     }
 
     async fn receive_until_all_is_done(&mut self) {
-        for _ in 0..400 {
+        for round in 0.. {
             let counts = self.instances[0].timers.counts().await.expect("it counts");
             if counts.waiting + counts.in_flight == 0 {
                 break;
             }
+            assert!(round < 400, "{counts:?} are left");
             self.receive(self.world.units(1)).await;
         }
         for (key, value) in &self.totals.keys {

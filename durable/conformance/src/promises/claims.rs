@@ -51,18 +51,22 @@ pub async fn d2_delivers_again_after_the_lease<T: Stores>(world: &World<T>) {
     second.sees_nothing(6).await;
 }
 
-/// D2: in the mode, what was delivered is never delivered again.
+/// D2: in the mode, what was delivered is never delivered again, acknowledged or not.
 pub async fn d2_at_most_once_is_a_mode<T: Stores>(world: &World<T>) {
     let mode = |b: Settings| b.at_most_once().lease(world.units(2));
     let mut first = world.instance_with(mode).await;
-    first.set("a", 1, 0).await;
-    let claim = first.next().await;
-    claim.ack().await.expect("acknowledging does nothing");
-    let token = claim.token();
-    assert_eq!(claim.retry_after(FAR).await, Err(Error::Settled { token }));
-    assert_eq!(claim.extend(FAR).await, Err(Error::Settled { token }));
-    drop(claim);
-    assert_eq!(first.timers.counts().await.expect("it counts").in_flight, 0);
+    for acks in [true, false] {
+        first.set("a", 1, 0).await;
+        let claim = first.next().await;
+        let counts = first.timers.counts().await.expect("it counts");
+        assert_eq!((counts.waiting, counts.in_flight), (0, 0));
+        let token = claim.token();
+        assert_eq!(claim.retry_after(FAR).await, Err(Error::Settled { token }));
+        assert_eq!(claim.extend(FAR).await, Err(Error::Settled { token }));
+        if acks {
+            claim.ack().await.expect("acknowledging does nothing");
+        }
+    }
     let mut second = world.instance_with(mode).await;
     second.sees_nothing(5).await;
     first.sees_nothing(1).await;
