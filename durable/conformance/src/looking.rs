@@ -4,13 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tickwheel_durable::store::{Action, Due, List, LoadWindow, Namespace, State, Store, Write};
+use tickwheel_durable::store::{
+    Action, Due, List, LoadWindow, Namespace, PrefixRows, State, Store, Write,
+};
 use tokio::time::{Instant, sleep};
 
 use super::world::{Running, Stores, World};
 
 /// So many timers wait, and can be looked at.
 const ROWS: usize = 20_000;
+
+/// They are due after so long.
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// A round without looks follows so many with them, and the other way round.
 const ROUNDS: u64 = 10;
@@ -56,12 +61,7 @@ async fn fill<S: Store>(store: &S, space: &Namespace) {
         let far = |key: &String| {
             Write::new(
                 key.clone().into_bytes(),
-                Action::set(
-                    b"1".to_vec(),
-                    Due::In(Duration::from_secs(86_400)),
-                    None,
-                    false,
-                ),
+                Action::set(b"1".to_vec(), Due::In(DAY), None, false),
             )
         };
         let written = store
@@ -77,10 +77,21 @@ async fn look_until<S: Store>(store: S, space: Namespace, is_over: Arc<AtomicBoo
     while !is_over.load(Ordering::Relaxed) {
         let counts = store.count(&space).await.expect("it counts");
         assert!(counts.waiting > 0);
-        for state in [State::Waiting, State::InFlight] {
+        let inspect = store.inspect();
+        for state in [State::Waiting, State::InFlight, State::Dead] {
             let list = List::new(state, None, ROWS);
             store.list(&space, list).await.expect("it lists");
+            let prefixed = PrefixRows::new(state, b"far".to_vec(), ROWS);
+            let prefixed = inspect.rows_with_prefix(&space, prefixed).await;
+            prefixed.expect("it lists");
         }
+        let rows = store.rows_of(&space, b"far 1".to_vec(), ROWS).await;
+        assert_eq!(rows.expect("it reads").len(), 1);
+        let times = [0, 1, 2].map(|days| counts.now.after(days * DAY)).to_vec();
+        let due = inspect.count_due(&space, times).await;
+        due.expect("it counts");
+        inspect.instances(&space).await.expect("it lists");
+        inspect.namespaces().await.expect("it lists");
         looks += 1;
         // Where nothing takes time, others have a turn.
         sleep(Duration::from_millis(1)).await;
