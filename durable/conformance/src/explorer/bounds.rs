@@ -4,7 +4,7 @@ use tickwheel_durable::Charter;
 use tickwheel_durable::store::Missed;
 
 use super::DEEPER;
-use super::step::{Call, Delay, Fault, How, Step};
+use super::step::{Call, Fault, How, Step};
 
 /// What is explored.
 #[derive(Debug, Clone)]
@@ -31,17 +31,25 @@ pub struct Bounds {
     pub sets: usize,
 }
 
-const LOADS_AND_FIRES: [Call; 3] = [Call::Load, Call::Fire, Call::FireUnloaded];
+/// Reads calls, which are written as in a [trace](super::Trace).
+fn read(calls: &str) -> Vec<Call> {
+    let all = Call::all(2);
+    let read = calls.split("; ").map(|text| {
+        let call = all.iter().find(|call| format!("{call:?}") == text);
+        *call.unwrap_or_else(|| panic!("{text} is no call"))
+    });
+    read.collect()
+}
 
 impl Bounds {
-    fn new(instances: u8, calls: &[Call]) -> Self {
+    fn new(instances: u8, calls: &str) -> Self {
         Bounds {
             instances,
             last_is_blind: false,
             last_has_no_calendar: false,
             charter: Charter::new("test"),
             missed: Missed::FireOnce,
-            calls: [&LOADS_AND_FIRES, calls].concat(),
+            calls: read(&format!("Load; Fire; FireUnloaded; {calls}")),
             others: Vec::new(),
             depth: 5,
             faults: 1,
@@ -53,22 +61,9 @@ impl Bounds {
     pub fn one_key() -> Self {
         Bounds::new(
             2,
-            &[
-                Call::Set(0, Delay::Zero),
-                Call::Set(0, Delay::Near),
-                Call::Set(0, Delay::Far),
-                Call::SetIfAbsent(0, Delay::Near),
-                Call::Move(0, Delay::Near),
-                Call::Move(0, Delay::Far),
-                Call::Remove(0),
-                Call::FireEarly,
-                Call::Unmark,
-                Call::Settle(How::Ack),
-                Call::Settle(How::Release),
-                Call::Settle(How::Retry),
-                Call::Settle(How::Unfire),
-                Call::Settle(How::Extend),
-            ],
+            "Set(0, Zero); Set(0, Near); Set(0, Far); SetIfAbsent(0, Near); Move(0, Near); \
+                Move(0, Far); Remove(0); FireEarly; Unmark; Settle(Ack); Settle(Release); \
+                Settle(Retry); Settle(Unfire); Settle(Extend)",
         )
     }
 
@@ -78,16 +73,8 @@ impl Bounds {
             others: vec![Step::RetryDead(0), Step::DiscardDead(0)],
             ..Bounds::new(
                 2,
-                &[
-                    Call::Set(0, Delay::Zero),
-                    Call::Set(0, Delay::Near),
-                    Call::SetIfAbsent(0, Delay::Zero),
-                    Call::Move(0, Delay::Near),
-                    Call::Remove(0),
-                    Call::Settle(How::Ack),
-                    Call::Settle(How::Retry),
-                    Call::Settle(How::Dead),
-                ],
+                "Set(0, Zero); Set(0, Near); SetIfAbsent(0, Zero); Move(0, Near); Remove(0); \
+                    Settle(Ack); Settle(Retry); Settle(Dead)",
             )
         }
     }
@@ -98,14 +85,8 @@ impl Bounds {
             others: vec![Step::StepBack],
             ..Bounds::new(
                 2,
-                &[
-                    Call::SetInterval(0, Delay::Near),
-                    Call::Set(0, Delay::Near),
-                    Call::Remove(0),
-                    Call::Settle(How::Ack),
-                    Call::Settle(How::Release),
-                    Call::Settle(How::Dead),
-                ],
+                "SetInterval(0, Near); Set(0, Near); Remove(0); Settle(Ack); Settle(Release); \
+                    Settle(Dead)",
             )
         }
     }
@@ -123,14 +104,8 @@ impl Bounds {
             missed,
             ..Bounds::new(
                 2,
-                &[
-                    Call::SetInterval(0, Delay::Past),
-                    Call::SetInterval(0, Delay::Near),
-                    Call::SetCron(0, Delay::Past),
-                    Call::FireBoth,
-                    Call::Settle(How::Ack),
-                    Call::Settle(How::Release),
-                ],
+                "SetInterval(0, Past); SetInterval(0, Near); SetCron(0, Past); FireBoth; \
+                    Settle(Ack); Settle(Release)",
             )
         }
     }
@@ -154,14 +129,8 @@ impl Bounds {
             others: vec![Step::StepBack],
             ..Bounds::new(
                 2,
-                &[
-                    Call::SetCron(0, Delay::Zero),
-                    Call::SetCron(0, Delay::Near),
-                    Call::Move(0, Delay::Near),
-                    Call::Remove(0),
-                    Call::Settle(How::Ack),
-                    Call::Settle(How::Retry),
-                ],
+                "SetCron(0, Zero); SetCron(0, Near); Move(0, Near); Remove(0); Settle(Ack); \
+                    Settle(Retry)",
             )
         }
     }
@@ -170,15 +139,8 @@ impl Bounds {
     pub fn at_most_once() -> Self {
         let mut bounds = Bounds::new(
             2,
-            &[
-                Call::Set(0, Delay::Zero),
-                Call::Set(0, Delay::Near),
-                Call::SetInterval(0, Delay::Past),
-                Call::SetCron(0, Delay::Zero),
-                Call::Move(0, Delay::Near),
-                Call::Remove(0),
-                Call::FireEarly,
-            ],
+            "Set(0, Zero); Set(0, Near); SetInterval(0, Past); SetCron(0, Zero); Move(0, Near); \
+                Remove(0); FireEarly",
         );
         bounds.charter.at_most_once = true;
         bounds
@@ -190,15 +152,8 @@ impl Bounds {
             others: vec![Step::Amend],
             ..Bounds::new(
                 2,
-                &[
-                    Call::Set(0, Delay::Zero),
-                    Call::Set(0, Delay::Near),
-                    Call::Move(0, Delay::Near),
-                    Call::Remove(0),
-                    Call::Settle(How::Ack),
-                    Call::Settle(How::Release),
-                    Call::Settle(How::Extend),
-                ],
+                "Set(0, Zero); Set(0, Near); Move(0, Near); Remove(0); Settle(Ack); \
+                    Settle(Release); Settle(Extend)",
             )
         }
     }
@@ -209,14 +164,8 @@ impl Bounds {
             last_is_blind: true,
             ..Bounds::new(
                 2,
-                &[
-                    Call::Set(0, Delay::Zero),
-                    Call::SetInterval(0, Delay::Near),
-                    Call::Move(0, Delay::Near),
-                    Call::Remove(0),
-                    Call::Settle(How::Ack),
-                    Call::Settle(How::Leave),
-                ],
+                "Set(0, Zero); SetInterval(0, Near); Move(0, Near); Remove(0); Settle(Ack); \
+                    Settle(Leave)",
             )
         }
     }
@@ -225,15 +174,7 @@ impl Bounds {
     pub fn two_keys() -> Self {
         Bounds::new(
             3,
-            &[
-                Call::Set(0, Delay::Near),
-                Call::Set(1, Delay::Far),
-                Call::Move(1, Delay::Near),
-                Call::LoadOne,
-                Call::FireBoth,
-                Call::Unmark,
-                Call::Settle(How::Ack),
-            ],
+            "Set(0, Near); Set(1, Far); Move(1, Near); LoadOne; FireBoth; Unmark; Settle(Ack)",
         )
     }
 
@@ -246,7 +187,7 @@ impl Bounds {
         Bounds {
             calls: Call::all(2),
             others,
-            ..Bounds::new(3, &[])
+            ..Bounds::new(3, "Load")
         }
     }
 
