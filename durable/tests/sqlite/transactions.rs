@@ -333,11 +333,21 @@ async fn transactions_race_with_calls_on_the_same_keys() {
     .expect("it ends");
     calls.await.expect("it ends");
     put_backs.abort();
+    let ended = put_backs.await.expect_err("the stream goes on");
+    assert!(ended.is_cancelled(), "{ended}");
     shop.commit(|orders| {
         for key in keys {
             assert_ne!(orders.move_timer(key, HOUR), Ok(Moved::Absent));
         }
     });
+    for key in keys {
+        let rows = shop.timers.admin().all_of(key).await.expect("it reads");
+        let values = rows.into_iter().map(|row| row.value.expect("it decodes"));
+        let values: Vec<u64> = values.collect();
+        // What was put back may be there, too.
+        let is_kept = values.iter().any(|value| [1, 2].contains(value));
+        assert!(is_kept && !values.contains(&9), "{key}: {values:?}");
+    }
 }
 
 /// The process that a test kills: it inserts an order, sets its timer, and says so; then it
