@@ -7,7 +7,7 @@ use tickwheel_durable::store::{Load, Namespace, Store, StoreError};
 use tickwheel_durable::{Moved, Redis, Removed, Retry, builder};
 use tokio::time::sleep;
 
-use crate::server::Server;
+use crate::server::{Server, until};
 
 const SECRET: &str = "s3cret";
 
@@ -259,7 +259,10 @@ async fn runs_on_a_node_of_a_cluster() {
     server
         .command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"])
         .await;
-    sleep(Duration::from_secs(3)).await;
+    until("the slots are served", async || {
+        server.info("cluster", "cluster_state").await.as_deref() == Some("ok")
+    })
+    .await;
     let started = builder::<String, u64>("refusals")
         .start(&TimerWheel::new(), store)
         .await;

@@ -314,8 +314,20 @@ async fn other_parts_go_on_while_a_primary_is_replaced() {
     assert!(!others.is_empty() && !of_old.is_empty());
     // The replicas of the first node have what it has.
     sleep(SECOND).await;
+    // None of them takes over before the other parts have gone on.
+    let is_replica = |node: &usize| !nodes.contains(node);
+    let replicas: Vec<usize> = (0..cluster.nodes().len()).filter(is_replica).collect();
+    for &replica in &replicas {
+        let replica = &cluster.nodes()[replica];
+        let any_time = ["CONFIG", "SET", "cluster-replica-validity-factor", "0"];
+        replica.command(&any_time).await;
+        replica.signal("STOP");
+    }
     cluster.servers()[old].kill();
     others_go_on(&timers, &mut claims, &others, control).await;
+    for replica in replicas {
+        cluster.nodes()[replica].signal("CONT");
+    }
     until_primary(&cluster, Some(old)).await;
     for value in &of_old {
         set_at_last(&timers, &value.to_string(), *value).await;
