@@ -41,7 +41,7 @@ impl<S: Store> Running<S> {
 
 /// A poison message is tried as often as it may be, and dies with its last error. Others are
 /// handled meanwhile. Retried, it begins again.
-pub async fn poison_message_dies_and_comes_back<T: Stores>(world: &World<T>) {
+pub async fn d15_poison_message_dies_and_comes_back<T: Stores>(world: &World<T>) {
     let unit = world.units(1);
     let mut instance = world
         .instance_with(|b| b.max_attempts(3).backoff(Backoff::fixed(unit)))

@@ -158,7 +158,7 @@ macro_rules! conformance_tests {
                 repeating_timer_does_not_overlap,
             }
             dead {
-                poison_message_dies_and_comes_back,
+                d15_poison_message_dies_and_comes_back,
                 attempts_that_crash_count,
                 claims_die_after_their_last_attempt,
                 d9_repeats_when_an_occurrence_dies,
