@@ -7,7 +7,7 @@ use tickwheel_durable::{Postgres, PostgresOptions};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::faults::{FAR, SECOND, refused, start_within};
-use super::server::{Server, client, missing, until};
+use super::server::{Server, client, missing, not_run, until};
 
 /// A key and a certificate for 127.0.0.1, if there is a program to make them.
 fn certificate(folder: &std::path::Path) -> bool {
@@ -42,8 +42,7 @@ async fn encrypts_and_checks_the_certificate() {
         "{without:#}"
     );
     if !certificate(server.folder()) {
-        eprintln!("NOT RUN: no openssl to make a certificate with");
-        return;
+        return not_run("no openssl is installed");
     }
     let data = server.folder().join("data");
     for name in ["server.key", "server.crt"] {

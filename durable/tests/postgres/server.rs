@@ -296,3 +296,14 @@ pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     }
     panic!("{what} does not happen");
 }
+
+/// Waits until a statement in the database of that client waits for a lock.
+pub(crate) async fn until_waits_for_lock(watcher: &tokio_postgres::Client) {
+    let waiting = "SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    until("a statement waits for a lock", async || {
+        let waiting = watcher.query_one(waiting, &[]).await.expect("it reads");
+        waiting.get::<_, i64>(0) == 1
+    })
+    .await;
+}
