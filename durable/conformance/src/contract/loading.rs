@@ -134,17 +134,6 @@ pub async fn leaves_rows_to_those_that_can_decode_them<T: Stores>(world: &World<
     };
     assert!(!row.loaded && row.version > token);
     assert_eq!(load(first).await, []);
-    let fired = case.fire_besides(vec![], 10).await;
-    assert_eq!((fired.fired, fired.later), (vec![], vec![]));
-    let stored = case.get("a").await.expect("it is there");
-    let found = (stored.version, stored.state, stored.attempt);
-    assert_eq!(found, (row.version, State::Waiting, 0));
-    assert_eq!(stored.error.as_deref(), Some("no number"));
-    assert_eq!(stored.loaded_by, Some(first.left()));
-    assert_eq!(case.list(State::Waiting).await, [stored]);
-    let members = case.store.inspect().instances(&case.space);
-    let members = members.await.expect("it lists");
-    assert!(members.iter().all(|member| !member.id.is_left()));
     assert_eq!(load(other).await, [row.version]);
 
     // Beside a newer one; and the other one leaves it, too.
