@@ -80,7 +80,8 @@ pub(super) struct Held {
     state: State,
     /// Its part of the capacity, until it has ended.
     permit: Option<OwnedSemaphorePermit>,
-    /// Where `dispatch` waits for that.
+    /// Where `dispatch` waits for that. Dropping it may wake the program's task by a waker of the
+    /// program, so that is done without the lock.
     pub(super) settling: Option<Settling>,
     /// When the lease ends, or sooner; `None` for never.
     pub(super) until: Option<Instant>,
@@ -205,6 +206,6 @@ impl Held {
     }
 
     fn end_as(&mut self, state: State) {
-        (self.state, self.permit, self.settling) = (state, None, None);
+        (self.state, self.permit) = (state, None);
     }
 }

@@ -376,7 +376,9 @@ impl Hold {
         let was_held = held.is_held();
         let concluded = held.conclude(sent, settled, token);
         let is_lost = was_held && held.is_lost();
+        let settling = (!held.is_held()).then(|| held.settling.take());
         drop(held);
+        drop(settling);
         if is_lost && (sent.is_result() || sent.is_extension()) {
             self.leases.metrics.update(|m| m.lost += 1);
         }
@@ -493,7 +495,8 @@ impl Ending {
     pub(super) fn is_given_up(&self, claims_ended: bool) -> bool {
         let is_given_up = claims_ended && self.hold.remaining().is_zero();
         if is_given_up {
-            self.hold.held().settling = None;
+            let settling = self.hold.held().settling.take();
+            drop(settling);
         }
         is_given_up
     }
@@ -508,7 +511,11 @@ impl Ending {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::{Context, Wake, Waker};
+
     use tickwheel::TimerWheel;
+    use tokio::sync::mpsc;
 
     use super::*;
     use crate::{Memory, builder};
@@ -527,5 +534,36 @@ mod tests {
         claim.ack().await.expect("it is held");
         drop(claim);
         assert!(leases.tokens().is_empty());
+    }
+
+    /// The waker of a program that polls `dispatch` in it, which locks the hold.
+    struct LooksAtHold(Arc<Hold>, AtomicBool);
+
+    impl Wake for LooksAtHold {
+        fn wake(self: Arc<Self>) {
+            let is_free = self.0.held.try_lock().is_ok();
+            self.1.store(is_free, Ordering::SeqCst);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn dispatch_is_woken_without_the_lock_of_a_hold() {
+        let wheel = TimerWheel::new();
+        let starting = builder::<String, u32>("orders").start(&wheel, Memory::new());
+        let (timers, mut claims) = starting.await.expect("it starts");
+        let set = timers.set_timer("a", &1, Duration::from_secs(1)).await;
+        set.expect("it is set");
+        let claim = claims.recv().await.expect("it comes");
+        let (settling, mut settled) = mpsc::channel(1);
+        claim.lease.set_settling(settling);
+        let looks = Arc::new(LooksAtHold(
+            Arc::clone(&claim.lease),
+            AtomicBool::new(false),
+        ));
+        let waker = Waker::from(Arc::clone(&looks));
+        let waiting = settled.poll_recv(&mut Context::from_waker(&waker));
+        assert!(waiting.is_pending());
+        claim.ack().await.expect("it is held");
+        assert!(looks.1.load(Ordering::SeqCst));
     }
 }
