@@ -81,17 +81,20 @@ fn instances(connection: &Connection, namespace: i64) -> Result<Vec<StoredInstan
     each.collect()
 }
 
-/// Each index by key has the rows of a prefix side by side.
+/// Each index by key has the rows of a prefix side by side, and those of a key by version. One
+/// search finds the rest of the key of the place, and another the keys after it: SQLite looks for
+/// no pair of key and version.
 fn rows_with_prefix(
     connection: &Connection,
     namespace: i64,
     request: &PrefixRows,
     after: &KeyPlace,
 ) -> Result<Vec<Stored>> {
+    let state = state_number(request.state);
+    let rows = format!("SELECT {COLUMNS} WHERE namespace = ?1 AND state = {state} AND key < ?2");
     let sql = format!(
-        "SELECT {COLUMNS} WHERE namespace = ?1 AND state = {} AND key < ?2 AND (key, version) > (?3, ?4)
-        ORDER BY key, version LIMIT ?5",
-        state_number(request.state)
+        "{rows} AND key = ?3 AND version > ?4 UNION ALL {rows} AND key > ?3
+        ORDER BY key, version LIMIT ?5"
     );
     let (end, limit) = (prefix_end(&request.prefix), number(request.limit));
     let mut select = connection.prepare_cached(&sql)?;

@@ -9,9 +9,12 @@ use rusqlite::trace::{TraceEvent, TraceEventCodes};
 
 use super::*;
 use crate::store::{
-    DeadChange, DeadRows, Fire, List, Load, Missed, Schedules, Settle, Settlement, State,
-    StoreTime, WriteOutcome,
+    DeadChange, DeadRows, Fire, Inspect, KeyPlace, List, Load, Missed, PrefixRows, Schedules,
+    Settle, Settlement, State, StoreTime, WriteOutcome,
 };
+
+/// The version of a dead row of the key `one`, of which there are very many.
+const MIDDLE_OF_ONE: i64 = 3_700_025_000;
 
 /// The steps that each statement has taken in all its runs, by its text. SQLite takes some for each
 /// row that it looks at.
@@ -34,7 +37,8 @@ async fn note_looks(store: &Sqlite) {
     note.await.expect("it is traced");
 }
 
-/// Reads lists page by page, from their beginning and from their middle.
+/// Reads lists page by page, from their beginning and from their middle, which may be in the middle
+/// of a key.
 async fn read_lists(store: &Sqlite) {
     for state in [State::Waiting, State::InFlight, State::Dead] {
         let mut after = None;
@@ -46,6 +50,15 @@ async fn read_lists(store: &Sqlite) {
             };
             let page = store.list(&space(), list).await.expect("it lists");
             after = page.last().map(|row| (row.due, row.version));
+        }
+        let mut rows = PrefixRows::new(state, b"one".to_vec(), 10);
+        for place in [None, Some(MIDDLE_OF_ONE)] {
+            rows.after = place.map(|version| {
+                let key = rows.prefix.clone();
+                KeyPlace { key, version }.cursor()
+            });
+            let page = store.rows_with_prefix(&space(), rows.clone()).await;
+            page.expect("it lists");
         }
     }
     store.count(&space()).await.expect("it counts");
@@ -206,6 +219,10 @@ async fn looks_at_few_rows_among_very_many() {
             WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {rows})
             INSERT INTO tickwheel_timers (version, namespace, state, key, value, due, deadline, attempt)
             SELECT n + {stage}500000000, 1, 2, CAST(n || '-{stage}' AS BLOB), x'00', 9000000000000000 - n / 1000, 0, 1
+            FROM n WHERE {rows} > 0;
+            WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {rows})
+            INSERT INTO tickwheel_timers (version, namespace, state, key, value, due, deadline, attempt)
+            SELECT n + {stage}700000000, 1, 2, x'6f6e65', x'00', 9000000000000000 - n / 1000, 0, 1
             FROM n WHERE {rows} > 0;
             UPDATE tickwheel_namespaces SET dead = (SELECT count(*) FROM tickwheel_timers WHERE state = 2){then}"
         );
