@@ -197,7 +197,7 @@ WITH waiting AS MATERIALIZED (
     SELECT 1 FROM @.tickwheel_timers t
     WHERE t.namespace = its_space::int AND t.key = ANY(its_keys::bytea[]) AND t.in_flight FOR UPDATE
 ), dead AS MATERIALIZED (
-    SELECT 1 FROM @.tickwheel_dead d WHERE d.namespace = its_space::int AND d.key = ANY(its_keys::bytea[]) FOR UPDATE
+    SELECT 1 FROM @.tickwheel_dead d WHERE d.namespace = its_space::int AND d.key BETWEEN its_key AND its_key FOR UPDATE
 )
 SELECT (SELECT count(*) FROM waiting), (SELECT count(*) FROM claimed), (SELECT count(*) FROM dead) LOOP END LOOP;
             INSERT INTO @.tickwheel_timers (version, namespace, key, value, in_flight, due, deadline, attempt)
@@ -226,8 +226,12 @@ SELECT (SELECT count(*) FROM waiting), (SELECT count(*) FROM claimed), (SELECT c
             deadline = CASE WHEN t.schedule = excluded.schedule AND t.due < 9007199254740991 THEN t.deadline ELSE excluded.deadline END,
             loaded_by = CASE WHEN t.schedule = excluded.schedule AND t.due < 9007199254740991
                 THEN (SELECT loader FROM clock WHERE t.due <= soon) ELSE excluded.loaded_by END RETURNING t.key, t.version, t.due, t.loaded_by IS NOT NULL AS loaded, t.replaces, t.namespace), outdated AS (
-        DELETE FROM @.tickwheel_dead d USING armed
-        WHERE (SELECT true FROM @.tickwheel_dead WHERE namespace = its_space::int LIMIT 1) AND d.namespace = armed.namespace AND d.key = armed.key
+        DELETE FROM @.tickwheel_dead WHERE version = ANY(ARRAY(
+            SELECT d.version FROM armed k, LATERAL (
+                SELECT version FROM @.tickwheel_dead
+                WHERE namespace = k.namespace AND key BETWEEN k.key AND k.key OFFSET 0
+            ) d WHERE (SELECT true FROM @.tickwheel_dead WHERE namespace = its_space::int LIMIT 1)
+        ))
     ), hint AS MATERIALIZED (
         SELECT pg_notify(its_channel::text, '') FROM armed, clock
         WHERE armed.due <= clock.soon AND NOT armed.loaded LIMIT 1
@@ -253,8 +257,12 @@ FOR UPDATE OF t LOOP END LOOP;
     SELECT FROM @.tickwheel_timers f WHERE f.namespace = i.namespace AND f.key = i.key AND f.in_flight
 )
 ON CONFLICT (namespace, key) WHERE NOT in_flight DO NOTHING RETURNING t.key, t.version, t.due, t.loaded_by IS NOT NULL AS loaded, t.replaces, t.namespace), outdated AS (
-        DELETE FROM @.tickwheel_dead d USING armed
-        WHERE (SELECT true FROM @.tickwheel_dead WHERE namespace = its_space::int LIMIT 1) AND d.namespace = armed.namespace AND d.key = armed.key
+        DELETE FROM @.tickwheel_dead WHERE version = ANY(ARRAY(
+            SELECT d.version FROM armed k, LATERAL (
+                SELECT version FROM @.tickwheel_dead
+                WHERE namespace = k.namespace AND key BETWEEN k.key AND k.key OFFSET 0
+            ) d WHERE (SELECT true FROM @.tickwheel_dead WHERE namespace = its_space::int LIMIT 1)
+        ))
     ), hint AS MATERIALIZED (
         SELECT pg_notify(its_channel::text, '') FROM armed, clock
         WHERE armed.due <= clock.soon AND NOT armed.loaded LIMIT 1
@@ -286,8 +294,12 @@ ON CONFLICT (namespace, key) WHERE NOT in_flight DO NOTHING RETURNING t.key, t.v
     WHERE t.namespace = i.namespace AND t.key = i.key AND NOT t.in_flight
     RETURNING t.namespace, t.key, t.version, t.value
 ), outdated AS (
-    DELETE FROM @.tickwheel_dead d USING removed
-    WHERE (SELECT true FROM @.tickwheel_dead WHERE namespace = its_space::int LIMIT 1) AND d.namespace = removed.namespace AND d.key = removed.key
+    DELETE FROM @.tickwheel_dead WHERE version = ANY(ARRAY(
+        SELECT d.version FROM removed k, LATERAL (
+            SELECT version FROM @.tickwheel_dead
+            WHERE namespace = k.namespace AND key BETWEEN k.key AND k.key OFFSET 0
+        ) d WHERE (SELECT true FROM @.tickwheel_dead WHERE namespace = its_space::int LIMIT 1)
+    ))
 )
 SELECT key, version, value FROM removed LOOP
             its_result := 'removed';
@@ -299,9 +311,12 @@ SELECT key, version, value FROM removed LOOP
         SELECT max(f.version) FROM @.tickwheel_timers f WHERE f.namespace = i.namespace AND f.key = i.key AND f.in_flight
     ) AS token FROM i
 ), dead AS (
-    DELETE FROM @.tickwheel_dead d USING standing s
-    WHERE (SELECT true FROM @.tickwheel_dead WHERE namespace = its_space::int LIMIT 1) AND d.namespace = s.namespace AND d.key = s.key AND s.token IS NULL
-    RETURNING d.key, d.version, d.value
+    DELETE FROM @.tickwheel_dead WHERE version = ANY(ARRAY(
+        SELECT d.version FROM (SELECT namespace, key FROM standing WHERE token IS NULL) k, LATERAL (
+            SELECT version FROM @.tickwheel_dead
+            WHERE namespace = k.namespace AND key BETWEEN k.key AND k.key OFFSET 0
+        ) d WHERE (SELECT true FROM @.tickwheel_dead WHERE namespace = its_space::int LIMIT 1)
+    )) RETURNING key, version, value
 )
 SELECT DISTINCT ON (key) key, version, value, token FROM (
     SELECT key, version, value, NULL::bigint AS token FROM dead

@@ -229,3 +229,17 @@ async fn reads_few_rows_where_very_many_wait() {
     // are made.
     reads_few_rows_after(&[(100_000, 1_000_000, ""), (10_000, 2, "")]).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_few_rows_where_very_many_dead_have_one_key() {
+    // As of a repeating timer whose occurrences all die. To a planner that knows of few keys, no
+    // key selects anything.
+    let of_keys = |keys| {
+        format!(
+            "; INSERT INTO tickwheel_dead (version, namespace, key, value, died, deadline, attempt)
+            SELECT nextval('tickwheel_versions'), 1, convert_to(repeat('key ', 10) || n % {keys}, 'UTF8'), 'v', 9e15::bigint - n, 0, 1
+            FROM generate_series(1, 100000) n; ANALYZE tickwheel_dead"
+        )
+    };
+    reads_few_rows_after(&[(0, 10, &of_keys(1)), (0, 10, &of_keys(100))]).await;
+}

@@ -3,8 +3,8 @@
 /// The first dead rows under the key `$2`, at most `$3`, after a version `$4`.
 pub(in crate::postgres) const DEAD_OF_KEY: &str = "
     SELECT died, version FROM @.tickwheel_dead
-    WHERE namespace = $1::int AND key = $2::bytea AND version > $4::bigint
-    ORDER BY version LIMIT $3::bigint";
+    WHERE namespace = $1::int AND key <= $2::bytea AND (key, version) > ($2::bytea, $4::bigint)
+    ORDER BY key, version LIMIT $3::bigint";
 
 /// The first rows that died at the time `$2` or before, at most `$3`, after the version `$4` that
 /// died at `$5`.

@@ -18,7 +18,7 @@ pub(in crate::postgres) const ROWS_OF: &str = concat!(
     UNION ALL
     (",
     stored_dead!(),
-    "WHERE namespace = $1 AND key = $2 ORDER BY version DESC LIMIT $3))",
+    "WHERE namespace = $1 AND key BETWEEN $2 AND $2 ORDER BY key DESC, version DESC LIMIT $3))",
     sized_page!("$4::bigint", "dead, in_flight, version DESC")
 );
 

@@ -12,8 +12,10 @@
 //! namespace, whatever the statistics say. A row that is looked up by its version has
 //! `namespace + 0` and `in_flight::int` compared, which no index has and from which no partial
 //! index follows: one that was empty when the plan was made looks cheap, and would be read as a
-//! whole for each row. Statements find out whether a row waits by `IS NULL`, since the server may
-//! evaluate `EXISTS` by reading all rows into a hash table.
+//! whole for each row. Dead rows are looked up by a range of keys, and ordered by key and version.
+//! Where few keys have very many dead rows, `key =` selects nothing by the statistics, and any
+//! index that has the order would do. Statements find out whether a row waits by `IS NULL`, since
+//! the server may evaluate `EXISTS` by reading all rows into a hash table.
 //!
 //! # Concurrent statements
 //!

@@ -42,18 +42,30 @@ macro_rules! any_dead {
     };
 }
 
+/// Deletes the dead rows of the keys of a relation. It finds their versions key by key, in a
+/// subquery of its own: a join reads all dead rows if few keys are known to have them.
+macro_rules! delete_dead {
+    ($keys:literal) => {
+        concat!(
+            "DELETE FROM @.tickwheel_dead WHERE version = ANY(ARRAY(
+                SELECT d.version FROM ",
+            $keys,
+            " k, LATERAL (
+                    SELECT version FROM @.tickwheel_dead
+                    WHERE namespace = k.namespace AND key BETWEEN k.key AND k.key OFFSET 0
+                ) d WHERE ",
+            any_dead!(),
+            "
+            ))"
+        )
+    };
+}
+
 /// Discards the dead rows of the keys that are `armed`. One that appears after the statement has
 /// begun died after the write.
 macro_rules! outdated {
     () => {
-        concat!(
-            ", outdated AS (
-            DELETE FROM @.tickwheel_dead d USING armed
-            WHERE ",
-            any_dead!(),
-            " AND d.namespace = armed.namespace AND d.key = armed.key
-        )"
-        )
+        concat!(", outdated AS (", delete_dead!("armed"), ")")
     };
 }
 
@@ -138,12 +150,9 @@ pub(in crate::postgres) const REMOVE: &str = concat!(
         DELETE FROM @.tickwheel_timers t USING i
         WHERE t.namespace = i.namespace AND t.key = i.key AND NOT t.in_flight
         RETURNING t.namespace, t.key, t.version, t.value
-    ), outdated AS (
-        DELETE FROM @.tickwheel_dead d USING removed
-        WHERE ",
-    any_dead!(),
-    " AND d.namespace = removed.namespace AND d.key = removed.key
-    )
+    ), outdated AS (",
+    delete_dead!("removed"),
+    ")
     SELECT key, version, value FROM removed"
 );
 
@@ -161,11 +170,9 @@ pub(in crate::postgres) const REMOVE_DEAD: &str = concat!(
             SELECT max(f.version) FROM @.tickwheel_timers f WHERE f.namespace = i.namespace AND f.key = i.key AND f.in_flight
         ) AS token FROM i
     ), dead AS (
-        DELETE FROM @.tickwheel_dead d USING standing s
-        WHERE ",
-    any_dead!(),
-    " AND d.namespace = s.namespace AND d.key = s.key AND s.token IS NULL
-        RETURNING d.key, d.version, d.value
+        ",
+    delete_dead!("(SELECT namespace, key FROM standing WHERE token IS NULL)"),
+    " RETURNING key, version, value
     )
     SELECT DISTINCT ON (key) key, version, value, token FROM (
         SELECT key, version, value, NULL::bigint AS token FROM dead
