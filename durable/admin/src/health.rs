@@ -105,12 +105,17 @@ impl Summary {
     }
 
     /// One that cannot be read, as one of another version, is failing. If none can be, the store
-    /// has failed.
+    /// has failed, and so it has if it hangs: each namespace would wait for its own time limit.
     pub(crate) async fn of_all(operators: Vec<Operator>) -> Result<Vec<Self>, Failure> {
         let (mut all, mut failed) = (Vec::new(), None);
         for operator in operators {
             let read = async { Summary::of(&operator, operator.counts().await?).await };
-            all.push(read.await.unwrap_or_else(|failure| {
+            let read = read.await;
+            let hung = Failure::timeout(operator.desk.limit);
+            if read.as_ref().err() == Some(&hung) {
+                return Err(hung);
+            }
+            all.push(read.unwrap_or_else(|failure| {
                 let (word, text) = (Word::Failing, text_line(&failure.to_string(), ERROR));
                 failed = Some(failure);
                 Summary {
