@@ -238,6 +238,18 @@ async fn page_changes_and_shows_what_it_was_allowed_to() {
     assert_eq!(status, 404);
 }
 
+/// A namespace that was not there had no page for ten seconds after its first instance.
+#[tokio::test]
+async fn namespace_that_was_not_there_has_its_page_at_once() {
+    let mails = Namespace::new("mails").expect("it is a name");
+    let service = Service::new("/timers", |page| page.namespace(mails.clone())).await;
+    let home = service.page("/timers").await;
+    assert!(home.contains("The store has no namespace"), "{home}");
+    let opened = service.store.open(&mails, &"json".into()).await;
+    opened.expect("it opens");
+    service.page("/timers/n/mails").await;
+}
+
 /// Whatever an answer is, it is neither cached nor in a frame, and its forms lead nowhere else.
 #[tokio::test]
 async fn each_answer_has_the_headers_that_protect_it() {

@@ -41,7 +41,7 @@ pub(crate) use origin::{HEADER, check as check_origin, is_from};
 const SECTION: usize = 10;
 const ROWS: usize = 50;
 
-/// Namespaces are looked for so often: to find them, Redis looks at all of its keys.
+/// Once there are namespaces, others are looked for so often: Redis looks at all of its keys.
 const KNOWN: Duration = Duration::from_secs(10);
 
 /// A form has at most so many bytes: enough for the keys of a list, in hexadecimal digits.
@@ -278,7 +278,9 @@ impl Site {
             return Ok(found);
         }
         let found = (self.page.desk).namespaces(self.page.only.as_ref()).await?;
-        *known() = Some((Instant::now(), found.clone()));
+        if !found.is_empty() {
+            *known() = Some((Instant::now(), found.clone()));
+        }
         Ok(found)
     }
 
