@@ -123,18 +123,40 @@ fn call_that_failed_long_ago_hides_no_alert() {
     scrapes.assert_fires("TickwheelDurableOverloaded");
 }
 
+/// What is scraped every so many rounds of a program that has failed to write so often by a round.
+fn writes_that_fail(every: usize, number: impl Fn(usize) -> usize) -> promtool::Scrapes {
+    let mut scrapes = promtool::Scrapes::default();
+    for round in 0..HEALTHY + FIRED {
+        let (number, is_scraped) = (number(round), round % every == 0);
+        let page = format!(
+            "tickwheel_durable_failing{{namespace=\"orders\",call=\"write\"}} {}
+            tickwheel_durable_store_errors_total{{namespace=\"orders\"}} {number}",
+            number.min(1)
+        );
+        scrapes.add(if is_scraped { &page } else { "" });
+    }
+    scrapes
+}
+
 /// A failover met the only write of ten minutes, and nothing had cleared it when it was long over.
 #[test]
 fn write_that_failed_once_fires_no_alert() {
-    let mut scrapes = promtool::Scrapes::default();
-    for round in 0..HEALTHY + FIRED {
-        let has_failed = u32::from(round + scrape_rounds(4 * MINUTE) >= HEALTHY + FIRED);
-        scrapes.add(&format!(
-            "tickwheel_durable_failing{{namespace=\"orders\",call=\"write\"}} {has_failed}
-            tickwheel_durable_store_errors_total{{namespace=\"orders\"}} {has_failed}"
-        ));
+    for every in [1, scrape_rounds(MINUTE)] {
+        for minutes in [3, 4] {
+            let begins = HEALTHY + FIRED - scrape_rounds(minutes * MINUTE);
+            let failed = |round| usize::from(round >= begins);
+            writes_that_fail(every, failed).assert_quiet();
+        }
     }
-    scrapes.assert_quiet();
+}
+
+/// By default Prometheus scrapes once a minute, and no minute had two scrapes to compare.
+#[test]
+fn writes_that_go_on_failing_fire_their_alert_only() {
+    for every in [1, scrape_rounds(MINUTE)] {
+        let failed = |round: usize| round.saturating_sub(HEALTHY);
+        writes_that_fail(every, failed).assert_fires("TickwheelDurableFailing");
+    }
 }
 
 #[tokio::test(start_paused = true)]
