@@ -156,18 +156,16 @@ impl Action {
     pub(crate) fn is_asked(self, selection: &Selection) -> bool {
         match self {
             Action::Remove | Action::Discard | Action::Acknowledge | Action::Purge => true,
-            Action::MoveIn(_) | Action::Run | Action::Release => selection.is_wide(),
+            // It is not known which timers it chooses.
+            Action::MoveIn(_) | Action::Run | Action::Release => {
+                matches!(selection, Selection::Prefix(_) | Selection::All)
+            }
             Action::Retry => false,
         }
     }
 }
 
 impl Selection {
-    /// Whether it is not known which timers it chooses.
-    fn is_wide(&self) -> bool {
-        matches!(self, Selection::Prefix(_) | Selection::All)
-    }
-
     /// What the keys begin with.
     fn prefix(&self) -> &[u8] {
         match self {
@@ -340,11 +338,9 @@ pub(crate) struct Work<'a> {
 
 impl Drop for Work<'_> {
     fn drop(&mut self) {
-        let Question {
-            action, selection, ..
-        } = self.question;
-        let to = match action {
-            Action::MoveIn(delay) => format!(" in={}", humantime::format_duration(*delay)),
+        let question = self.question;
+        let to = match question.action {
+            Action::MoveIn(delay) => format!(" in={}", humantime::format_duration(delay)),
             _ => String::new(),
         };
         let error = self.done.failure.as_ref().map_or(String::new(), |failure| {
@@ -355,8 +351,8 @@ impl Drop for Work<'_> {
             StoreTime::from(SystemTime::now()),
             text_line(self.who, LOGGED),
             self.operator.namespace,
-            action.verb(),
-            text_line(&selection.shown(), LOGGED),
+            question.action.verb(),
+            text_line(&question.selection.shown(), LOGGED),
             self.done.changed,
         ));
     }
@@ -390,19 +386,14 @@ impl<'a> Work<'a> {
     }
 
     async fn change(&mut self) -> Result<(), Failure> {
-        let Question {
-            action,
-            selection,
-            asked,
-            ..
-        } = self.question;
-        let change = match *action {
+        let question = self.question;
+        let (asked, prefix) = (question.asked, question.selection.prefix());
+        let change = match question.action {
             Action::Remove => Change::Remove,
             Action::MoveIn(delay) => Change::MoveIn(delay),
             _ => Change::Run,
         };
-        let prefix = selection.prefix();
-        match (action.state(), selection) {
+        match (question.action.state(), &question.selection) {
             // Of all: a question takes no other choice.
             (None, _) => self.bulk(Bulk::Purge).await,
             (Some(state), Selection::Keys(keys)) => {
@@ -429,7 +420,7 @@ impl<'a> Work<'a> {
             }
             // All are found before the first is changed: it may come back.
             (Some(state), _) => {
-                let fits = |row: &Stored| is_meant(row, *asked);
+                let fits = |row: &Stored| is_meant(row, asked);
                 let (found, _) = find(self.operator, state, prefix, fits, usize::MAX).await?;
                 self.tokens(&found, false).await
             }

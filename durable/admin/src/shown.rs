@@ -6,15 +6,14 @@ pub(crate) use hex::encode as hex;
 /// Bytes in one line that changes nothing around it, of at most so many characters: text as it is,
 /// but for characters that a terminal or a reader would take for something else.
 pub(crate) fn line(bytes: &[u8], most: usize) -> String {
-    let Ok(text) = std::str::from_utf8(bytes) else {
-        return cut(
-            &format!("0x{}", hex(&bytes[..bytes.len().min(most)])),
-            most,
-            bytes.len(),
-        );
+    let shown = match std::str::from_utf8(bytes) {
+        Ok(text) => visible(text.chars().take(most + 1), code),
+        Err(_) => format!("0x{}", hex(&bytes[..bytes.len().min(most)])),
     };
-    let shown = visible(text.chars().take(most + 1), code);
-    cut(&shown, most, bytes.len())
+    match shown.char_indices().nth(most) {
+        None => shown,
+        Some((end, _)) => format!("{}… ({} bytes)", &shown[..end], bytes.len()),
+    }
 }
 
 /// A text as it is shown.
@@ -31,16 +30,11 @@ pub(crate) fn from_line(line: &str) -> Vec<u8> {
     while let Some((before, after)) = rest.split_once("\\u{") {
         let code = after.split_once('}').and_then(|(digits, after)| {
             let code = u32::from_str_radix(digits, 16).ok()?;
-            Some((char::from_u32(code)?, after))
+            Some((char::from_u32(code)?.to_string(), after))
         });
-        text += before;
-        if let Some((c, after)) = code {
-            text.push(c);
-            rest = after;
-        } else {
-            text += "\\u{";
-            rest = after;
-        }
+        let (part, after) = code.unwrap_or_else(|| ("\\u{".to_owned(), after));
+        text = text + before + &part;
+        rest = after;
     }
     (text + rest).into()
 }
@@ -54,13 +48,6 @@ pub(crate) fn whole(bytes: &[u8]) -> String {
             .collect::<Vec<_>>()
             .join("\n"),
         Err(_) => format!("0x{}", hex(bytes)),
-    }
-}
-
-fn cut(text: &str, most: usize, bytes: usize) -> String {
-    match text.char_indices().nth(most) {
-        None => text.to_owned(),
-        Some((end, _)) => format!("{}… ({bytes} bytes)", &text[..end]),
     }
 }
 
@@ -116,10 +103,8 @@ pub(crate) fn count(number: u64, is_estimate: bool) -> String {
 pub(crate) fn separated(number: u64) -> String {
     let digits = number.to_string();
     let parts = digits.as_bytes().rchunks(3).rev();
-    parts
-        .map(String::from_utf8_lossy)
-        .collect::<Vec<_>>()
-        .join(",")
+    let parts: Vec<_> = parts.map(String::from_utf8_lossy).collect();
+    parts.join(",")
 }
 
 #[cfg(test)]

@@ -11,8 +11,6 @@ use tokio_postgres::config::Host;
 
 use crate::operator::tell;
 
-const PORT: u16 = 5432;
-
 /// Where libpq expects sockets, as it was built for one system or another.
 #[cfg(unix)]
 const SOCKETS: [&str; 3] = ["/tmp", "/run/postgresql", "/var/run/postgresql"];
@@ -68,8 +66,10 @@ fn of(text: &str, config: &Config) -> Option<String> {
         // A usual folder of sockets, which the file names so.
         _ => "localhost".to_owned(),
     };
-    let port = config.get_ports().first().copied().unwrap_or(PORT);
-    let user = config.get_user().map_or_else(name, str::to_owned);
+    let port = config.get_ports().first().copied().unwrap_or(5432);
+    let user = config
+        .get_user()
+        .map_or_else(|| whoami::username().unwrap_or_default(), str::to_owned);
     let database = config.get_dbname().unwrap_or(&user).to_owned();
     let wanted = [host, port.to_string(), database, user];
     let mut lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -81,11 +81,6 @@ fn of(text: &str, config: &Config) -> Option<String> {
             .all(|(field, wanted)| field == "*" || field == wanted)
             .then_some(password)
     })
-}
-
-/// The user that the client takes without one in the URL.
-fn name() -> String {
-    whoami::username().unwrap_or_default()
 }
 
 /// The fields of a line. A backslash makes a colon or a backslash part of a field.
