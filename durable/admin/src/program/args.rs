@@ -40,7 +40,7 @@ pub(super) struct Common {
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "url")]
     pub(super) url_file: Option<PathBuf>,
     /// The namespace; needed if the store has several
-    #[arg(short, long, global = true, value_parser = namespace)]
+    #[arg(short, long, global = true, value_parser = Namespace::new)]
     pub(super) namespace: Option<Namespace>,
     /// Prints JSON
     #[arg(long, global = true)]
@@ -55,26 +55,7 @@ pub(super) enum Command {
     /// Counts the timers of each namespace
     Stats,
     /// Lists timers
-    List {
-        /// In this state
-        #[arg(long, default_value = NAMES[0], value_parser = PossibleValuesParser::new(NAMES).map(state))]
-        state: State,
-        /// Only timers with keys that begin with this. With JSON, a string may be without its quote
-        #[arg(long)]
-        prefix: Option<String>,
-        /// Only timers with an error that contains this
-        #[arg(long)]
-        error: Option<String>,
-        /// Takes the prefix as hexadecimal digits
-        #[arg(long)]
-        hex: bool,
-        /// At most so many
-        #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
-        limit: u32,
-        /// Goes on after a page: what it has shown as `next`
-        #[arg(long)]
-        after: Option<String>,
-    },
+    List(List),
     /// Shows the timers with a key: the one that waits, the latest 100 in flight and dead
     Show {
         /// The key as `list` shows it. With JSON, a string may be without its quotes
@@ -105,6 +86,28 @@ pub(super) enum Command {
     },
     /// Prints the manual page
     Man,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct List {
+    /// In this state
+    #[arg(long, default_value = NAMES[0], value_parser = PossibleValuesParser::new(NAMES).map(state))]
+    pub(super) state: State,
+    /// Only timers with keys that begin with this. With JSON, a string may be without its quote
+    #[arg(long)]
+    pub(super) prefix: Option<String>,
+    /// Only timers with an error that contains this
+    #[arg(long)]
+    pub(super) error: Option<String>,
+    /// Takes the prefix as hexadecimal digits
+    #[arg(long)]
+    pub(super) hex: bool,
+    /// At most so many
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) limit: u32,
+    /// Goes on after a page: what it has shown as `next`
+    #[arg(long)]
+    pub(super) after: Option<String>,
 }
 
 #[derive(Debug, Clone, ClapArgs)]
@@ -192,7 +195,7 @@ pub(super) struct Which {
     #[arg(required_unless_present_any = ["tokens", "prefix", "all"])]
     pub(super) keys: Vec<String>,
     /// That claim or dead timer; may come several times
-    #[arg(long = "token", value_parser = token, value_name = "TOKEN", conflicts_with = "keys")]
+    #[arg(long = "token", value_parser = clap::value_parser!(i64).range(1..).map(Version), value_name = "TOKEN", conflicts_with = "keys")]
     pub(super) tokens: Vec<Version>,
     /// All with keys that begin with this. With JSON, a string may be without its quote
     #[arg(long, value_parser = NonEmptyStringValueParser::new(), conflicts_with_all = ["keys", "tokens"])]
@@ -206,17 +209,6 @@ pub(super) struct Which {
     /// Does not ask: needed in scripts
     #[arg(long)]
     pub(super) yes: bool,
-}
-
-fn namespace(text: &str) -> Result<Namespace, String> {
-    Namespace::new(text).map_err(|error| error.to_string())
-}
-
-fn token(text: &str) -> Result<Version, String> {
-    match text.parse() {
-        Ok(token @ 1..) => Ok(Version(token)),
-        _ => Err("a token is a positive number".to_owned()),
-    }
 }
 
 /// A time to wait: 0.1 s to a day.

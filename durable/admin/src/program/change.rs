@@ -13,12 +13,6 @@ use crate::actions::{Action, Done, Selection, Work, count};
 use crate::failure::Failure;
 use crate::operator::{Operator, tell};
 
-/// Shows how far it is, on standard error, if that is a terminal.
-fn progress(total: u64) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:40} {human_pos}/{human_len} {eta}");
-    ProgressBar::new(total).with_style(style.expect("the template is right"))
-}
-
 /// The user that runs the program.
 fn who() -> String {
     let name = whoami::username().unwrap_or_else(|_| "unknown".to_owned());
@@ -32,7 +26,6 @@ pub(super) async fn change(operator: &Operator, json: bool, change: Change) -> R
     let (action, which) = change.parts();
     let yes = which.yes;
     let selection = select(operator, action, which).await?;
-    let is_one = matches!(&selection, Selection::Keys(keys) if keys.len() == 1);
     let question = count(operator, action, selection).await?;
     if action.is_asked(&question.selection) && !yes {
         let which = match &question.selection {
@@ -46,7 +39,9 @@ pub(super) async fn change(operator: &Operator, json: bool, change: Change) -> R
         let asked = tokio::task::spawn_blocking(move || ask(namespace.as_str(), &what)).await;
         asked.map_err(|error| Failure::Failed(error.to_string()))??;
     }
-    let bar = progress(question.number);
+    // On standard error, if that is a terminal.
+    let style = ProgressStyle::with_template("{bar:40} {human_pos}/{human_len} {eta}");
+    let bar = ProgressBar::new(question.number).with_style(style.expect("the template is right"));
     let (who, progress, stop) = (who(), |rows| bar.inc(rows), stop()?);
     let mut work = Work::new(operator, &who, &question, &progress);
     tokio::select! {
@@ -56,19 +51,13 @@ pub(super) async fn change(operator: &Operator, json: bool, change: Change) -> R
     bar.finish_and_clear();
     let done = work.done.clone();
     drop(work);
-    finish(operator, json, action, is_one, done)
+    finish(operator, json, action, done)
 }
 
 /// Prints how many were changed, and why others were left, also if it has failed. None is a
 /// failure, but for a purge.
-fn finish(
-    operator: &Operator,
-    json: bool,
-    action: Action,
-    is_one: bool,
-    done: Done,
-) -> Result<(), Failure> {
-    let left = done.left();
+fn finish(operator: &Operator, json: bool, action: Action, done: Done) -> Result<(), Failure> {
+    let mut left = done.left();
     let printed = if json {
         print_json(&records::changed(operator, &done))
     } else if done.changed > 0 || done.failure.is_some() || action == Action::Purge {
@@ -86,15 +75,11 @@ fn finish(
     if done.changed > 0 || action == Action::Purge {
         return Ok(());
     }
-    let why = match &left[..] {
-        [] => "there is none".to_owned(),
-        left if is_one => left.join("; "),
-        left => left.join("\n"),
-    };
-    Err(Failure::NotFound(format!(
-        "no timer was {}: {why}",
-        action.done()
-    )))
+    if left.is_empty() {
+        left.push("there is none".to_owned());
+    }
+    let (done, why) = (action.done(), left.join("\n"));
+    Err(Failure::NotFound(format!("no timer was {done}: {why}")))
 }
 
 /// Asks at a terminal for the name of the namespace.

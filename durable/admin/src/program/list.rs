@@ -2,6 +2,7 @@
 
 use tickwheel_durable::store::{State, StoreTime, Stored};
 
+use super::args::List;
 use super::output::{print, print_json, table};
 use super::records;
 use crate::clock::from_now;
@@ -16,15 +17,19 @@ const KEY: usize = 48;
 const VALUE: usize = 60;
 
 /// Prints a page.
-pub(super) async fn list(
-    operator: &Operator,
-    json: bool,
-    filter: &Filter,
-    limit: u32,
-    after: Option<&str>,
-) -> Result<(), Failure> {
+pub(super) async fn list(operator: &Operator, json: bool, which: List) -> Result<(), Failure> {
+    let prefix = match which.prefix {
+        Some(prefix) => Some(operator.prefix(&prefix, which.hex, which.state).await?),
+        None => None,
+    };
+    let filter = Filter {
+        state: which.state,
+        prefix,
+        error: which.error,
+    };
+    let (after, limit) = (which.after.as_deref(), which.limit);
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let Page { rows, next } = listing::page(operator, filter, after, limit).await?;
+    let Page { rows, next } = listing::page(operator, &filter, after, limit).await?;
     if json {
         return print_json(&records::timers(operator, &rows, next.as_deref()));
     }

@@ -16,7 +16,6 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser as _};
 
 use crate::failure::Failure;
-use crate::listing::Filter;
 use crate::operator::{Desk, Operator, tell};
 use args::{Args, Command, Common};
 
@@ -59,26 +58,7 @@ async fn run(Args { common, command }: Args) -> Result<(), Failure> {
             stats::watch(&desk(&common).await?, &common, every, times).await
         }
         Command::Serve(options) => serve::serve(&common, options).await,
-        Command::List {
-            state,
-            prefix,
-            error,
-            hex,
-            limit,
-            after,
-        } => {
-            let operator = operator().await?;
-            let prefix = match prefix {
-                Some(prefix) => Some(operator.prefix(&prefix, hex, state).await?),
-                None => None,
-            };
-            let filter = Filter {
-                state,
-                prefix,
-                error,
-            };
-            list::list(&operator, json, &filter, limit, after.as_deref()).await
-        }
+        Command::List(which) => list::list(&operator().await?, json, which).await,
         Command::Show { key, hex } => list::show(&operator().await?, json, &key, hex).await,
         Command::Instances => stats::instances(&operator().await?, json).await,
         Command::Change(change) => change::change(&operator().await?, json, change).await,
