@@ -37,8 +37,8 @@ impl Case {
             let logged = Arc::clone(&logged);
             move |line| logged.lock().expect("it is sound").push(line.to_owned())
         });
-        let found = desk.namespaces(Some(&space)).await.expect("it lists");
-        let operator = desk.operator(&found[0]);
+        let found = desk.operators(Some(&space)).await.expect("it lists");
+        let operator = found[0].clone();
         Case {
             memory,
             store,

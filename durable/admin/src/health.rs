@@ -106,10 +106,10 @@ impl Summary {
 
     /// One that cannot be read, as one of another version, is failing. If none can be, the store
     /// has failed, and so it has if it hangs: each namespace would wait for its own time limit.
-    pub(crate) async fn of_all(operators: Vec<Operator>) -> Result<Vec<Self>, Failure> {
+    pub(crate) async fn of_all(operators: &[Operator]) -> Result<Vec<Self>, Failure> {
         let (mut all, mut failed) = (Vec::new(), None);
         for operator in operators {
-            let read = async { Summary::of(&operator, operator.counts().await?).await };
+            let read = async { Summary::of(operator, operator.counts().await?).await };
             let read = read.await;
             let hung = Failure::timeout(operator.desk.limit);
             if read.as_ref().err() == Some(&hung) {
@@ -194,7 +194,7 @@ mod tests {
         let tokens = case.in_flight(0..1).await;
         case.die(tokens, "why").await;
         let word = async || {
-            let summaries = Summary::of_all(vec![case.operator.clone()]).await;
+            let summaries = Summary::of_all(std::slice::from_ref(&case.operator)).await;
             summaries.expect("it reads")[0].health.word
         };
         assert_eq!(word().await, Word::Failing);

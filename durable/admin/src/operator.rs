@@ -5,10 +5,11 @@ use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tickwheel_durable::Charter;
 use tickwheel_durable::store::{
     Answer, Change, ChangedRows, Counts, DeadChange, DeadRows, Inspect, List, LoadWindow,
     MAX_KEY_ROWS, Namespace, PrefixChange, PrefixRows, RowPage, Settle, Settled, Settlement, State,
-    Store, StoreTime, Stored, StoredInstance, StoredNamespace, Version, Write, WriteOutcome,
+    Store, StoreTime, Stored, StoredInstance, Version, Write, WriteOutcome,
 };
 use tokio::time::timeout;
 
@@ -53,28 +54,25 @@ impl Desk {
         self.store.inspect()
     }
 
-    /// All namespaces, or the one with that name, if it is there.
-    pub(crate) async fn namespaces(
+    /// The operators of all namespaces, or of the one with that name, if it is there.
+    pub(crate) async fn operators(
         &self,
         only: Option<&Namespace>,
-    ) -> Result<Vec<StoredNamespace>, Failure> {
-        let Some(name) = only else {
-            return self.call(self.inspect().namespaces()).await;
-        };
-        let charter = self.call(self.inspect().charter(name)).await?;
-        let named = |charter| StoredNamespace {
-            name: name.clone(),
-            charter,
-        };
-        Ok(charter.map(named).into_iter().collect())
-    }
-
-    pub(crate) fn operator(&self, found: &StoredNamespace) -> Operator {
-        Operator {
+    ) -> Result<Vec<Operator>, Failure> {
+        let operator = |namespace, charter: Charter| Operator {
             desk: self.clone(),
-            namespace: found.name.clone(),
-            codec: found.charter.codec.clone(),
+            namespace,
+            codec: charter.codec,
+        };
+        if let Some(name) = only {
+            let charter = self.call(self.inspect().charter(name)).await?;
+            let found = charter.map(|charter| operator(name.clone(), charter));
+            return Ok(found.into_iter().collect());
         }
+        let all = self.call(self.inspect().namespaces()).await?.into_iter();
+        Ok(all
+            .map(|found| operator(found.name, found.charter))
+            .collect())
     }
 }
 

@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use axum::extract::{Form, Path};
+use axum::extract::Form;
 use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use tickwheel_durable::store::Version;
 use tokio::time::timeout;
 
-use super::jobs::{Job, Told};
-use super::{Frame, Visit, html, refused};
+use super::jobs::Job;
+use super::{Visit, html, refused};
 use crate::actions::{Action, Done, Selection, Work, count};
 use crate::failure::Failure;
 use crate::listing::{at, from_at};
@@ -32,9 +32,13 @@ fn field<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
 /// What a form asks for: an action, and to which timers.
 fn asked(fields: &Fields) -> Result<(Action, Selection), Failure> {
     let wrong = |what: &str| Failure::Usage(format!("the form {what}"));
-    let one = field(fields, "one").map(|one| one.split_once(' ').unwrap_or((one, "")));
-    let name = one.map_or_else(|| field(fields, "action"), |(name, _)| Some(name));
-    let action = name.and_then(Action::named);
+    // The button of a row asks for that row, whichever are selected.
+    if let Some((action, row)) = field(fields, "one").and_then(|one| one.split_once(' ')) {
+        let one = [("action", action), ("row", row)];
+        let one = one.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        return asked(&one.into());
+    }
+    let action = field(fields, "action").and_then(Action::named);
     let mut action = action.ok_or_else(|| wrong("names no action"))?;
     if let Action::MoveIn(delay) = &mut action {
         let text = field(fields, "in").unwrap_or_default();
@@ -44,21 +48,15 @@ fn asked(fields: &Fields) -> Result<(Action, Selection), Failure> {
             ))
         })?;
     }
-    if let (None, Some(prefix)) = (one, field(fields, "prefix")) {
+    if let Some(prefix) = field(fields, "prefix") {
         let prefix = from_hex(prefix).ok_or_else(|| wrong("has a wrong prefix"))?;
         return Ok((action, Selection::Prefix(prefix)));
     }
-    if one.is_none() && field(fields, "all").is_some() {
+    if field(fields, "all").is_some() {
         return Ok((action, Selection::All));
     }
-    let rows: Vec<&str> = match one {
-        Some((_, row)) => vec![row],
-        None => fields
-            .iter()
-            .filter(|(name, _)| name == "row")
-            .map(|(_, row)| row.as_str())
-            .collect(),
-    };
+    let rows = fields.iter().filter(|(name, _)| name == "row");
+    let rows: Vec<_> = rows.map(|(_, row)| row.as_str()).collect();
     if rows.is_empty() {
         return Err(Failure::Usage("no timer is selected".to_owned()));
     }
@@ -115,7 +113,7 @@ pub(super) async fn change(
     }
     // The change goes on, and is logged, if the browser leaves.
     let mut acting = tokio::spawn({
-        let (operator, who) = (operator.clone(), visit.caller.user.clone());
+        let (operator, who) = (operator.clone(), visit.user.clone());
         let job = Arc::clone(&job);
         async move {
             let progress = |rows| _ = job.changed.fetch_add(rows, Ordering::Relaxed);
@@ -144,7 +142,7 @@ pub(super) async fn change(
 }
 
 /// The result of a change.
-fn told(action: Action, done: &Done) -> Told {
+fn told(action: Action, done: &Done) -> (&'static str, Vec<String>) {
     let mut lines = vec![format!("{} {}.", separated(done.changed), action.done())];
     let left = done.left();
     if done.changed == 0 && left.is_empty() && done.failure.is_none() {
@@ -158,26 +156,21 @@ fn told(action: Action, done: &Done) -> Told {
         _ if done.is_all() => "Done",
         _ => "Not all were changed",
     };
-    Told { title, lines }
+    (title, lines)
 }
 
 /// The page of a change that takes long.
-pub(super) async fn job(
-    visit: Visit,
-    Path((_, number)): Path<(String, i64)>,
-) -> Result<Html<String>, Failure> {
-    let frame = visit.frame();
-    let job = visit.site.jobs.get(number);
+pub(super) async fn job(visit: Visit) -> Result<Html<String>, Failure> {
+    let mut frame = visit.frame();
+    let number = visit.path["number"].parse().ok();
+    let job = number.and_then(|number| visit.site.jobs.get(number));
     let job = job.ok_or_else(|| {
         Failure::NotFound(
             "this process does not know of that change any more: the log says what became of it"
                 .to_owned(),
         )
     })?;
-    let frame = Frame {
-        is_live: job.told.get().is_none(),
-        ..frame
-    };
+    frame.is_live = job.told.get().is_none();
     Ok(Html(html::job(&frame, &job).into_string()))
 }
 
@@ -246,8 +239,8 @@ mod tests {
             ..Done::default()
         };
         let told = told(Action::Remove, &done);
-        assert_eq!(told.title, "Not all were changed");
-        assert_eq!(told.lines, ["1,234 removed.", "2 in flight: left alone"]);
+        assert_eq!(told.0, "Not all were changed");
+        assert_eq!(told.1, ["1,234 removed.", "2 in flight: left alone"]);
     }
 
     /// The page said that there was no timer.
@@ -258,8 +251,8 @@ mod tests {
             ..Done::default()
         };
         let told = told(Action::Remove, &done);
-        assert_eq!(told.title, "Nothing was changed");
-        assert_eq!(told.lines, ["0 removed.", "2 in flight: left alone"]);
+        assert_eq!(told.0, "Nothing was changed");
+        assert_eq!(told.1, ["0 removed.", "2 in flight: left alone"]);
     }
 
     /// A change that failed half-way looked as if it had done nothing.
@@ -271,9 +264,9 @@ mod tests {
             ..Done::default()
         };
         let told = told(Action::Remove, &done);
-        assert_eq!(told.title, "The change has failed");
+        assert_eq!(told.0, "The change has failed");
         let why = "the store has not responded within 5s";
-        assert_eq!(told.lines, ["1,234 removed.", why]);
+        assert_eq!(told.1, ["1,234 removed.", why]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Changes that take longer than a browser waits. Each has a page that shows its progress.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
@@ -9,13 +9,6 @@ use tickwheel_durable::store::StoreTime;
 
 /// So many are remembered.
 const MOST: usize = 100;
-
-/// What a page says of a change that has ended.
-#[derive(Debug, Clone)]
-pub(super) struct Told {
-    pub(super) title: &'static str,
-    pub(super) lines: Vec<String>,
-}
 
 #[derive(Debug)]
 pub(super) struct Job {
@@ -27,36 +20,29 @@ pub(super) struct Job {
     pub(super) total: u64,
     /// How many it has changed.
     pub(super) changed: AtomicU64,
-    pub(super) told: OnceLock<Told>,
+    /// Once it has ended: a title, and lines.
+    pub(super) told: OnceLock<(&'static str, Vec<String>)>,
 }
 
 /// The last ones, by a number that no earlier process has given.
 #[derive(Debug, Default)]
-pub(super) struct Jobs(Mutex<VecDeque<(i64, Arc<Job>)>>);
+pub(super) struct Jobs(Mutex<BTreeMap<i64, Arc<Job>>>);
 
 impl Jobs {
     /// Remembers one. Returns its number.
     pub(super) fn add(&self, job: Arc<Job>) -> i64 {
         let mut jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = jobs.back().map_or(0, |(number, _)| *number);
+        let last = jobs.last_key_value().map_or(0, |(number, _)| *number);
         let number = StoreTime::from(SystemTime::now()).as_micros().max(last + 1);
-        jobs.push_back((number, job));
+        jobs.insert(number, job);
         if jobs.len() > MOST {
-            jobs.pop_front();
+            jobs.pop_first();
         }
         number
     }
 
     pub(super) fn get(&self, number: i64) -> Option<Arc<Job>> {
         let jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut jobs = jobs.iter();
-        let found = jobs.find(|(of, _)| *of == number);
-        found.map(|(_, job)| Arc::clone(job))
-    }
-}
-
-impl Job {
-    pub(super) fn changed(&self) -> u64 {
-        self.changed.load(Ordering::Relaxed)
+        jobs.get(&number).cloned()
     }
 }

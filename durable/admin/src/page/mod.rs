@@ -6,21 +6,18 @@ mod jobs;
 mod origin;
 
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRequestParts, NestedPath, Path, Query, Request, State};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{Extensions, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
-use serde::{Deserialize, Serialize};
-use tickwheel_durable::store::{
-    List, Namespace, State as RowState, Store, StoreTime, StoredNamespace,
-};
+use serde::Deserialize;
+use tickwheel_durable::store::{List, Namespace, State as RowState, Store, StoreTime};
 use tokio::time::Instant;
 
 use crate::actions::Action;
@@ -43,6 +40,9 @@ const ROWS: usize = 50;
 
 /// Once there are namespaces, others are looked for so often: Redis looks at all of its keys.
 const KNOWN: Duration = Duration::from_secs(10);
+
+const CSS: [(&str, &str); 1] = [("content-type", "text/css; charset=utf-8")];
+const SCRIPT: [(&str, &str); 1] = [("content-type", "text/javascript; charset=utf-8")];
 
 /// A form has at most so many bytes: enough for the keys of a list, in hexadecimal digits.
 pub(crate) const FORM: usize = 128 * 1024;
@@ -67,10 +67,11 @@ pub(crate) const FORM: usize = 128 * 1024;
 /// The front page of the crate has one.
 #[derive(Debug)]
 pub struct Page {
-    desk: Desk,
-    only: Option<Namespace>,
-    allow_changes: bool,
-    log_out: bool,
+    pub(crate) desk: Desk,
+    pub(crate) only: Option<Namespace>,
+    pub(crate) allow_changes: bool,
+    /// Has a button that posts to `/logout`.
+    pub(crate) log_out: bool,
 }
 
 impl Page {
@@ -80,12 +81,8 @@ impl Page {
     /// [`Builder::start`](tickwheel_durable::Builder::start) does. It need not be the one that an
     /// instance uses.
     pub fn new(store: impl Into<Box<dyn Store>>) -> Self {
-        Page::of(Desk::new(store.into(), Duration::from_secs(5)))
-    }
-
-    pub(crate) fn of(desk: Desk) -> Self {
         Page {
-            desk,
+            desk: Desk::new(store.into(), Duration::from_secs(5)),
             only: None,
             allow_changes: false,
             log_out: false,
@@ -120,13 +117,6 @@ impl Page {
         self
     }
 
-    /// Has a button that posts to `/logout`.
-    #[cfg(feature = "program")]
-    pub(crate) fn log_out(mut self) -> Self {
-        self.log_out = true;
-        self
-    }
-
     /// The routes. [Nest](Router::nest) them at a path, which must have no parameters, or merge
     /// them.
     pub fn routes<S: Clone + Send + Sync + 'static>(self) -> Router<S> {
@@ -137,8 +127,8 @@ impl Page {
         });
         Router::new()
             .route("/", get(home))
-            .route("/static/style.css", get(style))
-            .route("/static/page.js", get(script))
+            .route("/static/style.css", get((CSS, include_str!("style.css"))))
+            .route("/static/page.js", get((SCRIPT, include_str!("page.js"))))
             .route("/n/{namespace}", get(overview))
             .route("/n/{namespace}/find", get(find))
             .route("/n/{namespace}/list/{state}", get(list))
@@ -159,7 +149,7 @@ pub struct User(pub String);
 struct Site {
     page: Page,
     jobs: Jobs,
-    known: Mutex<Option<(Instant, Vec<StoredNamespace>)>>,
+    known: Mutex<Option<(Instant, Vec<Operator>)>>,
 }
 
 /// What a refused request is told, as an extension of the response.
@@ -202,8 +192,8 @@ pub(crate) fn login_page() -> Html<String> {
 }
 
 /// Stands before each page.
-async fn checked(caller: Caller, request: Request, next: Next) -> Response {
-    let root = &caller.root;
+async fn checked(request: Request, next: Next) -> Response {
+    let root = &root(request.extensions());
     if let Err(text) = origin::check(request.method(), request.headers()) {
         return secure(refusal(root, StatusCode::FORBIDDEN, &text));
     }
@@ -214,77 +204,68 @@ async fn checked(caller: Caller, request: Request, next: Next) -> Response {
     secure(response)
 }
 
-/// The sender of a request, and the path at which the routes are.
-struct Caller {
-    root: String,
-    user: String,
-}
-
-impl<S: Sync> FromRequestParts<S> for Caller {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        let root = parts.extensions.get::<NestedPath>();
-        let root = root.map_or("", NestedPath::as_str).trim_end_matches('/');
-        let user = parts.extensions.get().map(|User(name)| name.clone());
-        Ok(Caller {
-            root: root.to_owned(),
-            user: user.unwrap_or_else(|| "unknown".to_owned()),
-        })
-    }
+/// The path at which the routes are.
+fn root(extensions: &Extensions) -> String {
+    let root = extensions
+        .get::<NestedPath>()
+        .map_or("", NestedPath::as_str);
+    root.trim_end_matches('/').to_owned()
 }
 
 /// A request for a page of a namespace.
 struct Visit {
     site: Arc<Site>,
-    caller: Caller,
-    namespaces: Vec<StoredNamespace>,
+    root: String,
+    user: String,
+    namespaces: Vec<Operator>,
     operator: Operator,
-    /// What a change has done that has led to this page.
-    notice: Option<String>,
+    /// The parameters of the route, which are there.
+    path: HashMap<String, String>,
+    query: HashMap<String, String>,
 }
 
 impl FromRequestParts<Arc<Site>> for Visit {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, site: &Arc<Site>) -> Result<Self, Failure> {
-        let Ok(caller) = Caller::from_request_parts(parts, site).await;
-        let done = Query::<DoneQuery>::try_from_uri(&parts.uri).ok();
+        let user = parts.extensions.get().map(|User(name)| name.clone());
+        let Query(query) = Query::try_from_uri(&parts.uri).unwrap_or_default();
         let no_such = || Failure::NotFound("there is no such namespace".to_owned());
         let Path(path) = Path::<HashMap<String, String>>::from_request_parts(parts, site)
             .await
             .map_err(|_| no_such())?;
         let namespaces = site.namespaces().await?;
         let mut found = namespaces.iter();
-        let found = found
-            .find(|found| Some(found.name.as_str()) == path.get("namespace").map(|name| &**name));
-        let operator = site.page.desk.operator(found.ok_or_else(no_such)?);
+        let found = found.find(|found| found.namespace.as_str() == path["namespace"]);
+        let operator = found.ok_or_else(no_such)?.clone();
         Ok(Visit {
             site: Arc::clone(site),
-            caller,
+            root: root(&parts.extensions),
+            user: user.unwrap_or_else(|| "unknown".to_owned()),
             namespaces,
             operator,
-            notice: done.and_then(|Query(done)| done.notice()),
+            path,
+            query,
         })
     }
 }
 
 impl Site {
     /// The namespaces that are shown.
-    async fn namespaces(&self) -> Result<Vec<StoredNamespace>, Failure> {
+    async fn namespaces(&self) -> Result<Vec<Operator>, Failure> {
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let last = known().clone().filter(|(at, _)| at.elapsed() < KNOWN);
         if let Some((_, found)) = last {
             return Ok(found);
         }
-        let found = (self.page.desk).namespaces(self.page.only.as_ref()).await?;
+        let found = (self.page.desk).operators(self.page.only.as_ref()).await?;
         if !found.is_empty() {
             *known() = Some((Instant::now(), found.clone()));
         }
         Ok(found)
     }
 
-    fn frame<'a>(&'a self, root: &'a str, namespaces: &'a [StoredNamespace]) -> Frame<'a> {
+    fn frame<'a>(&'a self, root: &'a str, namespaces: &'a [Operator]) -> Frame<'a> {
         Frame {
             root,
             namespaces,
@@ -296,64 +277,38 @@ impl Site {
 }
 
 impl Visit {
+    fn query(&self, name: &str) -> &str {
+        self.query.get(name).map_or("", String::as_str)
+    }
+
     fn frame(&self) -> Frame<'_> {
+        let done = self.query("done").parse().ok().map(separated);
+        let done = Action::named(self.query("did")).zip(done);
         Frame {
             current: self.operator.namespace.as_str(),
-            notice: self.notice.clone(),
-            ..self.site.frame(&self.caller.root, &self.namespaces)
+            notice: done.map(|(did, number)| format!("{number} {}.", did.done())),
+            ..self.site.frame(&self.root, &self.namespaces)
         }
     }
 }
 
-async fn style() -> impl IntoResponse {
-    (
-        [("content-type", "text/css; charset=utf-8")],
-        include_str!("style.css"),
-    )
-}
-
-async fn script() -> impl IntoResponse {
-    (
-        [("content-type", "text/javascript; charset=utf-8")],
-        include_str!("page.js"),
-    )
-}
-
-async fn home(caller: Caller, State(site): State<Arc<Site>>) -> Result<Html<String>, Failure> {
+async fn home(
+    extensions: Extensions,
+    State(site): State<Arc<Site>>,
+) -> Result<Html<String>, Failure> {
+    let root = root(&extensions);
     let namespaces = site.namespaces().await?;
-    let operators = namespaces
-        .iter()
-        .map(|found| site.page.desk.operator(found));
-    let summaries = Summary::of_all(operators.collect()).await?;
-    let frame = Frame {
-        is_live: true,
-        ..site.frame(&caller.root, &namespaces)
-    };
+    let summaries = Summary::of_all(&namespaces).await?;
+    let mut frame = site.frame(&root, &namespaces);
+    frame.is_live = true;
     Ok(Html(html::home(&frame, &summaries).into_string()))
 }
 
-#[derive(Deserialize)]
-struct Look {
-    window: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct DoneQuery {
-    did: Option<String>,
-    done: Option<u64>,
-}
-
-impl DoneQuery {
-    fn notice(&self) -> Option<String> {
-        let did = Action::named(self.did.as_deref()?)?;
-        Some(format!("{} {}.", separated(self.done?), did.done()))
-    }
-}
-
-async fn overview(visit: Visit, Query(look): Query<Look>) -> Result<Html<String>, Failure> {
+async fn overview(visit: Visit) -> Result<Html<String>, Failure> {
     let operator = &visit.operator;
     let known = |window: &u64| WINDOWS.iter().any(|(known, _)| known == window);
-    let window = look.window.filter(known).unwrap_or(WINDOWS[1].0);
+    let window = visit.query("window").parse().ok();
+    let window = window.filter(known).unwrap_or(WINDOWS[1].0);
     let counts = operator.counts().await?;
     let summary = Summary::of(operator, counts).await?;
     let now = counts.now;
@@ -372,44 +327,30 @@ async fn overview(visit: Visit, Query(look): Query<Look>) -> Result<Html<String>
         counts,
         summary,
     };
-    let frame = Frame {
-        is_live: true,
-        ..visit.frame()
-    };
+    let mut frame = visit.frame();
+    frame.is_live = true;
     Ok(Html(html::overview(&frame, &shown).into_string()))
 }
 
-#[derive(Deserialize)]
-struct Find {
-    key: String,
-}
-
-async fn find(visit: Visit, Query(find): Query<Find>) -> Result<Redirect, Failure> {
-    let key = visit.operator.key(&find.key, false).await?;
+async fn find(visit: Visit) -> Result<Redirect, Failure> {
+    let key = visit.operator.key(visit.query("key"), false).await?;
     let timer = visit.frame().here(&format!("/timer/{}", hex(&key)));
     Ok(Redirect::to(&timer))
 }
 
 /// Which page of a list.
-#[derive(Clone, Default, Deserialize, Serialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
 struct Listed {
-    #[serde(skip_serializing_if = "String::is_empty")]
     prefix: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
     error: String,
     /// Where this page begins, after where those before it do.
-    #[serde(skip_serializing_if = "String::is_empty")]
     pages: String,
 }
 
-async fn list(
-    visit: Visit,
-    Path((_, state)): Path<(String, String)>,
-    Query(query): Query<Listed>,
-) -> Result<Html<String>, Failure> {
+async fn list(visit: Visit, Query(query): Query<Listed>) -> Result<Html<String>, Failure> {
     let operator = &visit.operator;
-    let state = (STATES.into_iter()).find(|known| state_name(*known) == state);
+    let state = (STATES.into_iter()).find(|known| state_name(*known) == visit.path["state"]);
     let state = state.ok_or_else(|| Failure::NotFound("there is no such list".to_owned()))?;
     let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let prefix = match &*query.prefix {
@@ -433,9 +374,10 @@ async fn list(
     Ok(Html(html::list(&frame, &shown).into_string()))
 }
 
-async fn timer(visit: Visit, Path((_, key)): Path<(String, String)>) -> Result<Response, Failure> {
+async fn timer(visit: Visit) -> Result<Response, Failure> {
     let operator = &visit.operator;
-    let key = from_hex(&key).ok_or_else(|| Failure::Usage("the key is no digits".to_owned()))?;
+    let key = from_hex(&visit.path["key"]);
+    let key = key.ok_or_else(|| Failure::Usage("the key is no digits".to_owned()))?;
     let rows = operator.rows_of(key.clone()).await?;
     let now = operator.counts().await?.now;
     let frame = visit.frame();

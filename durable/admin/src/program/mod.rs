@@ -85,17 +85,16 @@ async fn desk(common: &Common) -> Result<Desk, Failure> {
 /// The namespace that is named, or the only one.
 async fn one(desk: &Desk, common: &Common) -> Result<Operator, Failure> {
     let named = common.namespace.as_ref();
-    let found = desk.namespaces(named).await?;
+    let found = desk.operators(named).await?;
     if let [only] = &found[..] {
-        return Ok(desk.operator(only));
+        return Ok(only.clone());
     }
-    let all = desk.namespaces(None).await?;
-    let all: Vec<_> = all.iter().map(|found| found.name.as_str()).collect();
-    let all = if all.is_empty() {
-        "none".to_owned()
-    } else {
-        all.join(", ")
-    };
+    let all = desk.operators(None).await?;
+    let mut all: Vec<_> = all.iter().map(|each| each.namespace.as_str()).collect();
+    if all.is_empty() {
+        all.push("none");
+    }
+    let all = all.join(", ");
     Err(match named {
         Some(name) => Failure::NotFound(format!("there is no namespace {name}, but {all}")),
         None if found.is_empty() => Failure::NotFound("the store has no namespace".to_owned()),

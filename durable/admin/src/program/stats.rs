@@ -18,11 +18,11 @@ use crate::shown::text_line;
 
 /// The namespace that is named, or else each one.
 async fn summaries(desk: &Desk, common: &Common) -> Result<Vec<Summary>, Failure> {
-    if common.namespace.is_some() {
-        return Summary::of_all(vec![one(desk, common).await?]).await;
-    }
-    let found = desk.namespaces(None).await?;
-    Summary::of_all(found.iter().map(|found| desk.operator(found)).collect()).await
+    let operators = match common.namespace {
+        Some(_) => vec![one(desk, common).await?],
+        None => desk.operators(None).await?,
+    };
+    Summary::of_all(&operators).await
 }
 
 fn stats_table(summaries: &[Summary]) -> String {

@@ -1,8 +1,10 @@
 //! The frame of each page, and the pages that say or ask one thing.
 
-use maud::{DOCTYPE, Markup, html};
-use tickwheel_durable::store::StoredNamespace;
+use std::sync::atomic::Ordering;
 
+use maud::{DOCTYPE, Markup, html};
+
+use crate::operator::Operator;
 use crate::page::jobs::Job;
 use crate::shown::separated;
 
@@ -11,7 +13,7 @@ use crate::shown::separated;
 pub(in crate::page) struct Frame<'a> {
     /// The path at which the pages are, without a slash at its end.
     pub(in crate::page) root: &'a str,
-    pub(in crate::page) namespaces: &'a [StoredNamespace],
+    pub(in crate::page) namespaces: &'a [Operator],
     /// The name of the namespace that is shown, if it is one.
     pub(in crate::page) current: &'a str,
     pub(in crate::page) allow_changes: bool,
@@ -57,7 +59,7 @@ pub(super) fn page(title: &str, frame: &Frame<'_>, content: &Markup) -> Markup {
                     a.brand href=(frame.home()) { "tickwheel" }
                     nav aria-label="namespaces" {
                         @for found in frame.namespaces {
-                            @let name = found.name.as_str();
+                            @let name = found.namespace.as_str();
                             a href=(frame.address(name)) aria-current=[(name == frame.current).then_some("page")] { (name) }
                         }
                     }
@@ -89,13 +91,13 @@ pub(in crate::page) fn message(root: &str, title: &str, lines: &[String]) -> Mar
 
 /// What a change is doing, or what has become of it.
 pub(in crate::page) fn job(frame: &Frame<'_>, job: &Job) -> Markup {
-    let changed = job.changed();
+    let changed = job.changed.load(Ordering::Relaxed);
     let content = html! {
         section #work data-live="" {
-            @if let Some(told) = job.told.get() {
-                h1 { (told.title) }
+            @if let Some((title, lines)) = job.told.get() {
+                h1 { (title) }
                 p { (job.title) "." }
-                @for line in &told.lines { p { bdi { (line) } } }
+                @for line in lines { p { bdi { (line) } } }
             } @else {
                 h1 { (job.title) }
                 p { progress max=(job.total.max(changed)) value=(changed) { (changed) } }

@@ -30,11 +30,10 @@ pub(in crate::page) struct ListPage {
 
 impl ListPage {
     /// The address of a page with the same filter.
-    fn address(&self, frame: &Frame<'_>, state: State, pages: String) -> String {
-        let query = Listed {
-            pages,
-            ..self.query.clone()
-        };
+    fn address(&self, frame: &Frame<'_>, state: State, pages: &str) -> String {
+        let Listed { prefix, error, .. } = &self.query;
+        let mut query = vec![("prefix", &**prefix), ("error", error), ("pages", pages)];
+        query.retain(|(_, text)| !text.is_empty());
         let list = frame.here(&format!("/list/{}", state_name(state)));
         match serde_urlencoded::to_string(query).unwrap_or_default() {
             query if query.is_empty() => list,
@@ -49,13 +48,13 @@ impl ListPage {
         while let Some((_, rest)) = pages.split_once(PART).filter(|_| pages.len() > PAGES) {
             pages = rest;
         }
-        Some(self.address(frame, self.state, pages.to_owned()))
+        Some(self.address(frame, self.state, pages))
     }
 
     fn previous(&self, frame: &Frame<'_>) -> Option<String> {
         self.query.after()?;
         let (pages, _) = self.query.pages.rsplit_once(PART).unwrap_or_default();
-        Some(self.address(frame, self.state, pages.to_owned()))
+        Some(self.address(frame, self.state, pages))
     }
 }
 
@@ -69,7 +68,7 @@ impl Listed {
 pub(in crate::page) fn list(frame: &Frame<'_>, shown: &ListPage) -> Markup {
     let state = shown.state;
     let Listed { prefix, error, .. } = &shown.query;
-    let here = shown.address(frame, state, shown.query.pages.clone());
+    let here = shown.address(frame, state, &shown.query.pages);
     let whole = frame.here(&format!("/list/{}", state_name(state)));
     let (previous, next) = (shown.previous(frame), shown.next(frame));
     let is_filtered = !prefix.is_empty() || !error.is_empty();
@@ -78,7 +77,7 @@ pub(in crate::page) fn list(frame: &Frame<'_>, shown: &ListPage) -> Markup {
         p.choices {
             @for other in STATES {
                 @if other == state { strong { (state_text(other)) } }
-                @else { a href=(shown.address(frame, other, String::new())) { (state_text(other)) } }
+                @else { a href=(shown.address(frame, other, "")) { (state_text(other)) } }
                 " "
             }
         }

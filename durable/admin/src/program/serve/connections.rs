@@ -8,14 +8,11 @@
 //! | [`SILENCE`] | a connection that owes no response, or has a client that does not read one |
 //! | [`CONNECTIONS`] | so many at once; others wait |
 
-use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
-use axum::response::Response;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -62,7 +59,11 @@ pub(super) async fn serve(
                 continue;
             };
             let router = router.clone();
-            let answer = service_fn(move |request| answer(router.clone(), peer, request));
+            let answer = service_fn(move |mut request: Request<Incoming>| {
+                let user = User(guard::who(peer, request.headers()));
+                request.extensions_mut().insert(user);
+                router.clone().call(request)
+            });
             let socket = TokioIo::new(wheel.idle_stream_with(socket, limits));
             let connection = open.watch(http.serve_connection(socket, answer));
             tokio::spawn(async move {
@@ -78,15 +79,4 @@ pub(super) async fn serve(
     }
     // Those that are left are cut.
     let _ = wheel.timeout(STOP, open.shutdown()).await;
-}
-
-async fn answer(
-    mut router: Router,
-    peer: SocketAddr,
-    request: hyper::Request<Incoming>,
-) -> Result<Response, Infallible> {
-    let mut request: Request = request.map(axum::body::Body::new);
-    let user = User(guard::who(peer, request.headers()));
-    request.extensions_mut().insert(user);
-    router.call(request).await
 }

@@ -66,16 +66,12 @@ pub(super) async fn serve(common: &Common, options: Serve) -> Result<(), Failure
     let listener = listener
         .map_err(|error| Failure::Failed(format!("listening on {}: {error}", options.listen)))?;
     let listen = listener.local_addr()?;
-    let mut page = Page::of(desk);
-    if let Some(only) = common.namespace.clone() {
-        page = page.namespace(only);
-    }
-    if options.allow_changes {
-        page = page.allow_changes();
-    }
-    if token.is_some() {
-        page = page.log_out();
-    }
+    let page = Page {
+        desk,
+        only: common.namespace.clone(),
+        allow_changes: options.allow_changes,
+        log_out: token.is_some(),
+    };
     let wheel = TimerWheel::new();
     let site = Arc::new(Site {
         guard: Guard::new(listen, token, options.session),
