@@ -23,26 +23,10 @@ const ERROR: usize = 200;
 pub(crate) const NONE: &str =
     "The store has no namespace. It has one once an instance has started.";
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Word {
-    Ok,
-    Late,
-    Failing,
-}
-
-impl Word {
-    pub(crate) fn text(self) -> &'static str {
-        match self {
-            Word::Ok => "ok",
-            Word::Late => "late",
-            Word::Failing => "failing",
-        }
-    }
-}
-
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Health {
-    pub(crate) word: Word,
+    /// `ok`, `late` or `failing`.
+    pub(crate) word: &'static str,
     pub(crate) text: String,
 }
 
@@ -51,33 +35,28 @@ impl Health {
     pub(crate) fn new(counts: &Counts, instances: &[StoredInstance], died: bool) -> Self {
         let is_loaded = instances.iter().any(|each| each.alive_until >= counts.now);
         let overdue = counts.earliest.map(|due| counts.now.since(due));
-        let overdue = overdue.filter(|overdue| !overdue.is_zero());
-        let health = |word, text| Health { word, text };
-        match overdue {
-            Some(overdue) if !is_loaded => health(
-                Word::Failing,
-                format!(
-                    "no instance loads timers, and the earliest has been due for {}",
-                    span(overdue)
-                ),
-            ),
-            _ if died => health(
-                Word::Failing,
+        let overdue = overdue.unwrap_or_default();
+        let due = format!("has been due for {}", span(overdue));
+        let (word, text) = if !is_loaded && !overdue.is_zero() {
+            let text = format!("no instance loads timers, and the earliest {due}");
+            ("failing", text)
+        } else if died {
+            (
+                "failing",
                 "timers have died within the last hour".to_owned(),
-            ),
-            Some(overdue) if overdue > LATE => health(
-                Word::Late,
-                format!(
-                    "the earliest timer has been due for {} and has not fired",
-                    span(overdue)
-                ),
-            ),
-            _ if !is_loaded && counts.waiting > 0 => health(
-                Word::Ok,
-                "nothing is late, but no instance loads timers".to_owned(),
-            ),
-            _ => health(Word::Ok, "nothing is late".to_owned()),
-        }
+            )
+        } else if overdue > LATE {
+            (
+                "late",
+                format!("the earliest timer {due} and has not fired"),
+            )
+        } else if !is_loaded && counts.waiting > 0 {
+            let text = "nothing is late, but no instance loads timers";
+            ("ok", text.to_owned())
+        } else {
+            ("ok", "nothing is late".to_owned())
+        };
+        Health { word, text }
     }
 }
 
@@ -116,7 +95,7 @@ impl Summary {
                 return Err(hung);
             }
             all.push(read.unwrap_or_else(|failure| {
-                let (word, text) = (Word::Failing, text_line(&failure.to_string(), ERROR));
+                let (word, text) = ("failing", text_line(&failure.to_string(), ERROR));
                 failed = Some(failure);
                 Summary {
                     operator: operator.clone(),
@@ -165,20 +144,14 @@ mod tests {
         let dead = [StoredInstance::new(InstanceId(1), ago(1))];
         let next = now.after(Duration::from_secs(60));
         for (earliest, instances, died, word, text) in [
-            (None, &alive, false, Word::Ok, "nothing is late"),
-            (Some(next), &alive, false, Word::Ok, "nothing is late"),
-            (Some(ago(5)), &alive, false, Word::Ok, "nothing is late"),
-            (Some(ago(6)), &alive, false, Word::Late, "due for 6.0 s"),
-            (Some(ago(6)), &alive, true, Word::Failing, "have died"),
-            (None, &dead, true, Word::Failing, "have died"),
-            (
-                Some(ago(1)),
-                &dead,
-                false,
-                Word::Failing,
-                "no instance loads",
-            ),
-            (Some(next), &dead, false, Word::Ok, "but no instance loads"),
+            (None, &alive, false, "ok", "nothing is late"),
+            (Some(next), &alive, false, "ok", "nothing is late"),
+            (Some(ago(5)), &alive, false, "ok", "nothing is late"),
+            (Some(ago(6)), &alive, false, "late", "due for 6.0 s"),
+            (Some(ago(6)), &alive, true, "failing", "have died"),
+            (None, &dead, true, "failing", "have died"),
+            (Some(ago(1)), &dead, false, "failing", "no instance loads"),
+            (Some(next), &dead, false, "ok", "but no instance loads"),
         ] {
             let mut counts = Counts::new(now, u64::from(earliest.is_some()), 0);
             counts.earliest = earliest;
@@ -197,8 +170,8 @@ mod tests {
             let summaries = Summary::of_all(std::slice::from_ref(&case.operator)).await;
             summaries.expect("it reads")[0].health.word
         };
-        assert_eq!(word().await, Word::Failing);
+        assert_eq!(word().await, "failing");
         case.memory.set_clock(SystemTime::now() + 2 * RECENT);
-        assert_eq!(word().await, Word::Ok);
+        assert_eq!(word().await, "ok");
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn namespaces(summaries: &[Summary]) -> Value {
             "codec": each.operator.codec,
             "now": counts.and_then(|counts| time(counts.now)),
             // `ok`, `late` or `failing`, and why.
-            "state": each.health.word.text(),
+            "state": each.health.word,
             "reason": each.health.text,
             "waiting": counts.map(|counts| counts.waiting),
             "in_flight": counts.map(|counts| counts.in_flight),

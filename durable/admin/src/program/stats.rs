@@ -40,7 +40,7 @@ fn stats_table(summaries: &[Summary]) -> String {
         let about = [
             each.operator.namespace.to_string(),
             text_line(&each.operator.codec, 40),
-            format!("{}: {}", each.health.word.text(), each.health.text),
+            format!("{}: {}", each.health.word, each.health.text),
         ];
         stats.add_row(about.into_iter().chain(each.figures()));
     }

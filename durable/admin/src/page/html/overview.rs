@@ -45,7 +45,7 @@ pub(in crate::page) struct Overview {
 
 /// A word in its colour, and why.
 fn state(health: &Health) -> Markup {
-    let word = health.word.text();
+    let word = health.word;
     html! { span class={ "state " (word) } { (word) } " " (health.text) "." }
 }
 
