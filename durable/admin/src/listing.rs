@@ -119,10 +119,14 @@ pub(crate) async fn page(
     while rows.len() < limit {
         let (before, wanted) = (cursor.clone(), limit - rows.len());
         let mut found = cursor.advance(operator, wanted.max(together)).await?;
-        let mut fitting = found.iter().enumerate().filter(|(_, row)| fits(row));
-        // The next page begins with the first row that is too many.
-        if let Some((end, _)) = fitting.nth(wanted) {
-            cursor = before;
+        let too_many = |found: &[Stored]| {
+            let mut fitting = found.iter().enumerate().filter(|(_, row)| fits(row));
+            fitting.nth(wanted).map(|(end, _)| end)
+        };
+        // The next page begins with the first row that is too many. Others may come into its place
+        // meanwhile.
+        while let Some(end) = too_many(&found) {
+            cursor = before.clone();
             found = cursor.advance(operator, end).await?;
         }
         if found.is_empty() {

@@ -241,13 +241,22 @@ async fn page_changes_and_shows_what_it_was_allowed_to() {
 /// A namespace that was not there had no page for ten seconds after its first instance.
 #[tokio::test]
 async fn namespace_that_was_not_there_has_its_page_at_once() {
-    let mails = Namespace::new("mails").expect("it is a name");
-    let service = Service::new("/timers", |page| page.namespace(mails.clone())).await;
-    let home = service.page("/timers").await;
-    assert!(home.contains("The store has no namespace"), "{home}");
-    let opened = service.store.open(&mails, &"json".into()).await;
-    opened.expect("it opens");
-    service.page("/timers/n/mails").await;
+    let mails = &Namespace::new("mails").expect("it is a name");
+    for (only, had) in [
+        (Some(mails), "The store has no namespace"),
+        (None, "/timers/n/orders"),
+    ] {
+        let service = Service::new("/timers", |page| match only {
+            Some(only) => page.namespace(only.clone()),
+            None => page,
+        });
+        let service = service.await;
+        let home = service.page("/timers").await;
+        assert!(home.contains(had), "{home}");
+        let opened = service.store.open(mails, &"json".into()).await;
+        opened.expect("it opens");
+        service.page("/timers/n/mails").await;
+    }
 }
 
 /// Whatever an answer is, it is neither cached nor in a frame, and its forms lead nowhere else.

@@ -234,10 +234,10 @@ impl FromRequestParts<Arc<Site>> for Visit {
         let Path(path) = Path::<HashMap<String, String>>::from_request_parts(parts, site)
             .await
             .map_err(|_| no_such())?;
-        let namespaces = site.namespaces().await?;
-        let mut found = namespaces.iter();
-        let found = found.find(|found| found.namespace.as_str() == path["namespace"]);
-        let operator = found.ok_or_else(no_such)?.clone();
+        let is_it = |found: &&Operator| found.namespace.as_str() == path["namespace"];
+        let is_there = |found: &[Operator]| found.iter().any(|found| is_it(&found));
+        let namespaces = site.namespaces(is_there).await?;
+        let operator = namespaces.iter().find(is_it).ok_or_else(no_such)?.clone();
         Ok(Visit {
             site: Arc::clone(site),
             root: root(&parts.extensions),
@@ -251,17 +251,18 @@ impl FromRequestParts<Arc<Site>> for Visit {
 }
 
 impl Site {
-    /// The namespaces that are shown.
-    async fn namespaces(&self) -> Result<Vec<Operator>, Failure> {
+    /// The namespaces that are shown. Looks for them anew if those that are known do not suffice.
+    async fn namespaces(
+        &self,
+        suffices: impl Fn(&[Operator]) -> bool,
+    ) -> Result<Vec<Operator>, Failure> {
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let last = known().clone().filter(|(at, _)| at.elapsed() < KNOWN);
-        if let Some((_, found)) = last {
+        if let Some((_, found)) = last.filter(|(_, found)| suffices(found)) {
             return Ok(found);
         }
         let found = (self.page.desk).operators(self.page.only.as_ref()).await?;
-        if !found.is_empty() {
-            *known() = Some((Instant::now(), found.clone()));
-        }
+        *known() = Some((Instant::now(), found.clone()));
         Ok(found)
     }
 
@@ -297,7 +298,7 @@ async fn home(
     State(site): State<Arc<Site>>,
 ) -> Result<Html<String>, Failure> {
     let root = root(&extensions);
-    let namespaces = site.namespaces().await?;
+    let namespaces = site.namespaces(|known| !known.is_empty()).await?;
     let summaries = Summary::of_all(&namespaces).await?;
     let mut frame = site.frame(&root, &namespaces);
     frame.is_live = true;
