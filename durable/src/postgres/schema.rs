@@ -187,9 +187,9 @@ async fn place(client: &Client) -> Result<Option<String>, Error> {
     Ok(rows.first().map(|row| row.get::<_, String>(0) + "."))
 }
 
-/// The tables, if they are there and not from before there were dead rows. Each statement reads one
-/// table of ours at most: another process may be upgrading them, and one that waits for a table
-/// while it holds another would deadlock with that.
+/// The tables, if they are there. Each statement reads one table of ours at most: another process
+/// may be upgrading them, and one that waits for a table while it holds another would deadlock with
+/// that.
 pub(super) async fn find(client: &Client) -> Result<Option<Tables>, Error> {
     let Some(place) = place(client).await? else {
         return Ok(None);

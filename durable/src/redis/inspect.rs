@@ -26,7 +26,7 @@ impl Inspect for Redis {
                     command.arg(key_of(&name)).arg("codec");
                     command.arg("no_overlap").arg("at_most_once").arg("parts");
                     let fields = self.checked(command.query_async(&mut server).await)?;
-                    // It may have gone meanwhile.
+                    // It may have gone meanwhile, or be of another schema.
                     if let Ok(charter) = read_charter(&mut Reply::new(fields)?) {
                         namespaces.push(StoredNamespace { name, charter });
                     }

@@ -92,7 +92,7 @@ impl Sqlite {
     /// # Errors
     ///
     /// [`StoreError::Refused`] when the file cannot be opened, is read-only or no database;
-    /// [`StoreError::Schema`] when a later version of this crate has written it;
+    /// [`StoreError::Schema`] when it has another version of the schema;
     /// [`StoreError::Unavailable`] when it is locked. Each names the file.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let path = path.into();

@@ -34,7 +34,8 @@ pub enum StoreError {
         cause: Option<Cause>,
     },
     /// The instance does not agree with the [charter](super::Charter) of the namespace. Nothing was
-    /// changed. It goes on by itself when the charter is amended to what it has.
+    /// changed. It goes on by itself when the charter is amended to what it has, but for codec and
+    /// parts, which never change.
     #[non_exhaustive]
     Charter {
         /// The namespace.

@@ -85,14 +85,14 @@ async fn stop_in(
     let store = Postgres::connect(&through).await.expect("it connects");
     let space = Namespace::new("orders").expect("it is a name");
     store.open(&space, &"json".into()).await.expect("it opens");
-    let moved = |key| write(key, Action::move_to(Due::In(HOUR)));
     // All statements are prepared, and the keys are there.
     let writes = ["a", "b"].map(|key| set(key, HOUR)).to_vec();
     store
         .write(&space, writes, LoadWindow::NONE)
         .await
         .expect("it writes");
-    let writes = vec![moved("a"), moved("b")];
+    let moved = write("b", Action::move_to(Due::In(HOUR)));
+    let writes = vec![set("a", HOUR), moved];
     store
         .write(&space, writes, LoadWindow::NONE)
         .await

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tickwheel::TimerWheel;
 use tickwheel_durable::store::{Load, Namespace, Store, StoreError};
-use tickwheel_durable::{Moved, Redis, Removed, Retry, builder};
+use tickwheel_durable::{Charter, Moved, Redis, Removed, Retry, builder};
 use tokio::time::sleep;
 
 use crate::server::{Server, until};
@@ -137,7 +137,9 @@ async fn amendment_waits_for_replicas() {
     let store = server.connect().await.wait_for_replicas(1);
     let opened = store.open(&space(), &"json".into()).await;
     opened.expect("it opens");
-    let amended = store.amend(&space(), &"other".into()).await;
+    let mut charter = Charter::from("json");
+    charter.no_overlap = true;
+    let amended = store.amend(&space(), &charter).await;
     let error = amended.expect_err("there is no replica");
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error:?}");
 }
