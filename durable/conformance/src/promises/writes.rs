@@ -7,7 +7,7 @@ use futures_util::future::{Either, join_all, select};
 use tickwheel_durable::{Moved, Removed};
 
 use super::{FAR, key};
-use crate::world::{Stores, World, collect};
+use crate::world::{Stores, World, collect, next_of};
 
 /// D1: what a call said it had set is there after a crash right after it.
 pub async fn d1_keeps_what_it_said_it_set<T: Stores>(world: &World<T>) {
@@ -69,27 +69,28 @@ pub async fn d4_removed_or_fired_never_both<T: Stores>(world: &World<T>) {
 }
 
 async fn removes_while_they_fire<T: Stores>(world: &World<T>) -> Result<(), String> {
-    // The claims last, however busy the machine is.
+    // The claims last, however busy the machine is. Either instance may have loaded a timer.
     let lease = world.units(600);
-    let mut claimant = world.instance_with(|b| b.lease(lease)).await;
-    let remover = world.instance().await;
+    let mut instances = [
+        world.instance_with(|b| b.lease(lease)).await,
+        world.instance_with(|b| b.lease(lease)).await,
+    ];
+    let [setter, remover] = [0, 1].map(|number: usize| instances[number].timers.clone());
     let keys: Vec<_> = (0..60).map(key).collect();
-    let set = |key| claimant.timers.set_timer(key, &1, world.units(3));
+    let set = |key| setter.set_timer(key, &1, world.units(3));
     for set in join_all(keys.iter().map(set)).await {
         set.expect("it is set");
     }
     // Some before, some after, and some while they fire.
-    let remove = keys.iter().zip(0..).map(|(key, number)| {
-        let timers = &remover.timers;
-        async move {
-            tokio::time::sleep(world.units(2) + world.units(2) * number / 60).await;
-            timers.remove_timer(key).await.expect("it answers")
-        }
+    let remover = &remover;
+    let remove = keys.iter().zip(0..).map(|(key, number)| async move {
+        tokio::time::sleep(world.units(2) + world.units(2) * number / 60).await;
+        remover.remove_timer(key).await.expect("it answers")
     });
     let mut held = Vec::new();
     let hold = async {
         loop {
-            held.push(claimant.next().await);
+            held.push(next_of(&mut instances).await.1);
         }
     };
     let outcomes = match select(join_all(remove), pin!(hold)).await {
@@ -108,7 +109,7 @@ async fn removes_while_they_fire<T: Stores>(world: &World<T>) -> Result<(), Stri
     for claim in &held {
         claim.ack().await.expect("it is held");
     }
-    held.extend(collect(&mut [claimant, remover], world.units(10)).await);
+    held.extend(collect(&mut instances, world.units(10)).await);
     let delivered: BTreeSet<_> = held.iter().map(|claim| claim.key.clone()).collect();
     assert_eq!(delivered.len(), held.len());
     assert_eq!(delivered, fired);
