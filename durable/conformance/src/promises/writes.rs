@@ -84,7 +84,7 @@ async fn removes_while_they_fire<T: Stores>(world: &World<T>) -> Result<(), Stri
     // Some before, some after, and some while they fire.
     let remover = &remover;
     let remove = keys.iter().zip(0..).map(|(key, number)| async move {
-        tokio::time::sleep(world.units(2) + world.units(2) * number / 60).await;
+        tokio::time::sleep(world.units(2) + world.units(6) * number / 60).await;
         remover.remove_timer(key).await.expect("it answers")
     });
     let mut held = Vec::new();
