@@ -394,7 +394,7 @@ impl<'a> Work<'a> {
             _ => Change::Run,
         };
         match (question.action.state(), &question.selection) {
-            // Of all: a question takes no other choice.
+            // `count` has refused any choice but all.
             (None, _) => self.bulk(Bulk::Purge).await,
             (Some(state), Selection::Keys(keys)) => {
                 for key in keys {

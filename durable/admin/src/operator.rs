@@ -76,7 +76,7 @@ impl Desk {
     }
 }
 
-/// Writes a line on standard error, which nobody may read any more.
+/// Writes a line on standard error, whose reader may have gone.
 pub(crate) fn tell(line: &str) {
     drop(writeln!(io::stderr(), "{line}"));
 }

@@ -278,7 +278,7 @@ async fn exit_code_tells_what_is_wrong() {
     assert_eq!(
         unread.expect("it starts").code(),
         Some(3),
-        "nobody reads why"
+        "its reader has gone"
     );
 }
 

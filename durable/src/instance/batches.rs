@@ -60,7 +60,7 @@ pub(super) async fn run_settles(core: Arc<Core>, batches: Batches<Ending, ()>) {
         };
         let outcomes = endings.into_iter().zip(settled);
         let outcomes = outcomes.map(|(mut ending, settled)| match settled {
-            Settled::Locked if ending.is_given_up(claims_ended) => {
+            Settled::Locked if ending.give_up(claims_ended) => {
                 Outcome::Done(Err(Error::Store(StoreError::locked("the key"))))
             }
             Settled::Locked => {

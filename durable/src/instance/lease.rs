@@ -1,5 +1,8 @@
 //! What an instance holds of a timer in flight, how that is renewed, and how its end is sent.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::ops::Deref;
@@ -475,7 +478,7 @@ impl Ending {
         if !self.kept {
             return false;
         }
-        if self.is_given_up(claims_ended) {
+        if self.give_up(claims_ended) {
             self.warn(error);
             return false;
         }
@@ -491,14 +494,15 @@ impl Ending {
         }
     }
 
-    /// Gives it up, if it is not sent again (rule 5 of [`ending`](super::ending)).
-    pub(super) fn is_given_up(&self, claims_ended: bool) -> bool {
-        let is_given_up = claims_ended && self.hold.remaining().is_zero();
-        if is_given_up {
+    /// Gives it up if it is not to be sent again (rule 5 of [`ending`](super::ending)). Returns
+    /// whether it has.
+    pub(super) fn give_up(&self, claims_ended: bool) -> bool {
+        let is_over = claims_ended && self.hold.remaining().is_zero();
+        if is_over {
             let settling = self.hold.held().settling.take();
             drop(settling);
         }
-        is_given_up
+        is_over
     }
 
     /// No caller learns of the result of a kept end.
@@ -506,64 +510,5 @@ impl Ending {
         if self.kept && self.end.is_result() {
             self.hold.warn(error, "a claim was not settled");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
-    use std::task::{Context, Wake, Waker};
-
-    use tickwheel::TimerWheel;
-    use tokio::sync::mpsc;
-
-    use super::*;
-    use crate::{Memory, builder};
-
-    /// Else the set of tokens would grow with each claim, for as long as the process runs.
-    #[tokio::test(start_paused = true)]
-    async fn token_is_forgotten_with_its_claim() {
-        let wheel = TimerWheel::new();
-        let starting = builder::<String, u32>("orders").start(&wheel, Memory::new());
-        let (timers, mut claims) = starting.await.expect("it starts");
-        let set = timers.set_timer("a", &1, Duration::from_secs(1)).await;
-        set.expect("it is set");
-        let claim = claims.recv().await.expect("it comes");
-        let leases = Arc::clone(&claim.lease.leases);
-        assert!(leases.holds(claim.lease.version()));
-        claim.ack().await.expect("it is held");
-        drop(claim);
-        assert!(leases.tokens().is_empty());
-    }
-
-    /// The waker of a program that polls `dispatch` in it, which locks the hold.
-    struct LooksAtHold(Arc<Hold>, AtomicBool);
-
-    impl Wake for LooksAtHold {
-        fn wake(self: Arc<Self>) {
-            let is_free = self.0.held.try_lock().is_ok();
-            self.1.store(is_free, Ordering::SeqCst);
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn dispatch_is_woken_without_the_lock_of_a_hold() {
-        let wheel = TimerWheel::new();
-        let starting = builder::<String, u32>("orders").start(&wheel, Memory::new());
-        let (timers, mut claims) = starting.await.expect("it starts");
-        let set = timers.set_timer("a", &1, Duration::from_secs(1)).await;
-        set.expect("it is set");
-        let claim = claims.recv().await.expect("it comes");
-        let (settling, mut settled) = mpsc::channel(1);
-        claim.lease.set_settling(settling);
-        let looks = Arc::new(LooksAtHold(
-            Arc::clone(&claim.lease),
-            AtomicBool::new(false),
-        ));
-        let waker = Waker::from(Arc::clone(&looks));
-        let waiting = settled.poll_recv(&mut Context::from_waker(&waker));
-        assert!(waiting.is_pending());
-        claim.ack().await.expect("it is held");
-        assert!(looks.1.load(Ordering::SeqCst));
     }
 }

@@ -68,7 +68,7 @@ use space::Space;
 use statements as sql;
 use target::Target;
 
-/// Whoever waits for the hints of a namespace that is not found looks for it again after this.
+/// An instance that waits for the hints of a namespace that is not found looks again after this.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// A store in a PostgreSQL database, from version 14 on. With the feature `postgres`.

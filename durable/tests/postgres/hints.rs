@@ -262,7 +262,7 @@ async fn hint_is_for_all_instances_of_a_process() {
     heard.expect("both hear");
 }
 
-/// Whoever looked for the namespace while the server had lost it waited forever.
+/// A task that looked for the namespace while the server had lost it waited forever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hints_are_heard_again_after_the_namespace_was_lost() {
     let Some(case) = Case::open("hints_lost").await else {

@@ -9,7 +9,7 @@ use tickwheel_durable::store::{
 };
 use tokio::time::timeout;
 
-use super::server::{client, count_loaded, database, missing, until};
+use super::server::{client, count_loaded, database, missing, until_waits_for_lock};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -90,14 +90,8 @@ async fn looks_that_wait_hold_up_no_other_call() {
         let (store, space) = (store.clone(), space.clone());
         tokio::spawn(async move { store.purge(&space).await })
     };
-    let watching = client(&url).await;
-    let waiting = "SELECT count(*) FROM pg_stat_activity
-        WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    until("the purge waits for the row", async || {
-        let row = watching.query_one(waiting, &[]).await.expect("it reads");
-        row.get::<_, i64>(0) == 1
-    })
-    .await;
+    // The purge, for the row.
+    until_waits_for_lock(&client(&url).await).await;
     let count = {
         let (store, space) = (store.clone(), space.clone());
         tokio::spawn(async move { store.count(&space).await })

@@ -344,7 +344,7 @@ async fn transactions_race_with_calls_on_the_same_keys() {
         let rows = shop.timers.admin().all_of(key).await.expect("it reads");
         let values = rows.into_iter().map(|row| row.value.expect("it decodes"));
         let values: Vec<u64> = values.collect();
-        // What was put back may be there, too.
+        // A claim that was put back may be there, too.
         let is_kept = values.iter().any(|value| [1, 2].contains(value));
         assert!(is_kept && !values.contains(&9), "{key}: {values:?}");
     }

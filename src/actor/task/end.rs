@@ -23,7 +23,7 @@ impl Drop for Actor {
                 "a waker panicked as its set was closed: its task may not be woken",
                 || set.close(),
             );
-            // The actor has ended, so nobody has to forget its key.
+            // The actor has ended, so no key is to be forgotten.
             let _ = set.release();
         }
         let settling = self.settling.drain(..).map(|(_, done)| done);

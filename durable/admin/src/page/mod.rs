@@ -251,7 +251,7 @@ impl FromRequestParts<Arc<Site>> for Visit {
 }
 
 impl Site {
-    /// The namespaces that are shown. Looks for them anew if those that are known do not suffice.
+    /// The namespaces that are shown. Asks the store if those that are known do not suffice.
     async fn namespaces(
         &self,
         suffices: impl Fn(&[Operator]) -> bool,

@@ -123,7 +123,7 @@ fn call_that_failed_long_ago_hides_no_alert() {
     scrapes.assert_fires("TickwheelDurableOverloaded");
 }
 
-/// What is scraped every so many rounds of a program that has failed to write so often by a round.
+/// The scrapes of a program, one in `every` rounds. By a round, `number` of its writes have failed.
 fn writes_that_fail(every: usize, number: impl Fn(usize) -> usize) -> promtool::Scrapes {
     let mut scrapes = promtool::Scrapes::default();
     for round in 0..HEALTHY + FIRED {
