@@ -180,8 +180,9 @@ fn dense_timers_share_wake_ups() {
             }
             let woken = wheel.metrics().wake_ups - before;
             let millis = u64::try_from(begin.elapsed().as_millis()).unwrap();
-            // A wake-up for each timer would be ten times as many as milliseconds.
-            assert!(woken < millis * 3 / 2 + 50, "{woken} in {millis} ms");
+            // The pace allows 1.4 in a millisecond, and expirations of a former setting add some. A
+            // wake-up for each timer would be nine.
+            assert!(woken < millis * 3, "{woken} in {millis} ms");
         });
     }
 }
