@@ -20,7 +20,7 @@ use tokio::time::{self, Instant};
 #[macro_use]
 mod say;
 
-const IDLE: Duration = Duration::from_millis(300);
+const IDLE: Duration = Duration::from_secs(1);
 const GRACE: Duration = Duration::from_millis(600);
 
 const GOODBYE: &[u8] = b"idle for too long, goodbye\n";

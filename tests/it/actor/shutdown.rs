@@ -305,7 +305,7 @@ fn ends_with_a_runtime_shut_down_in_the_background() {
     let runtime = multi_thread_runtime();
     let wheel = builder().runtime(runtime.handle().clone()).start().unwrap();
     let mut sleep = wheel.sleep(ms(30));
-    assert_pending!(poll_idly(&mut sleep));
+    let _ = poll_idly(&mut sleep);
     runtime.shutdown_background();
     paused_runtime().block_on(async {
         wheel.shutdown().await;

@@ -140,7 +140,7 @@ fn p15_completes_idle_timers_after_the_runtime_is_gone() {
     let first = current_thread();
     let (wheel, mut idle) = first.block_on(async {
         let wheel = TimerWheel::new();
-        let mut idle = wheel.idle_timer(ms(20));
+        let mut idle = wheel.idle_timer(ms(500));
         poll_fn(|cx| {
             assert!(Pin::new(&mut idle).poll(cx).is_pending());
             Poll::Ready(())
@@ -157,7 +157,7 @@ fn p15_completes_idle_timers_after_the_runtime_is_gone() {
         let touched = Instant::now();
         handle.touch_at(touched);
         (&mut idle).await;
-        assert!(touched.elapsed() >= ms(20));
+        assert!(touched.elapsed() >= ms(500));
         wheel.idle_timer(ms(5)).await;
     });
     assert!(!handle.touch());
