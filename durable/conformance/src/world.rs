@@ -2,16 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
-use std::convert::Infallible;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::hash::BuildHasher;
-use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
-use futures_util::future::{Either, select};
 use tickwheel::TimerWheel;
 use tickwheel_durable::store::{Action, Due, LoadWindow, Namespace, Store, StoreError, Write};
 use tickwheel_durable::{BuildError, Builder, Claim, Claims, DurableTimers, Entry, Error, builder};
@@ -143,48 +140,19 @@ impl<T: Stores> World<T> {
         }
     }
 
-    /// Runs a check that the machine can spoil by standing still. If the check fails, and a control
-    /// beside it, which writes to the store once a unit, was late by half a unit, all steps are
-    /// made longer, and it runs again.
+    /// Runs a check that the machine can spoil by standing still. While it returns an error, all
+    /// steps are made longer, and it runs again. What no delay can spoil, it asserts.
     pub(super) async fn undisturbed(&self, check: impl AsyncFn(&Self) -> Result<(), String>) {
-        let mut slower = 1;
-        loop {
+        let mut errors = Vec::new();
+        for slower in 1..=SLOWEST {
             let mut world = self.part(&format!("slower-{slower}"));
             world.pace.unit *= slower;
-            let late = Mutex::new(Duration::ZERO);
-            let outcome = {
-                let control = pin!(world.control(&late));
-                match select(pin!(check(&world)), control).await {
-                    Either::Left((outcome, _)) => outcome,
-                    Either::Right((never, _)) => match never {},
-                }
-            };
-            let late = late.into_inner().unwrap_or_else(PoisonError::into_inner);
-            match outcome {
+            match check(&world).await {
                 Ok(()) => return,
-                Err(_) if late > world.units(1) / 2 && slower < SLOWEST => {
-                    slower = SLOWEST.min(slower * 2);
-                }
-                Err(error) => panic!("{error}, the control was late by {late:?}"),
+                Err(error) => errors.push(error),
             }
         }
-    }
-
-    /// Writes to the store once a unit, and says how late the slowest write was.
-    async fn control(&self, late: &Mutex<Duration>) -> Infallible {
-        let (store, space) = (self.store().await, self.part("control").namespace());
-        store.open(&space, &"test".into()).await.expect("it opens");
-        let (unit, near) = (self.units(1), LoadWindow::NONE);
-        loop {
-            let began = Instant::now();
-            sleep(unit).await;
-            let set = Action::set(Vec::new(), Due::In(unit * 100_000), None, false);
-            let write = Write::new(b"control".to_vec(), set);
-            let written = store.write(&space, vec![write], near).await;
-            written.expect("it writes");
-            let mut longest = late.lock().unwrap_or_else(PoisonError::into_inner);
-            *longest = longest.max(began.elapsed().saturating_sub(unit));
-        }
+        panic!("with steps of each length: {errors:#?}");
     }
 
     /// So many steps.
