@@ -166,6 +166,11 @@ impl<T: Stores> World<T> {
         self.units(1) + self.units(1) / 10 + self.pace.slack
     }
 
+    /// How many units have passed since then.
+    pub(super) fn units_since(&self, began: Instant) -> u128 {
+        began.elapsed().as_micros() / self.units(1).as_micros()
+    }
+
     pub(super) async fn wait(&self, units: u32) {
         sleep(self.units(units)).await;
     }
@@ -270,15 +275,16 @@ impl<S: Store> Running<S> {
 
 /// The next claim of any of the instances, and which one has it.
 pub(super) async fn next_of<S>(instances: &mut [Running<S>]) -> (usize, Claim<String, u64>) {
-    poll_fn(|cx| {
+    let limit = instances[0].unit * 600;
+    let next = poll_fn(|cx| {
         for (number, instance) in instances.iter_mut().enumerate() {
             if let Poll::Ready(claim) = instance.claims.poll_recv(cx) {
                 return Poll::Ready((number, claim.expect("the stream goes on")));
             }
         }
         Poll::Pending
-    })
-    .await
+    });
+    timeout(limit, next).await.expect("a timer is delivered")
 }
 
 /// All claims of the instances within that time, acknowledged.

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use tickwheel_durable::store::Missed;
 use tickwheel_durable::{Claim, Removed};
 
-use super::key;
+use super::{Settings, key};
 use crate::world::{Stores, World, collect};
 
 /// D8: timers that came due while no instance ran are delivered at start, earliest first.
@@ -29,7 +29,9 @@ pub async fn d8_delivers_what_was_missed_in_order<T: Stores>(world: &World<T>) {
         set.expect("it is set");
     }
     world.wait(3).await;
-    let mut instance = world.instance_with(|b| b.capacity(7)).await;
+    // The claims last, however busy the machine is.
+    let settings = |b: Settings| b.capacity(7).lease(world.units(600));
+    let mut instance = world.instance_with(settings).await;
     for number in 0..40 {
         assert_eq!(instance.next_acked().await.value, number);
     }
@@ -86,15 +88,22 @@ pub async fn d8_repeats_by_each_rule<T: Stores>(world: &World<T>) {
 
 /// D9: occurrences come at their deadlines though none of them is acknowledged.
 pub async fn d9_keeps_the_cadence_unacknowledged<T: Stores>(world: &World<T>) {
-    let mut instance = world.instance().await;
+    world.undisturbed(keeps_the_cadence).await;
+}
+
+async fn keeps_the_cadence<T: Stores>(world: &World<T>) -> Result<(), String> {
+    let lease = world.units(600);
+    let mut instance = world.instance_with(|b| b.lease(lease)).await;
     let period = world.units(6);
     let set = instance.timers.set_interval("a", &1, period).await;
     set.expect("it is set");
     let mut held = vec![instance.next().await];
     for number in 1..4 {
         let claim = instance.next().await;
-        assert_eq!(claim.deadline, held[0].deadline + period * number);
-        assert_eq!((claim.attempt, claim.missed), (1, 0));
+        assert_eq!(claim.attempt, 1);
+        if claim.missed > 0 || claim.deadline != held[0].deadline + period * number {
+            return Err(format!("{claim:?} as number {number}"));
+        }
         held.push(claim);
     }
     assert!(held.is_sorted_by_key(Claim::token));
@@ -107,4 +116,5 @@ pub async fn d9_keeps_the_cadence_unacknowledged<T: Stores>(world: &World<T>) {
     let ended = instance.now().await;
     let late = collect(&mut [instance], world.units(8)).await;
     assert!(late.iter().all(|claim| claim.deadline < ended), "{late:?}");
+    Ok(())
 }
