@@ -77,7 +77,7 @@ async fn d16_instance_stops_while_the_schema_is_raised() {
     .await;
 }
 
-/// Another process holds the lock of the file for two seconds.
+/// Another process holds the lock of the file for five seconds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn d5_handlers_that_end_while_the_file_is_locked_run_once() {
     let file = File::new();
@@ -89,7 +89,7 @@ async fn d5_handlers_that_end_while_the_file_is_locked_run_once() {
             .busy_timeout(std::time::Duration::from_secs(30))
             .expect("it waits");
         other.execute_batch("BEGIN IMMEDIATE").expect("it locks");
-        tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+        tokio::time::sleep(std::time::Duration::from_secs(5)).await;
         other.execute_batch("ROLLBACK").expect("it ends");
     })
     .await;

@@ -1,8 +1,8 @@
 //! Timers in transactions of users.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use tickwheel::TimerWheel;
@@ -380,9 +380,16 @@ fn child_process() {
     std::thread::sleep(60 * SECOND);
 }
 
-/// Kills it after the insert, or so long after it was told to commit. Returns whether it has said
-/// that it has committed.
-fn kill_child(path: &Path, commits_for: Option<Duration>) {
+/// What the process says.
+type Said = Lines<BufReader<ChildStdout>>;
+
+fn until_it_says(said: &mut Said, what: &str) {
+    let line = said.find(|line| line.as_ref().is_ok_and(|line| line == what));
+    line.expect("it says it").expect("it is text");
+}
+
+/// Kills it after the insert, or if it is told to commit, after that and what the test waits for.
+fn kill_child(path: &Path, commits: bool, wait: impl FnOnce(&mut Said)) {
     let child = std::env::current_exe().expect("it is a file");
     let mut command = Command::new(child);
     command.args([
@@ -396,13 +403,12 @@ fn kill_child(path: &Path, commits_for: Option<Duration>) {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
     let mut child = piped.spawn().expect("it starts");
-    let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-    let said = lines.find(|line| line.as_ref().is_ok_and(|line| line == "set"));
-    said.expect("it sets a timer").expect("it is text");
-    if let Some(time) = commits_for {
+    let mut said = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+    until_it_says(&mut said, "set");
+    if commits {
         let input = child.stdin.as_mut().expect("it is piped");
         input.write_all(b"\n").expect("it reads");
-        std::thread::sleep(time);
+        wait(&mut said);
     }
     child.kill().expect("it runs");
     child.wait().expect("it ends");
@@ -412,11 +418,11 @@ fn kill_child(path: &Path, commits_for: Option<Duration>) {
 async fn killed_process_leaves_order_and_timer_or_neither() {
     let shop = Shop::open(SECOND).await;
     for round in 0..12 {
-        let commits_for = (round % 3 > 0).then(|| Duration::from_micros(round * 400));
-        kill_child(&shop.path(), commits_for);
+        kill_child(&shop.path(), round % 3 > 0, |_| {
+            std::thread::sleep(Duration::from_micros(round * 400));
+        });
     }
-    // One that has long committed.
-    kill_child(&shop.path(), Some(SECOND));
+    kill_child(&shop.path(), true, |said| until_it_says(said, "committed"));
     let mut select = shop
         .user
         .prepare("SELECT id FROM orders")

@@ -17,7 +17,7 @@ const TIMERS: u64 = 200;
 /// Runs handlers, of which many end during the outage. It takes a second or more, and the lease a
 /// minute.
 pub(crate) async fn is_survived(namespace: &str, store: impl Store, outage: impl AsyncFnOnce()) {
-    let short = Duration::from_millis(400);
+    let short = Duration::from_secs(1);
     let build = || builder::<String, u64>(namespace).call_timeout(short);
     let store = Faulty::new(store);
     let (timers, mut claims) = started(build, store.clone()).await;
