@@ -25,7 +25,7 @@ use tokio::task::yield_now;
 use super::contract::write;
 use super::random::{seed, stream};
 use super::steps::pages;
-use super::world::{Stores, World};
+use super::world::{Stores, World, opened};
 
 /// Those who change the keys have so many each, and write them in batches: the longer a batch
 /// takes, the more happens in it.
@@ -45,8 +45,8 @@ pub async fn put_backs_never_hide_a_timer<T: Stores>(world: &World<T>) {
     let mut handlers = Vec::new();
     for _ in 0..2 {
         let store = world.store().await;
-        let opened = store.open(&space, &"test".into()).await.expect("it opens");
-        handlers.push((store, opened.instance));
+        let instance = opened(&store, &space, &"test".into()).await.instance;
+        handlers.push((store, instance));
     }
     let mut writers = Vec::new();
     for (number, kind) in [Kind::Moves, Kind::Removes, Kind::SetsIfAbsent, Kind::All]

@@ -10,8 +10,8 @@ use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use tickwheel::TimerWheel;
-use tickwheel_durable::store::{Action, Due, LoadWindow, Namespace, Store, StoreError, Write};
-use tickwheel_durable::{BuildError, Builder, Claim, Claims, DurableTimers, Entry, Error, builder};
+use tickwheel_durable::store::{Action, Charter, Due, LoadWindow, Namespace, Opened, Store, Write};
+use tickwheel_durable::{BuildError, Builder, Claim, Claims, DurableTimers, Entry, builder};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::faulty::Faulty;
@@ -68,6 +68,18 @@ const STARTING: Duration = Duration::from_secs(60);
 /// A server of a busy machine responds within that time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Opens a namespace. On a busy machine a server may be too slow for it: it tries again, as a
+/// program would.
+pub(super) async fn opened(store: &dyn Store, space: &Namespace, charter: &Charter) -> Opened {
+    let began = Instant::now();
+    loop {
+        match store.open(space, charter).await {
+            Err(error) if error.may_pass() && began.elapsed() < STARTING => {}
+            opened => return opened.expect("it opens"),
+        }
+    }
+}
+
 /// The world of one check.
 #[derive(Debug)]
 pub struct World<T> {
@@ -108,7 +120,7 @@ impl<T: Stores> World<T> {
     #[must_use]
     pub async fn paced(mut self) -> Self {
         let (store, space) = (self.store().await, self.part("pace").namespace());
-        store.open(&space, &"test".into()).await.expect("it opens");
+        opened(&store, &space, &"test".into()).await;
         let near = LoadWindow::NONE;
         let set = Write::new(
             b"pace".to_vec(),
@@ -207,8 +219,7 @@ impl<T: Stores> World<T> {
                 .lease(self.units(20))
                 .call_timeout(PATIENCE);
             match set(builder).start(&wheel, faults.clone()).await {
-                Err(BuildError::Open(Error::Store(StoreError::Unavailable { .. })))
-                    if began.elapsed() < STARTING => {}
+                Err(BuildError::Open(error)) if error.may_pass() && began.elapsed() < STARTING => {}
                 started => break (faults, started.expect("the instance starts")),
             }
         };

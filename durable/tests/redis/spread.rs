@@ -8,14 +8,14 @@ use tickwheel::TimerWheel;
 use tickwheel_durable::store::{Namespace, Store};
 use tickwheel_durable::{Claims, DurableTimers, Redis, builder};
 use tickwheel_durable_conformance::{Pace, Stores};
-use tokio::sync::{OnceCell, oneshot};
-use tokio::task::JoinHandle;
+use tokio::sync::OnceCell;
 use tokio::time::{sleep, timeout};
 
-use crate::cluster::{Cluster, PRIMARIES};
+use crate::cluster::{Cluster, PRIMARIES, survives_moves};
 use crate::failover::{Servers, until_primary};
-use crate::faults::{delivered, set_at_last, start, start_within};
+use crate::faults::{delivered, set_at_last, start};
 use crate::server::connect;
+use crate::started::{started, try_start};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -136,10 +136,8 @@ async fn timers_of_all_parts_come_by_deadline() {
     let Some(shared) = shared().await else {
         return;
     };
-    let started = builder::<String, u64>("in-order");
     let store = connect(&shared.0).await.spread(PARTS);
-    let started = started.start(&TimerWheel::new(), store).await;
-    let (timers, mut claims) = started.expect("it starts");
+    let (timers, mut claims) = started(|| builder("in-order"), store).await;
     for number in (1..=8).rev() {
         let delay = SECOND / 2 * u32::try_from(number).expect("it is small");
         let key = number.to_string();
@@ -160,10 +158,9 @@ async fn another_number_of_parts_is_refused() {
     };
     assert_eq!(connect(&shared.0).await.spread(0).parts(), 1);
     let (timers, _claims) = start(connect(&shared.0).await.spread(PARTS)).await;
-    let wheel = TimerWheel::new();
     for parts in [1, PARTS - 1, PARTS + 1] {
         let store = connect(&shared.0).await.spread(parts);
-        let started = builder::<String, u64>("faults").start(&wheel, store);
+        let started = try_start(|| builder("faults"), store);
         let error = format!("{:#}", started.await.expect_err("the number differs"));
         let says = format!("parts = {PARTS} in its charter");
         assert!(error.contains(&says), "{error}");
@@ -174,57 +171,15 @@ async fn another_number_of_parts_is_refused() {
     let error = error.expect_err("the number never changes");
     assert!(error.to_string().contains("which never change"), "{error}");
     let part = connect(&shared.0).await.spread(PARTS);
-    let started = builder::<String, u64>("faults/1").start(&wheel, part);
+    let started = try_start(|| builder("faults/1"), part);
     let error = started.await.expect_err("it is a part of another one");
     assert!(error.to_string().contains("faults/1"), "{error}");
 }
 
-/// The numbers that a task has set, and the errors of the calls that failed.
-type Sets = (BTreeSet<u64>, Vec<String>);
-
-/// Sets timers with growing numbers until told to stop.
-fn keep_setting(timers: &DurableTimers<String, u64>) -> (oneshot::Sender<()>, JoinHandle<Sets>) {
-    let (stop, mut stopped) = oneshot::channel();
-    let timers = timers.clone();
-    let setting = tokio::spawn(async move {
-        let (mut set, mut failed) = (BTreeSet::new(), Vec::new());
-        for number in 0.. {
-            if stopped.try_recv().is_ok() {
-                break;
-            }
-            match timers.set_timer(&number.to_string(), &number, SECOND).await {
-                Ok(()) => drop(set.insert(number)),
-                Err(error) => failed.push(format!("{error:#}")),
-            }
-        }
-        (set, failed)
-    });
-    (stop, setting)
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn parts_move_between_nodes_under_load() {
-    let Some(cluster) = Cluster::start_with(0).await else {
-        return;
-    };
-    let store = connect(&cluster.url()).await.spread(PARTS);
-    let (timers, mut claims) = start_within(30 * SECOND, store).await;
-    let (stop, setting) = keep_setting(&timers);
-    for part in 0..PARTS {
-        let slot = cluster.slot_of(&key_of(part)).await;
-        let owner = cluster.owner_of(slot).await;
-        cluster
-            .move_slot(slot, owner, (owner + 1) % PRIMARIES)
-            .await;
-        cluster.owner_of(slot).await;
-    }
-    stop.send(()).expect("it runs");
-    let (set, failed) = setting.await.expect("it ends");
-    assert!(failed.is_empty(), "{:?}", failed.first());
-    assert!(set.len() > 20, "{} were set", set.len());
-    delivered(&mut claims, &set).await;
-    let counts = timers.counts().await.expect("they count");
-    assert_eq!((counts.waiting, counts.in_flight), (0, 0));
+    let keys: Vec<_> = (0..PARTS).map(key_of).collect();
+    survives_moves(PARTS, &keys).await;
 }
 
 /// Sets timers for half a second ahead, and sees them delivered. Returns how long that takes: it is

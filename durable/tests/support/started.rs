@@ -10,18 +10,28 @@ use tickwheel_durable_conformance::Faulty;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
+type Instance = (DurableTimers<String, u64>, Claims<String, u64>);
+
 pub(crate) async fn started(
     build: impl Fn() -> Builder<String, u64>,
     store: impl Store,
-) -> (DurableTimers<String, u64>, Claims<String, u64>) {
+) -> Instance {
+    let started = try_start(build, store).await;
+    started.unwrap_or_else(|error| panic!("it starts: {error:#}"))
+}
+
+/// The same, with the error that does not pass.
+pub(crate) async fn try_start(
+    build: impl Fn() -> Builder<String, u64>,
+    store: impl Store,
+) -> Result<Instance, BuildError> {
     // Its clones share the store.
     let store = Faulty::new(store);
     let began = Instant::now();
     loop {
         match build().start(&TimerWheel::new(), store.clone()).await {
-            Ok(started) => return started,
             Err(BuildError::Open(error)) if error.may_pass() && began.elapsed() < LIMIT => {}
-            Err(error) => panic!("it starts: {error:#}"),
+            tried => return tried,
         }
     }
 }

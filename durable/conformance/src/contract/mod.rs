@@ -18,7 +18,7 @@ use tickwheel_durable::store::{
 };
 
 use super::steps::in_steps;
-use super::world::{Stores, World};
+use super::world::{Stores, World, opened};
 pub use charters::*;
 pub use dying::*;
 pub use hinting::*;
@@ -56,8 +56,9 @@ impl<S: Store> Case<S> {
     }
 
     async fn instance(&self) -> InstanceId {
-        let opened = self.store.open(&self.space, &"test".into()).await;
-        opened.expect("it opens").instance
+        opened(&self.store, &self.space, &"test".into())
+            .await
+            .instance
     }
 
     async fn write(&self, writes: Vec<Write>) -> Vec<WriteOutcome> {

@@ -21,6 +21,7 @@ use tickwheel_durable::store::{
 use super::bounds::Bounds;
 use super::instance::{Instance, Outcome, Request};
 use super::step::{Call, Fault, How, Step, key_bytes};
+use crate::world::opened;
 
 /// A unit where the run sets the store's clock: so long that the time that calls take does not
 /// matter.
@@ -102,7 +103,8 @@ impl Run {
             is_hinted: false,
         };
         for _ in 0..bounds.instances {
-            let instance = run.start().await.expect("it opens");
+            let opened = opened(&*run.store, &run.space, run.charter()).await;
+            let instance = Instance::new(opened.instance, opened.edition);
             run.edition = instance.edition.unwrap_or(run.edition);
             run.instances.push(instance);
         }
