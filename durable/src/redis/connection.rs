@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use super::error::{Redirect, ends_connection, store_error, without_credentials};
 use super::keys::{absent_key_of, key_of};
 use super::scripts::{FOLLOW, Script};
-use super::servers::Servers;
+use super::servers::{Servers, connect};
 use crate::crypto;
 use crate::lock::lock;
 use crate::silence::Silence;
@@ -232,14 +232,14 @@ impl Connection {
         self.link(None).await?.send(command, None).await
     }
 
-    /// Connections to each server that has timers.
+    /// Connections to each server that has timers. The caller has a limit for the whole call.
     pub(super) async fn to_each(&self) -> Result<Vec<MultiplexedConnection>, RedisError> {
         let Some(clients) = self.servers.primaries().await? else {
             return Ok(vec![self.link(None).await?.connection.clone()]);
         };
         let mut connections = Vec::new();
         for client in clients {
-            connections.push(client.get_multiplexed_async_connection().await?);
+            connections.push(connect(&client).await?);
         }
         Ok(connections)
     }

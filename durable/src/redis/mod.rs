@@ -241,8 +241,13 @@ impl Redis {
     /// # Errors
     ///
     /// [`StoreError::Refused`] names the setting, its value and what it must be, or says that this
-    /// user may not ask.
+    /// user may not ask. [`StoreError::Unavailable`] when a server does not respond within 5 s.
     pub async fn check_durability(&self) -> Result<(), StoreError> {
+        let checked = timeout(CONNECT, self.settings_are_durable()).await;
+        checked.unwrap_or_else(|late| self.checked(Err(std::io::Error::from(late).into())))
+    }
+
+    async fn settings_are_durable(&self) -> Result<(), StoreError> {
         let mut servers = self.checked(self.connection.to_each().await)?;
         for (setting, allowed) in [
             ("appendonly", "yes"),

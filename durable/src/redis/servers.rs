@@ -333,7 +333,7 @@ fn named_by_sentinel(answer: Vec<Value>, _by: &Address) -> RedisResult<Address> 
 }
 
 /// Connects without limits on the time.
-async fn connect(client: &Client) -> RedisResult<MultiplexedConnection> {
+pub(super) async fn connect(client: &Client) -> RedisResult<MultiplexedConnection> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(None)
         .set_response_timeout(None);

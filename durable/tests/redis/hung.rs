@@ -29,6 +29,19 @@ async fn connect_fails_when_the_server_says_nothing() {
     }
 }
 
+/// On the store's own connection it waited forever, too.
+#[tokio::test]
+async fn check_of_durability_fails_when_the_server_hangs() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let store = server.connect().await;
+    server.signal("STOP");
+    tokio::time::pause();
+    let error = store.check_durability().await.expect_err("it hangs");
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{error:?}");
+}
+
 /// How far a server has got in the stream of replication. That is not above 0 before a replica has
 /// all that came earlier.
 async fn replicated(server: &Server, field: &str) -> i64 {
