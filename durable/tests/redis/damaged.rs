@@ -26,9 +26,7 @@ fn packed(state: u8, numbers: [f64; 3], key: &str, rest: &[u8]) -> Vec<u8> {
 }
 
 async fn connected(server: &Server) -> MultiplexedConnection {
-    let client = redis::Client::open(server.url()).expect("it is a URL");
-    let connected = client.get_multiplexed_async_connection().await;
-    connected.expect("it connects")
+    server.client().await.expect("it connects")
 }
 
 /// Writes a waiting row.

@@ -13,7 +13,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::{sleep, timeout};
 
 use crate::cluster::Cluster;
-use crate::faults::{delivered, set_at_last, start};
+use crate::faults::{delivered, set_at_last, start, start_within};
 use crate::outage::is_survived;
 use crate::sentinel::Watched;
 use crate::server::{Server, connect, not_run, until};
@@ -151,9 +151,9 @@ async fn handlers_run_once_through_a_kill<S: Servers>() {
     };
     let store = connect(&servers.url()).await;
     let store = store.wait_for_replicas(REPLICAS);
-    let old = until_primary(&servers, None).await;
     // In a cluster only the node that has this namespace has replicas.
     is_survived("faults", store, async || {
+        let old = until_primary(&servers, None).await;
         servers.servers()[old].kill();
         until_primary(&servers, Some(old)).await;
         servers.servers()[old].run();
@@ -212,7 +212,7 @@ async fn call_that_no_replica_receives_fails() {
     let port = primary.port().to_string();
     let replica = Server::start(&["--replicaof", "127.0.0.1", &port]).expect("there is one");
     let store = primary.connect().await.wait_for_replicas(1);
-    let (timers, _claims) = start(store).await;
+    let (timers, _claims) = start_within(30 * SECOND, store).await;
     let mut set = timers.set_timer("timer", &1, FAR).await;
     let began = Instant::now();
     while set.is_err() && began.elapsed() < FOLLOW {

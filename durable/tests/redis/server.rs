@@ -5,7 +5,7 @@ mod not_run;
 
 use std::env;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -33,6 +33,7 @@ wait
 /// A server with a new folder. Both go with it.
 pub(crate) struct Server {
     port: u16,
+    _held: UdpSocket,
     folder: PathBuf,
     options: Vec<String>,
     environment: Vec<(&'static str, String)>,
@@ -100,7 +101,7 @@ impl Server {
         server.is_sentinel = true;
         let config = format!(
             "port {}\nbind 127.0.0.1\nsentinel monitor {name} 127.0.0.1 {primary} {quorum}\n\
-             sentinel down-after-milliseconds {name} 500\nsentinel failover-timeout {name} 3000\n",
+             sentinel down-after-milliseconds {name} 2000\nsentinel failover-timeout {name} 3000\n",
             server.port
         );
         std::fs::write(server.config(), config).expect("the folder is there");
@@ -122,12 +123,14 @@ impl Server {
             ));
             return None;
         }
+        let (port, held) = free_port();
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("tickwheel-redis-{}-{number}", std::process::id());
         let folder = env::temp_dir().join(name);
         std::fs::create_dir_all(&folder).expect("the folder is made");
         Some(Server {
-            port: free_port(),
+            port,
+            _held: held,
             folder,
             options: Vec::new(),
             environment: Vec::new(),
@@ -231,15 +234,20 @@ impl Server {
     }
 
     pub(crate) async fn try_command(&self, words: &[&str]) -> redis::RedisResult<redis::Value> {
+        let mut connection = self.client().await?;
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]).query_async(&mut connection).await
+    }
+
+    /// A plain client of it, which has patience with a busy machine.
+    pub(crate) async fn client(&self) -> redis::RedisResult<redis::aio::MultiplexedConnection> {
         let client = redis::Client::open(self.url())?;
         let limit = Some(Duration::from_secs(20));
         let config = redis::AsyncConnectionConfig::new()
             .set_connection_timeout(limit)
             .set_response_timeout(limit);
         let connecting = client.get_multiplexed_async_connection_with_config(&config);
-        let mut connection = connecting.await?;
-        let mut command = redis::cmd(words[0]);
-        command.arg(&words[1..]).query_async(&mut connection).await
+        connecting.await
     }
 
     /// A field of what it says about itself, such as `role`. `None` if it does not answer, or has
@@ -268,13 +276,18 @@ impl Drop for Server {
     }
 }
 
-/// A port that is free, and leaves room for that of the cluster's bus, which is greater by 10,000.
-fn free_port() -> u16 {
+/// A port that is free, as is that of the cluster's bus, which is greater by 10,000. The system
+/// gives neither to a client: those begin at 32,768. The UDP port of the same number is held: the
+/// server may start later, or again, and no other test takes the port meanwhile.
+fn free_port() -> (u16, UdpSocket) {
     loop {
-        let port = fastrand::u16(15_000..32_000);
+        let port = fastrand::u16(15_000..22_000);
+        let address = ("127.0.0.1", port);
         let bus = TcpListener::bind(("127.0.0.1", port + 10_000));
-        if bus.is_ok() && TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
+        if let (Ok(held), Ok(_), Ok(_)) =
+            (UdpSocket::bind(address), TcpListener::bind(address), bus)
+        {
+            return (port, held);
         }
     }
 }
