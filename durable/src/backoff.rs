@@ -145,7 +145,13 @@ mod tests {
             let (delay, least) = (backoff.delay(attempt), Duration::from_secs(secs));
             assert!(delay >= least && delay <= least + least / 10, "{delay:?}");
         }
-        assert!(backoff.delay(u32::MAX) <= LONGEST + LONGEST / 10);
+        for attempt in [33, u32::MAX] {
+            let delay = backoff.delay(attempt);
+            assert!(
+                (LONGEST..=LONGEST + LONGEST / 10).contains(&delay),
+                "{delay:?}"
+            );
+        }
     }
 
     /// Whether it is shorter than the default or longer.

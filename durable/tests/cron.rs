@@ -248,6 +248,18 @@ async fn moving_it_moves_one_occurrence() {
     );
 }
 
+/// One that waits with its schedule keeps its time otherwise.
+#[tokio::test(start_paused = true)]
+async fn setting_it_revives_what_was_moved_to_never() {
+    let (timers, _claims) = start(store_at(MARCH_28), patient).await;
+    set_cron(&timers, "nightly", "30 2 * * *", "UTC").await;
+    let moved = timers.move_timer("nightly", Duration::MAX).await;
+    assert_eq!(moved, Ok(Moved::Done));
+    set_cron(&timers, "nightly", "30 2 * * *", "UTC").await;
+    let deadline = timers.deadline("nightly").await;
+    assert_eq!(deadline, Ok(Some(at(MARCH_28 + 9_000))));
+}
+
 #[tokio::test(start_paused = true)]
 async fn refuses_what_it_cannot_keep() {
     let (timers, _claims) = start(store_at(MARCH_28), |b| b).await;

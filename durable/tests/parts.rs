@@ -11,7 +11,7 @@ use tickwheel_durable::store::{
     Store, Stored, Version, Write, WriteOutcome,
 };
 use tickwheel_durable::{Change, Claims, DurableTimers, Entry, Memory, Retry, builder};
-use tickwheel_durable_conformance::{Pace, Stores};
+use tickwheel_durable_conformance::{FaultPoint, Faulty, Pace, Stores};
 use tokio::time::{sleep, timeout};
 
 #[macro_use]
@@ -205,6 +205,29 @@ async fn instance_differs_where_one_part_does() {
     amended.expect("it is amended");
     sleep(Duration::from_secs(5)).await;
     assert!(timers.metrics().differs);
+}
+
+/// What it had amended when it failed is put back, also where its answer was lost.
+#[tokio::test(start_paused = true)]
+async fn amendment_that_fails_leaves_each_part_as_it_was() {
+    for lost in 0..PARTS.len() as u64 {
+        let memory = Memory::new();
+        let store = Faulty::new(InParts::all_in(&memory));
+        let instance = builder::<String, u64>("orders");
+        let started = instance.start(&TimerWheel::new(), store.clone()).await;
+        let (timers, claims) = started.expect("it starts");
+        claims.shutdown().await;
+        let was = timers.admin().charter().await.expect("it looks");
+        let mut charter = was.clone();
+        charter.no_overlap = true;
+        store.fail_at(store.calls() + lost, FaultPoint::After);
+        let amended = timers.admin().amend(&charter).await;
+        assert!(store.has_struck() && amended.is_err(), "{amended:?}");
+        for name in PARTS {
+            let left = memory.inspect().charter(&part(name)).await;
+            assert_eq!(left, Ok(Some(was.clone())), "{name}, {lost}");
+        }
+    }
 }
 
 /// An amendment that had ended in the middle kept every instance from starting.

@@ -311,7 +311,7 @@ impl<S: Store> Store for Faulty<S> {
     }
 
     fn amend<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, ()> {
-        self.store.amend(namespace, charter)
+        Box::pin(self.call("amend", move || self.store.amend(namespace, charter)))
     }
 
     fn write<'a>(

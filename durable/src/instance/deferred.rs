@@ -127,6 +127,8 @@ mod tests {
         assert!(wait(&deferred) <= RETRY);
         tokio::time::advance(RETRY).await;
         assert_eq!(deferred.take(10), [1]);
+        deferred.add("b", 2);
+        assert!(wait(&deferred) <= RETRY);
     }
 
     #[tokio::test(start_paused = true)]

@@ -89,8 +89,8 @@ struct Line {
     given_up: Arc<Notify>,
 }
 
-/// A connection to the server.
-struct Link {
+/// A connection to a server.
+pub(super) struct Link {
     connection: MultiplexedConnection,
     epoch: i64,
     silence: Silence,
@@ -99,13 +99,26 @@ struct Link {
 }
 
 impl Link {
+    fn new(connection: MultiplexedConnection, epoch: i64, given_up: Arc<Notify>) -> Self {
+        Link {
+            connection,
+            epoch,
+            silence: Silence::notifying(given_up),
+            replicated: StdMutex::default(),
+        }
+    }
+
     /// Whether replicas have just had what a call has changed.
     fn have_followed(&self) -> bool {
         lock(&self.replicated).is_some_and(|at| at.elapsed() < REPLICATED)
     }
 
-    /// Sends a command, and waits until what it has changed is on so many replicas. Dropping the
-    /// future gives up waiting for the response.
+    /// Sends a command. Dropping the future gives up waiting for the response.
+    pub(super) async fn ask(&self, command: &Cmd) -> Result<Value, RedisError> {
+        self.send(command, None).await
+    }
+
+    /// Sends a command, and waits until what it has changed is on so many replicas.
     async fn send(&self, command: &Cmd, replicas: Option<Replicas>) -> Result<Value, RedisError> {
         let mut connection = self.connection.clone();
         let waiting = self.silence.call(SILENCE);
@@ -217,31 +230,27 @@ impl Connection {
                 (secs * 1_000_000 + micros).max(last + 1)
             }
         };
-        let link = Arc::new(Link {
-            connection,
-            epoch,
-            silence: Silence::notifying(Arc::clone(&line.given_up)),
-            replicated: StdMutex::default(),
-        });
+        let link = Arc::new(Link::new(connection, epoch, Arc::clone(&line.given_up)));
         *live = Some(Arc::clone(&link));
         Ok(link)
     }
 
     /// Sends a command.
     pub(super) async fn send(&self, command: &Cmd) -> Result<Value, RedisError> {
-        self.link(None).await?.send(command, None).await
+        self.link(None).await?.ask(command).await
     }
 
     /// Connections to each server that has timers. The caller has a limit for the whole call.
-    pub(super) async fn to_each(&self) -> Result<Vec<MultiplexedConnection>, RedisError> {
+    pub(super) async fn to_each(&self) -> Result<Vec<Arc<Link>>, RedisError> {
         let Some(clients) = self.servers.primaries().await? else {
-            return Ok(vec![self.link(None).await?.connection.clone()]);
+            return Ok(vec![self.link(None).await?]);
         };
-        let mut connections = Vec::new();
+        let mut links = Vec::new();
         for client in clients {
-            connections.push(connect(&client).await?);
+            let link = Link::new(connect(&client).await?, 0, Arc::default());
+            links.push(Arc::new(link));
         }
-        Ok(connections)
+        Ok(links)
     }
 
     /// Runs a script on a namespace: one round trip, unless the server does not know the script
@@ -323,7 +332,7 @@ impl Connection {
             if answer.as_ref().err().and_then(RedisError::code) != Some("NOSCRIPT") {
                 break;
             }
-            link.send(&script.load(), None).await?;
+            link.ask(&script.load()).await?;
             answer = link.send(&command, replicas).await;
         }
         answer

@@ -99,6 +99,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn errors_that_may_pass_are_told_from_others() {
+        for (codes, passes) in [
+            (
+                "LOADING BUSY TRYAGAIN CLUSTERDOWN MASTERDOWN NOREPLICAS",
+                true,
+            ),
+            ("NOPERM WRONGTYPE", false),
+        ] {
+            for code in codes.split(' ') {
+                let answer = ::redis::parse_redis_value(format!("-{code} why\r\n").as_bytes());
+                let error = answer.expect("it parses").extract_error();
+                let error = store_error(&error.expect_err("it is one"), "redis://host", None);
+                assert_eq!(error.may_pass(), passes, "{code}");
+            }
+        }
+    }
+
+    #[test]
     fn shows_urls_without_credentials() {
         for (url, shown) in [
             ("redis://localhost:6379/0", "redis://localhost:6379/0"),

@@ -1,9 +1,8 @@
 //! The reads of an operator.
 
-use ::redis::aio::MultiplexedConnection;
-
 use super::arguments::limit_argument;
 use super::charter::read_charter;
+use super::connection::Link;
 use super::keys::key_of;
 use super::read::{LISTED_AT_ONCE, read_row, state_argument};
 use super::reply::Reply;
@@ -20,12 +19,12 @@ impl Inspect for Redis {
     fn namespaces(&self) -> Answer<'_, Vec<StoredNamespace>> {
         Box::pin(async move {
             let mut namespaces = Vec::new();
-            for mut server in self.checked(self.connection.to_each().await)? {
-                for name in self.names(&mut server).await? {
+            for server in self.checked(self.connection.to_each().await)? {
+                for name in self.names(&server).await? {
                     let mut command = ::redis::cmd("HMGET");
                     command.arg(key_of(&name)).arg("codec");
                     command.arg("no_overlap").arg("at_most_once").arg("parts");
-                    let fields = self.checked(command.query_async(&mut server).await)?;
+                    let fields = self.checked(server.ask(&command).await)?;
                     // It may have gone meanwhile, or be of another schema.
                     if let Ok(charter) = read_charter(&mut Reply::new(fields)?) {
                         namespaces.push(StoredNamespace { name, charter });
@@ -116,17 +115,14 @@ impl Inspect for Redis {
 impl Redis {
     /// The names of the namespaces of a server, which is asked for its keys step by step. It may
     /// name one twice.
-    async fn names(
-        &self,
-        server: &mut MultiplexedConnection,
-    ) -> Result<Vec<Namespace>, StoreError> {
+    async fn names(&self, server: &Link) -> Result<Vec<Namespace>, StoreError> {
         let mut names: Vec<Namespace> = Vec::new();
         let mut cursor = b"0".to_vec();
         loop {
             let mut command = ::redis::cmd("SCAN");
             command.arg(&cursor).arg("MATCH").arg("tickwheel:{*}");
             command.arg("COUNT").arg(KEYS_AT_ONCE);
-            let mut reply = Reply::new(self.checked(command.query_async(server).await)?)?;
+            let mut reply = Reply::new(self.checked(server.ask(&command).await)?)?;
             cursor = reply.bytes()?;
             let keys = reply.array()?.all(Reply::bytes)?;
             let keys = keys.iter().filter_map(|key| std::str::from_utf8(key).ok());

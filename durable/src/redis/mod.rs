@@ -63,7 +63,7 @@ mod write;
 use std::collections::HashMap;
 use std::fmt;
 
-use ::redis::Cmd;
+use ::redis::{Cmd, from_redis_value};
 use tokio::time::timeout;
 
 use arguments::{digits, limit_argument};
@@ -248,7 +248,7 @@ impl Redis {
     }
 
     async fn settings_are_durable(&self) -> Result<(), StoreError> {
-        let mut servers = self.checked(self.connection.to_each().await)?;
+        let servers = self.checked(self.connection.to_each().await)?;
         for (setting, allowed) in [
             ("appendonly", "yes"),
             ("appendfsync", "always"),
@@ -260,9 +260,10 @@ impl Redis {
             let mut command = ::redis::cmd("CONFIG");
             let place = self.connection.place();
             command.arg("GET").arg(setting);
-            for server in &mut servers {
-                let answer = command.query_async(server).await;
-                let value: HashMap<String, String> = self.checked(answer)?;
+            for server in &servers {
+                let answer = self.checked(server.ask(&command).await)?;
+                let value = from_redis_value(answer).map_err(Into::into);
+                let value: HashMap<String, String> = self.checked(value)?;
                 let value = value.get(setting).map_or("unknown", String::as_str);
                 if !allowed.split(' ').any(|allowed| allowed == value) {
                     return Err(StoreError::refused(format_args!(

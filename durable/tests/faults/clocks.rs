@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
+use tickwheel::TimerWheel;
 use tickwheel_durable::store::{Namespace, PrefixChange, StoreError};
 use tickwheel_durable::{Change, Changed, DurableTimers, Error, Memory};
 use tickwheel_durable_conformance::Faulty;
 use tokio::time::{Instant, timeout};
 
-use super::{HOUR, SECOND, set, start};
+use super::{HOUR, SECOND, orders, set, start};
 
 #[tokio::test(start_paused = true)]
 async fn goes_by_the_clock_of_the_store() {
@@ -141,6 +142,35 @@ async fn change_of_an_operator_is_refused_when_it_is_late() {
         let changed = admin.change_key("a 1", Change::Remove).await;
         assert_eq!(changed == Ok(Changed::Done), !is_late, "{changed:?}");
     }
+}
+
+/// An operator's caller gives up after the call timeout.
+#[tokio::test(start_paused = true)]
+async fn change_of_a_prefix_has_no_effect_after_it_has_timed_out() {
+    let store = Faulty::new(Memory::new());
+    let instance = orders().call_timeout(SECOND);
+    let started = instance.start(&TimerWheel::new(), store.clone()).await;
+    let (timers, _claims) = started.expect("it starts");
+    set(&timers, "a 1", HOUR).await.expect("it is set");
+    store.set_late(Some(("write", SECOND * 2)));
+    let lost = timers.admin().change_prefix("\"a", Change::Remove).await;
+    assert!(lost.is_err(), "{lost:?}");
+    tokio::time::sleep(SECOND * 3).await;
+    assert_eq!(timers.counts().await.map(|counts| counts.waiting), Ok(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_of_a_prefix_leaves_alone_what_is_due() {
+    let (timers, claims) = start(Memory::new()).await;
+    claims.shutdown().await;
+    for (key, delay) in [("a 1", SECOND), ("a 2", HOUR)] {
+        set(&timers, key, delay).await.expect("it is set");
+    }
+    let overdue = timers.deadline("a 1").await;
+    tokio::time::sleep(SECOND * 60).await;
+    let changed = timers.admin().change_prefix("\"a", Change::Run).await;
+    assert_eq!(changed.map(|changed| changed.rows), Ok(1));
+    assert_eq!(timers.deadline("a 1").await, overdue);
 }
 
 /// Sets timers with keys that begin with `a `.

@@ -135,6 +135,8 @@ async fn refuses_keys_and_values_that_are_too_long() {
             min
         })
     );
+    let shortest = timers.set_interval(&longest, &String::new(), min).await;
+    assert_eq!(shortest, Ok(()));
 }
 
 /// All keys and values are checked before the first timer is set.

@@ -59,6 +59,11 @@ async fn encrypts_and_checks_the_certificate() {
             std::fs::set_permissions(&to, mode).expect("it is closed");
         }
     }
+    let options = PostgresOptions::new(&server.url()).expect("it parses");
+    let options = options.tls(connector(&server.folder().join("server.crt")));
+    let plain = Postgres::connect_with(options).await;
+    let plain = format!("{:#}", plain.expect_err("the server does not encrypt"));
+    assert!(plain.contains("does not support TLS"), "{plain}");
     let admin = client(&server.url()).await;
     for sql in ["ALTER SYSTEM SET ssl = on", "SELECT pg_reload_conf()"] {
         admin.batch_execute(sql).await.expect("it is set");

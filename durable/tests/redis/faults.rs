@@ -13,7 +13,7 @@ use tickwheel_durable::{Claims, DurableTimers, Error, Moved, Redis, builder};
 use tokio::time::{sleep, timeout};
 
 use crate::heard::heard_by;
-use crate::server::Server;
+use crate::server::{Server, until};
 use crate::started::started;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -327,4 +327,18 @@ async fn versions_grow_after_the_server_has_lost_its_last_writes() {
     let old = ["HSET", "tickwheel:{faults}", "sequence", "1000"];
     server.command(&old).await;
     assert!(version().await > before);
+}
+
+#[tokio::test]
+async fn looks_at_all_namespaces_connect_again() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let store = server.connect().await;
+    let cut = ["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"];
+    server.command(&cut).await;
+    until("a list of namespaces", async || {
+        store.inspect().namespaces().await.is_ok()
+    })
+    .await;
 }

@@ -2,7 +2,7 @@
 
 use redis::{Value, from_redis_value};
 use tickwheel_durable::Redis;
-use tickwheel_durable::store::StoreError;
+use tickwheel_durable::store::{Namespace, Store, StoreError};
 
 use crate::failover::Servers;
 use crate::server::{Server, until};
@@ -122,4 +122,24 @@ async fn sentinel_that_knows_no_such_primary_is_named() {
         primary.command(&["PING"]).await,
         Value::SimpleString(_)
     ));
+}
+
+/// Else a Sentinel that knows better would never be asked again.
+#[tokio::test]
+async fn sentinel_that_names_a_server_that_is_not_there_is_asked_last() {
+    let Some(primary) = Server::start(&[]) else {
+        return;
+    };
+    let knows = Server::start_sentinel(NAME, primary.port(), 1).expect("there is one");
+    let errs = Server::start_sentinel(NAME, 1, 1).expect("there is one");
+    let [knows, errs] = [&knows, &errs].map(Server::port);
+    let url = format!("redis+sentinel://127.0.0.1:{knows},127.0.0.1:{errs}/{NAME}");
+    let store = Redis::connect(&url).await.expect("the first one knows");
+    let cut = ["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"];
+    primary.command(&cut).await;
+    let space = Namespace::new(NAME).expect("it is a name");
+    until("a connection", async || {
+        store.open(&space, &"test".into()).await.is_ok()
+    })
+    .await;
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, Due, Fire, Load, LoadWindow, MAX_DUE_COUNT, Missed, PrefixRows, Settled, Settlement,
-    State, Store, StoreTime, Stored, Version, Write, WriteOutcome,
+    Action, Due, Fire, LeftRow, Load, LoadWindow, MAX_DUE_COUNT, Missed, PrefixRows, Settled,
+    Settlement, State, Store, StoreTime, Stored, Version, Write, WriteOutcome,
 };
 
 use super::{Case, FAR, HOUR, NOW, Stores, World, armed, set, write};
@@ -102,6 +102,9 @@ pub async fn lists_instances<T: Stores>(world: &World<T>) {
     assert_eq!(figures(first), (2, 0, None));
     assert_eq!(figures(second), (0, 3, Some("mailer on host-7")));
     case.unload(second).await;
+    let token = case.fired("c").await;
+    let leave = LeftRow::new(first, Duration::ZERO, HOUR);
+    case.settle(token, Settlement::Leave(leave)).await;
     let left = inspect.instances(&case.space).await.expect("it lists");
     let alive = left
         .iter()

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, Due, LeftRow, Load, LoadWindow, Settle, Settled, Settlement, State, Store, WriteOutcome,
+    Action, Due, Fire, LeftRow, Load, LoadWindow, Settle, Settled, Settlement, State, Store,
+    WriteOutcome,
 };
 
 use super::{Case, FAR, HOUR, NOW, armed, versions, write};
@@ -95,6 +96,7 @@ pub async fn loads_what_the_dead_left_piece_by_piece<T: Stores>(world: &World<T>
         members.map(|member| member.id).collect::<Vec<_>>(),
         [instance]
     );
+    fires_what_has_been_due_longest(&world.part("longest")).await;
 }
 
 /// A load that has no room for all that others have left says so.
@@ -111,6 +113,22 @@ async fn says_that_others_have_left_more<T: Stores>(world: &World<T>) {
         assert!(case.load(loads, HOUR, limit).await.more, "limit {limit}");
     }
     assert!(!case.load(loads, HOUR, 1).await.more);
+}
+
+/// A fire of unloaded rows takes those that have been due longest, in flight or waiting.
+async fn fires_what_has_been_due_longest<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    let row = case.set("lapsed", NOW).await.version;
+    let lease = Some(Duration::from_millis(1));
+    case.fire_as(Fire::new(vec![row], lease, LoadWindow::NONE))
+        .await;
+    world.wait(1).await;
+    case.set("waits", NOW).await;
+    for key in ["lapsed", "waits"] {
+        let fired = case.fire_besides(Vec::new(), 1).await.fired;
+        assert_eq!(fired.len(), 1);
+        assert_eq!(fired[0].key, key.as_bytes());
+    }
 }
 
 /// A row that an instance cannot decode is loaded by others at once, and by itself after a time. It

@@ -139,6 +139,8 @@ const LONG_TRACES: &[&str] = &[
     // A claim whose lease has ended, and that another instance has loaded, begins again.
     "0 Set(0, Zero); 0 FireUnloaded; 0 Settle(Lapse); 1 Load; 0 Settle(Extend); 1 Fire; \
         1 FireUnloaded",
+    // A claim whose lease has ended is given back by the instance that has loaded it.
+    "0 Set(0, Zero); 0 FireUnloaded; 0 Settle(Lapse); 1 Load; 1 Unmark; 0 Load; 0 Fire",
 ];
 
 /// The same where occurrences do not overlap: beside a claim of another timer, and beside the

@@ -210,7 +210,8 @@ impl Step {
 impl How {
     /// The error that it is sent with.
     pub(super) fn error(self) -> Option<String> {
-        matches!(self, How::Retry | How::Dead | How::Leave).then(|| format!("{self:?}"))
+        let keeps_one = matches!(self, How::Retry | How::Dead | How::Leave | How::Extend);
+        keeps_one.then(|| format!("{self:?}"))
     }
 }
 
