@@ -17,7 +17,7 @@ use super::server::{Server, client, missing, until};
 use super::started::started;
 
 const SECOND: Duration = Duration::from_secs(1);
-const CALL_TIMEOUT: Duration = SECOND;
+const CALL_TIMEOUT: Duration = Duration::from_secs(3);
 
 type Timers = DurableTimers<String, u64>;
 

@@ -41,8 +41,8 @@ pub(super) async fn start_within(
     started(build, store).await
 }
 
-/// A time limit that calls keep on this machine, as busy as it is: a second, or more if a plain
-/// client that connects and writes takes a good part of one.
+/// A time limit that calls keep on this machine, as busy as it is: three seconds, or more if a
+/// plain client that connects and writes takes a good part of a second.
 pub(super) async fn call_limit(url: &str) -> Duration {
     let mut longest = Duration::ZERO;
     for _ in 0..10 {
@@ -52,7 +52,7 @@ pub(super) async fn call_limit(url: &str) -> Duration {
         written.expect("it writes");
         longest = longest.max(began.elapsed());
     }
-    let seconds = (20 * longest).as_secs().clamp(1, 10);
+    let seconds = (20 * longest).as_secs().clamp(3, 10);
     Duration::from_secs(seconds)
 }
 

@@ -2,6 +2,7 @@
 //! nothing is left behind.
 
 use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -27,13 +28,14 @@ wait $pooler || true
 
 struct Pooler {
     port: u16,
+    _held: UdpSocket,
     shell: Child,
 }
 
 impl Pooler {
     /// Starts one before a server, with these settings.
     fn start(program: &Path, server: &Server, settings: &str) -> Self {
-        let port = free_port();
+        let (port, held) = free_port();
         let folder = server.folder();
         let users = folder.join("users");
         std::fs::write(&users, "\"postgres\" \"\"\n").expect("it is written");
@@ -62,7 +64,11 @@ impl Pooler {
         let mut line = String::new();
         let read = BufReader::new(output).read_line(&mut line);
         read.expect("it can be read");
-        Pooler { port, shell }
+        Pooler {
+            port,
+            _held: held,
+            shell,
+        }
     }
 
     async fn url(&self) -> String {

@@ -11,8 +11,10 @@
 #[path = "../support/not_run.rs"]
 mod not_run;
 
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
@@ -85,6 +87,7 @@ pub(crate) struct Server {
     bin: PathBuf,
     folder: PathBuf,
     port: u16,
+    _held: UdpSocket,
     settings: Vec<String>,
     /// Where the primary is, of a standby.
     primary: Option<String>,
@@ -109,10 +112,12 @@ impl Server {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("tickwheel-postgres-{}-{number}", std::process::id());
+        let (port, held) = free_port();
         let mut server = Server {
             bin: programs()?,
             folder: std::env::temp_dir().join(name),
-            port: free_port(),
+            port,
+            _held: held,
             settings: settings.iter().map(|&setting| setting.to_owned()).collect(),
             primary,
             shell: None,
@@ -238,9 +243,18 @@ pub(crate) fn psql() -> Option<PathBuf> {
     bins.find_map(|bin| Some(bin.join("psql")).filter(|psql| psql.exists()))
 }
 
-pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
-    listener.local_addr().expect("it is bound").port()
+/// A port that is free, which the system gives to no client: those begin at 32,768. The UDP port of
+/// the same number is held: the server starts later, or again, and no other test takes the port
+/// meanwhile.
+pub(crate) fn free_port() -> (u16, UdpSocket) {
+    loop {
+        let random = RandomState::new().hash_one(0_u8) % 3_000;
+        let port = 22_000 + u16::try_from(random).expect("it is small");
+        let address = ("127.0.0.1", port);
+        if let (Ok(held), Ok(_)) = (UdpSocket::bind(address), TcpListener::bind(address)) {
+            return (port, held);
+        }
+    }
 }
 
 /// Ends a test that cannot run.
@@ -286,9 +300,9 @@ pub(crate) async fn count_loaded(store: &Postgres, space: &Namespace, load: &Loa
     loaded.rows.len()
 }
 
-/// Waits until something holds, for ten seconds at most.
+/// Waits until something holds, for a minute at most.
 pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    for _ in 0..500 {
+    for _ in 0..3_000 {
         if holds().await {
             return;
         }

@@ -270,7 +270,7 @@ async fn put_back_that_waits_for_a_transaction_keeps_its_lease() {
         Err(Retry::after(HOUR).because("why"))
     };
     let course = async {
-        tokio::time::sleep(16 * unit).await;
+        tokio::time::sleep(8 * unit).await;
         run(&user, "ROLLBACK").await;
         until("the timer waits", async || {
             timers.counts().await.expect("it counts").in_flight == 0
