@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::client::Client;
 use crate::server::{self, Ends, READ_LIMIT, REQUEST_LIMIT};
 
-const IDLE: Duration = Duration::from_millis(700);
+const IDLE: Duration = Duration::from_millis(1_500);
 
 /// How long the clients that ask again and again do so.
 const LOAD: Duration = Duration::from_secs(6);
