@@ -30,13 +30,14 @@ async fn answer(_: Request<Incoming>) -> Result<Response<String>, Infallible> {
 /// its client.
 async fn http1_server(
     wheel: &TimerWheel,
+    limit: Duration,
 ) -> io::Result<(TcpStream, JoinHandle<hyper::Result<()>>)> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let client = TcpStream::connect(listener.local_addr()?).await?;
     let (socket, _) = listener.accept().await?;
     let mut http = http1::Builder::new();
     http.timer(WheelTimer::new(wheel))
-        .header_read_timeout(LIMIT);
+        .header_read_timeout(limit);
     let connection = http.serve_connection(TokioIo::new(socket), service_fn(answer));
     Ok((client, tokio::spawn(connection)))
 }
@@ -45,7 +46,7 @@ async fn http1_server(
 async fn closes_a_silent_client_by_the_wheel() -> io::Result<()> {
     let wheel = start_wheel();
     let start = Instant::now();
-    let (mut client, served) = http1_server(&wheel).await?;
+    let (mut client, served) = http1_server(&wheel, LIMIT).await?;
     client.write_all(b"GET / HT").await?;
     assert_eq!(client.read(&mut [0]).await?, 0, "it is closed");
     assert!(start.elapsed() >= LIMIT);
@@ -58,7 +59,7 @@ async fn closes_a_silent_client_by_the_wheel() -> io::Result<()> {
 #[tokio::test]
 async fn arms_a_sleep_for_each_request_and_keeps_none() -> io::Result<()> {
     let wheel = start_wheel();
-    let (mut client, served) = http1_server(&wheel).await?;
+    let (mut client, served) = http1_server(&wheel, 100 * LIMIT).await?;
     for _ in 0..10 {
         client
             .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
@@ -87,7 +88,7 @@ async fn arms_a_sleep_for_each_request_and_keeps_none() -> io::Result<()> {
 #[tokio::test]
 async fn closes_a_kept_alive_connection_that_falls_silent() -> io::Result<()> {
     let wheel = start_wheel();
-    let (mut client, served) = http1_server(&wheel).await?;
+    let (mut client, served) = http1_server(&wheel, LIMIT).await?;
     client
         .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
         .await?;

@@ -18,7 +18,7 @@ fn sleeps_wake_in_order_and_never_early_on_smol() {
     let timer = Timer::start();
     let (woke, woken) = channel::unbounded();
     smol::block_on(async {
-        let tasks = [300, 100, 200, 0].map(|length| {
+        let tasks = [300, 100, 200, 10].map(|length| {
             let (timer, woke) = (timer.clone(), woke.clone());
             smol::spawn(async move {
                 let start = Instant::now();
@@ -28,13 +28,14 @@ fn sleeps_wake_in_order_and_never_early_on_smol() {
                     "{length} ms took {:?}",
                     start.elapsed()
                 );
-                woke.send(length).await.expect("it is open");
+                let deadline = start + ms(length);
+                woke.send(deadline).await.expect("it is open");
             })
         });
         join_all(tasks).await;
-        for length in [0, 100, 200, 300] {
-            assert_eq!(woken.recv().await, Ok(length));
-        }
+        // One that a busy machine starts late has a later deadline.
+        let woken: Vec<_> = std::iter::from_fn(|| woken.try_recv().ok()).collect();
+        assert!(woken.is_sorted() && woken.len() == 4, "{woken:?}");
     });
     assert_eq!(timer.pending(), 0);
 }

@@ -64,22 +64,19 @@ async fn same_requests_time_out() {
 #[tokio::test]
 async fn sleepers_wake_in_the_same_order() {
     let lengths = [300, 50, 200, 100];
+    // Each on a task: a busy machine wakes one at a time, in the order of their deadlines.
     let (woke, mut before) = mpsc::unbounded_channel();
-    join_all(lengths.map(|length| {
-        before::pause(ms(length)).map({
-            let woke = woke.clone();
-            move |()| woke.send(length)
-        })
-    }))
-    .await;
+    let sleepers = lengths.map(|length| {
+        let woke = woke.clone();
+        tokio::spawn(before::pause(ms(length)).map(move |()| woke.send(length)))
+    });
+    join_all(sleepers).await;
     let (woke, mut after) = mpsc::unbounded_channel();
-    join_all(lengths.map(|length| {
-        after::pause(ms(length)).map({
-            let woke = woke.clone();
-            move |()| woke.send(length)
-        })
-    }))
-    .await;
+    let sleepers = lengths.map(|length| {
+        let woke = woke.clone();
+        tokio::spawn(after::pause(ms(length)).map(move |()| woke.send(length)))
+    });
+    join_all(sleepers).await;
     for _ in lengths {
         assert_eq!(before.recv().await, after.recv().await);
     }
