@@ -51,10 +51,10 @@ async fn lists_and_shows_timers_of_each_state() {
 
     let stats = run(&file, &["stats", "--json"]).json();
     let orders = &stats["namespaces"][0];
-    assert_eq!(
-        (&orders["state"], &orders["reason"]),
-        (&"ok".into(), &"nothing is late".into())
-    );
+    let reason = orders["reason"].as_str().expect("it is text");
+    // On a busy machine the last load may be some polls ago, which it adds.
+    assert!(reason.starts_with("nothing is late"), "{reason}");
+    assert_eq!(orders["state"], "ok");
     assert_eq!(orders["namespace"], "orders");
     assert_eq!(
         (&orders["waiting"], &orders["in_flight"]),
