@@ -58,6 +58,7 @@ mod tests {
             "1 d 1 h",
         ];
         assert_eq!(spans, expected);
+        assert_eq!(span(Duration::from_millis(250)), "250 ms");
         let now = StoreTime::from_micros(5_000_000);
         assert_eq!(
             from_now(StoreTime::from_micros(3_800_000), now),

@@ -91,6 +91,11 @@ mod tests {
 
     use super::*;
 
+    fn row(state: State) -> Stored {
+        let (key, value) = (b"a".to_vec(), b"1".to_vec());
+        Stored::new(Version(17), state, key, value, StoreTime::default())
+    }
+
     #[test]
     fn instance_is_shown_with_what_it_has_and_what_it_lacks() {
         let now = StoreTime::from_micros(1_000_000);
@@ -102,20 +107,30 @@ mod tests {
 
     #[test]
     fn period_is_shown_to_the_second() {
-        let (key, value, now) = (b"a".to_vec(), b"1".to_vec(), StoreTime::default());
-        let mut row = Stored::new(Version(17), State::Waiting, key, value, now);
+        let mut row = row(State::Waiting);
         row.period = Some(Duration::from_secs(3_630));
-        assert!(details(&row, now).contains(&("every", "1h 30s".to_owned())));
+        assert!(details(&row, row.due).contains(&("every", "1h 30s".to_owned())));
     }
 
     /// Another program may have written one that moves the cursor of a terminal.
     #[test]
     fn schedule_hides_nothing() {
-        let (key, value, now) = (b"a".to_vec(), b"1".to_vec(), StoreTime::default());
-        let mut row = Stored::new(Version(17), State::Waiting, key, value, now);
+        let mut row = row(State::Waiting);
         row.schedule = Some("@daily\u{1b}[2J".to_owned());
         let shown = "@daily\\u{1b}[2J".to_owned();
-        assert!(details(&row, now).contains(&("every", shown)));
+        assert!(details(&row, row.due).contains(&("every", shown)));
+    }
+
+    /// A timer that waits for its next attempt has failed, too.
+    #[test]
+    fn last_error_is_shown_in_each_state() {
+        for state in STATES {
+            let mut row = row(state);
+            row.error = Some("no route".to_owned());
+            let shown = details(&row, row.due);
+            let error = ("last error", "no route".to_owned());
+            assert!(shown.contains(&error), "{state:?}: {shown:?}");
+        }
     }
 
     #[test]
@@ -125,9 +140,7 @@ mod tests {
             (State::InFlight, true),
             (State::Dead, true),
         ] {
-            let (key, value) = (b"a".to_vec(), b"1".to_vec());
-            let row = Stored::new(Version(17), state, key, value, StoreTime::default());
-            let shown = details(&row, StoreTime::default());
+            let shown = details(&row(state), StoreTime::default());
             let is_shown = shown.contains(&("token", "17".to_owned()));
             assert_eq!(is_shown, has_token, "{state:?}");
         }

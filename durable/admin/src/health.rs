@@ -140,18 +140,20 @@ mod tests {
     fn state_is_what_is_worst() {
         let now = StoreTime::from_micros(1_000_000_000);
         let ago = |secs| now.before(Duration::from_secs(secs));
-        let alive = [StoredInstance::new(InstanceId(1), now)];
-        let dead = [StoredInstance::new(InstanceId(1), ago(1))];
+        let both = [now, ago(1)].map(|until| StoredInstance::new(InstanceId(1), until));
+        let (alive, dead) = both.split_at(1);
         let next = now.after(Duration::from_secs(60));
         for (earliest, instances, died, word, text) in [
-            (None, &alive, false, "ok", "nothing is late"),
-            (Some(next), &alive, false, "ok", "nothing is late"),
-            (Some(ago(5)), &alive, false, "ok", "nothing is late"),
-            (Some(ago(6)), &alive, false, "late", "due for 6.0 s"),
-            (Some(ago(6)), &alive, true, "failing", "have died"),
-            (None, &dead, true, "failing", "have died"),
-            (Some(ago(1)), &dead, false, "failing", "no instance loads"),
-            (Some(next), &dead, false, "ok", "but no instance loads"),
+            (None, alive, false, "ok", "nothing is late"),
+            (Some(next), alive, false, "ok", "nothing is late"),
+            (Some(ago(5)), alive, false, "ok", "nothing is late"),
+            (Some(ago(6)), alive, false, "late", "due for 6.0 s"),
+            (Some(ago(6)), alive, true, "failing", "have died"),
+            (None, dead, true, "failing", "have died"),
+            (Some(ago(1)), dead, false, "failing", "no instance loads"),
+            (Some(next), dead, false, "ok", "but no instance loads"),
+            (Some(ago(1)), &[], false, "failing", "no instance loads"),
+            (Some(ago(1)), &both, false, "ok", "nothing is late"),
         ] {
             let mut counts = Counts::new(now, u64::from(earliest.is_some()), 0);
             counts.earliest = earliest;

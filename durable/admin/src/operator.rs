@@ -303,6 +303,11 @@ mod tests {
             let found = found.await.expect("it is right");
             assert_eq!(found, prefix.as_bytes(), "{given}");
         }
+        // One of a dead timer that no waiting timer has.
+        let tokens = case.in_flight(0..1).await;
+        case.die(tokens, "why").await;
+        let found = case.operator.prefix("\"o", false, State::Dead).await;
+        assert_eq!(found.expect("it is right"), b"\"o");
     }
 
     #[tokio::test]

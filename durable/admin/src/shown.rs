@@ -123,6 +123,29 @@ mod tests {
     }
 
     #[test]
+    fn character_that_turns_the_text_or_has_no_width_is_shown_as_its_code() {
+        for (first, last) in [
+            (0xad, 0xad),
+            (0x61c, 0x61c),
+            (0x115f, 0x1160),
+            (0x180e, 0x180e),
+            (0x200b, 0x200f),
+            (0x2028, 0x202e),
+            (0x2060, 0x206f),
+            (0x3164, 0x3164),
+            (0xfeff, 0xfeff),
+            (0xffa0, 0xffa0),
+            (0xfff9, 0xfffb),
+            (0xe0000, 0xe007f),
+        ] {
+            for code in first..=last {
+                let text = char::from_u32(code).expect("it is one").to_string();
+                assert_eq!(text_line(&text, 100), format!("\\u{{{code:x}}}"));
+            }
+        }
+    }
+
+    #[test]
     fn line_is_read_back() {
         for bytes in [
             "a\u{1b}[2J\u{202e}b\n".as_bytes(),

@@ -79,6 +79,8 @@ async fn lists_and_shows_timers_of_each_state() {
     assert!(members[0].is_own, "{members:?}");
     assert_eq!(instances["instances"][0]["id"], members[0].instance.id.0);
     assert_eq!(instances["instances"][0]["name"], NAME);
+    let claimed_by = &in_flight["timers"][0]["claimed_by"];
+    assert_eq!(claimed_by, members[0].instance.id.0);
     assert_eq!(members[0].instance.name.as_deref(), Some(NAME));
 
     let shown = run(&file, &["show", "order 1"]);
@@ -234,6 +236,7 @@ async fn exit_code_tells_what_is_wrong() {
     drop(Sqlite::open(file.path()).expect("it opens"));
     let empty = run(&file, &["stats"]);
     assert!(empty.output.contains("has no namespace"), "{empty:?}");
+    assert_eq!(run(&file, &["list"]).code, 3);
     let (timers, _claims) = file.instance().await;
     let set = timers.set_timer("a", &"v".to_owned(), HOUR).await;
     set.expect("it is set");
@@ -255,6 +258,9 @@ async fn exit_code_tells_what_is_wrong() {
         (&["move", "a"], 2),
         (&["move", "a", "--in", "soon"], 2),
         (&["remove", "a", "--prefix", "a", "--yes"], 2),
+        (&["remove", "a", "--all", "--yes"], 2),
+        (&["remove", "--prefix", "a", "--all", "--yes"], 2),
+        (&["release", "--token", "17", "--all", "--yes"], 2),
         (&["discard", "--all"], 2),
         (&["acknowledge", "--token", "17"], 2),
         (&["release", "--all"], 2),
@@ -280,6 +286,20 @@ async fn exit_code_tells_what_is_wrong() {
         Some(3),
         "its reader has gone"
     );
+}
+
+/// Its user may not be allowed to make them.
+#[tokio::test]
+async fn look_at_an_empty_database_makes_no_tables() {
+    let Some(url) = postgres::database("admin_empty").await else {
+        return postgres::missing();
+    };
+    let looked = ended(program().args(["--url", &url, "stats"]));
+    assert_eq!(looked.code, 1, "{looked:?}");
+    let tables = "SELECT count(*) FROM pg_tables WHERE tablename LIKE 'tickwheel%'";
+    let user = postgres::client(&url).await;
+    let row = user.query_one(tables, &[]).await.expect("it reads");
+    assert_eq!(row.get::<_, i64>(0), 0);
 }
 
 /// A timer that waits could be looked at only, and `discard` said that it was not there.
@@ -394,6 +414,14 @@ async fn change_is_logged_in_one_line_with_its_user() {
             assert!(errors.contains(part), "{part}: {errors}");
         }
     }
+    let mut command = program();
+    command
+        .arg("--url")
+        .arg(file.path())
+        .args(["purge", "--yes"]);
+    let errors = ended(command.env("SUDO_USER", "anna")).errors;
+    let who = format!("who=\"anna as {}", user.trim());
+    assert!(errors.contains(&who), "{errors}");
     for looks in [&["list"][..], &["show", "a"], &["stats"]] {
         assert!(!run(&file, looks).errors.contains("change:"));
     }

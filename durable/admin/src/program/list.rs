@@ -98,3 +98,28 @@ fn all_of(row: &Stored, now: StoreTime) -> String {
     });
     lines.collect::<Vec<_>>().join("\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tickwheel_durable::store::Version;
+
+    use super::*;
+    use crate::details::STATES;
+
+    /// It is due later than its deadline while it waits for its next attempt.
+    #[test]
+    fn table_has_the_time_that_matters_in_the_state_of_the_timer() {
+        let now = StoreTime::from_micros(1_000_000_000);
+        for (state, when) in STATES.into_iter().zip(["due", "lease ends", "died"]) {
+            let due = now.before(Duration::from_secs(60));
+            let (key, value) = (b"a".to_vec(), b"1".to_vec());
+            let mut row = Stored::new(Version(17), state, key, value, due);
+            row.deadline = now.before(Duration::from_secs(600));
+            let table = rows_table(&[row], now);
+            let when = format!("{when} 1 min ago");
+            assert!(table.contains(&when), "{when}: {table}");
+        }
+    }
+}

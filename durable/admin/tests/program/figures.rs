@@ -123,6 +123,9 @@ async fn watch_goes_on_when_the_store_has_failed() {
     let mut error = String::new();
     errors.read_line(&mut error).expect("it is text");
     assert!(error.contains("no such table"), "{error}");
+    // A script that watches a few times is told.
+    let told = run(&file, &["watch", "--times", "2", "--every", "100ms"]);
+    assert_eq!(told.code, 1, "{told:?}");
     rename("gone", "timers");
     // More than it can have written before.
     assert_eq!(records.by_ref().take(20).count(), 20);

@@ -100,6 +100,7 @@ pub(crate) fn program() -> Command {
     for name in ["URL", "TOKEN"] {
         command.env_remove(format!("TICKWHEEL_ADMIN_{name}"));
     }
+    command.env_remove("SUDO_USER");
     // A busy machine may take long to write a file.
     command.args(["--timeout", "60s"]);
     command
