@@ -47,7 +47,15 @@ pub async fn operator_changes_waiting_timers<T: Stores>(world: &World<T>) {
         let changed = admin.change_key("order", change).await;
         assert_eq!(changed, Ok(Changed::InFlight(claim.token())), "{change:?}");
     }
-    claim.ack().await.expect("the claim is held");
+    instance.set("order", 3, 0).await;
+    let again = instance.next().await;
+    let all = admin.all_of("order").await.expect("it reads");
+    let held = all.iter().filter_map(|entry| entry.in_flight);
+    let held: Vec<_> = held.map(|claim| claim.token).collect();
+    assert_eq!(held, [again.token(), claim.token()], "the latest one first");
+    for claim in [claim, again] {
+        claim.ack().await.expect("the claim is held");
+    }
 
     // By key.
     let moved = admin.change_key("a", Change::MoveIn(2 * far)).await;

@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use tickwheel::TimerWheel;
-use tickwheel_durable::{Claim, Error, Moved, Postgres, Removed, Retry, SetIfAbsent, builder};
+use tickwheel_durable::store::StoreError;
+use tickwheel_durable::{
+    Change, Claim, Error, Moved, Postgres, Removed, Retry, SetIfAbsent, builder,
+};
 use tokio::time::timeout;
 
 use super::super::faults::call_limit;
@@ -102,6 +105,9 @@ async fn call_on_a_locked_key_fails_in_time() {
     let late = |call| Err(Error::Timeout { call, after });
     let set = timers.set_timer("claimed", &3, HOUR).await;
     assert_eq!(set, late("write"));
+    let changed = timers.admin().change_key("claimed", Change::Remove).await;
+    let is_locked = matches!(changed, Err(Error::Store(StoreError::Unavailable { .. })));
+    assert!(is_locked, "{changed:?}");
     let released = held.remove(1);
     assert_eq!(released.retry_after(HOUR).await, late("settle"));
     // An acknowledgement changes no waiting timer.
