@@ -267,6 +267,7 @@ async fn exit_code_tells_what_is_wrong() {
         (&["run", "--token", "17"], 2),
         (&["watch", "--every", "5"], 2),
         (&["serve", "--listen", "0.0.0.0:0"], 2),
+        (&["serve", "--listen", "192.0.2.1:0"], 2),
         (&["watch", "--times", "1", "--json"], 0),
         (&["purge", "--yes"], 0),
         (&["show", "a"], 3),

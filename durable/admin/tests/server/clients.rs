@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::HOUR;
 use super::server::Server;
-use super::support::File;
+use super::support::{File, counted, set};
 
 /// A client that asks and does not read kept its place forever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -108,4 +108,41 @@ async fn slow_clients_keep_no_place() {
         let status = format!("HTTP/1.1 {status}");
         assert!(answer.starts_with(&status), "{bytes} bytes: {answer}");
     }
+}
+
+/// A form that is on its way changes what it asks for, and its browser is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_that_is_stopped_answers_what_it_was_asked() {
+    let file = File::new();
+    let (timers, _claims) = file.instance().await;
+    set(&timers, &["a"], HOUR).await;
+    let mut server = Server::start(&file, &["--allow-changes"]);
+    let connect = || {
+        let stream = server.connect();
+        let limit = stream.set_read_timeout(Some(Duration::from_secs(60)));
+        limit.expect("it is set");
+        stream
+    };
+    let mut idle = connect();
+    write!(idle, "GET /login HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it reads");
+    idle.read_exact(&mut [0]).expect("it answers");
+    let form = "action=remove&row=key-226122&confirmed=1";
+    let mut asked = connect();
+    write!(
+        asked,
+        "POST /n/orders/change HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: same-origin\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\nExpect: 100-continue\r\n\r\n",
+        form.len()
+    )
+    .expect("it reads");
+    let mut goes_on = [0; "HTTP/1.1 100 Continue\r\n\r\n".len()];
+    asked.read_exact(&mut goes_on).expect("it waits for it");
+    server.terminate();
+    // It closes what owes no answer once it knows that it is to stop.
+    idle.read_to_end(&mut Vec::new()).expect("it is closed");
+    asked.write_all(form.as_bytes()).expect("it reads");
+    let mut answer = String::new();
+    asked.read_to_string(&mut answer).expect("it answers");
+    assert!(answer.starts_with("HTTP/1.1 303"), "{answer}");
+    assert_eq!(server.ended(), Some(0), "{}", server.log());
+    assert_eq!(counted(&timers).await, [0, 0, 0]);
 }

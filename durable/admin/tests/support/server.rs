@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -64,6 +64,25 @@ impl Server {
             std::thread::sleep(Duration::from_millis(10));
         }
         self.log()
+    }
+
+    /// Asks it to stop.
+    pub(crate) fn terminate(&self) {
+        let mut kill = Command::new("kill");
+        let killed = kill.args(["-TERM", &self.child.id().to_string()]).status();
+        assert!(killed.expect("it runs").success());
+    }
+
+    /// Waits until it has ended by itself. Returns its exit code.
+    pub(crate) fn ended(&mut self) -> Option<i32> {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("it is a child") {
+                return status.code();
+            }
+            assert!(began.elapsed() < Duration::from_secs(60), "it ends");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     pub(crate) fn connect(&self) -> TcpStream {

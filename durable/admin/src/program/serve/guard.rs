@@ -242,6 +242,7 @@ mod tests {
             ("127.0.0.1:8017", true),
             ("[::1]:8017", true),
             ("evil.example:8017", false),
+            ("192.0.2.1:8017", false),
             ("localhost.evil.example", false),
             ("localhost:8017@evil.example", false),
             ("evil.example@localhost:8017", false),
