@@ -100,12 +100,16 @@ impl Service {
 
     /// Makes a timer of this key dead.
     async fn kill(&mut self, key: &str) {
+        self.fail(key, Retry::never("poison")).await;
+    }
+
+    /// Makes the first attempt of a timer of this key fail.
+    async fn fail(&mut self, key: &str, retry: Retry) {
         let value = "v".to_owned();
         let set = self.timers.set_timer(key, &value, Duration::ZERO).await;
         set.expect("it is set");
         let claim = self.claims.recv().await.expect("it comes");
-        let dead = claim.fail(Retry::never("poison")).await;
-        dead.expect("it is held");
+        claim.fail(retry).await.expect("it is held");
     }
 
     async fn page(&self, path: &str) -> String {
@@ -242,9 +246,9 @@ async fn page_changes_and_shows_what_it_was_allowed_to() {
 #[tokio::test]
 async fn namespace_that_was_not_there_has_its_page_at_once() {
     let mails = &Namespace::new("mails").expect("it is a name");
-    for (only, had) in [
-        (Some(mails), "The store has no namespace"),
-        (None, "/timers/n/orders"),
+    for (only, had, has) in [
+        (Some(mails), "The store has no namespace", "/timers/n/mails"),
+        (None, "/timers/n/orders", "/timers/n/orders"),
     ] {
         let service = Service::new("/timers", |page| match only {
             Some(only) => page.namespace(only.clone()),
@@ -255,6 +259,8 @@ async fn namespace_that_was_not_there_has_its_page_at_once() {
         assert!(home.contains(had), "{home}");
         let opened = service.store.open(mails, &"json".into()).await;
         opened.expect("it opens");
+        let home = service.page("/timers").await;
+        assert!(home.contains(has), "{home}");
         service.page("/timers/n/mails").await;
     }
 }
@@ -401,6 +407,18 @@ async fn filter_finds_keys_that_are_no_strings() {
     assert!(page.contains("No timer fits the filter."), "{page}");
 }
 
+#[tokio::test]
+async fn timer_that_waits_for_its_retry_is_listed_with_its_error() {
+    let mut service = Service::new("/timers", |page| page).await;
+    let retry = Retry::after(HOUR).because("no route to host");
+    service.fail("c", retry).await;
+    for filter in ["", "?error=route"] {
+        let list = format!("/timers/n/orders/list/waiting{filter}");
+        let page = service.page(&list).await;
+        assert!(page.contains("<bdi>no route to host</bdi>"), "{page}");
+    }
+}
+
 /// A timer that died while somebody read the question was discarded unseen.
 #[tokio::test]
 async fn confirmed_change_leaves_what_died_after_the_question() {
@@ -480,4 +498,12 @@ async fn bars_show_what_is_due_within_the_chosen_time() {
     let page = service.page("/timers/n/orders").await;
     let title = "<title>in 30 min to in 31 min 15 s: 1</title>";
     assert!(page.contains(title), "{page}");
+    // One timer beside many has a bar that can be seen.
+    for number in 0..200 {
+        set(&format!("many {number}"), HOUR / 4).await;
+    }
+    let page = service.page("/timers/n/orders").await;
+    assert!(page.contains("highest: 200"), "{page}");
+    let bar = format!("height=\"2\">{title}");
+    assert!(page.contains(&bar), "{page}");
 }

@@ -137,6 +137,17 @@ async fn all_claims_are_released_and_no_dead_timer_is_touched() {
     assert_eq!((counts.waiting, counts.in_flight, counts.dead), (2, 0, 1));
 }
 
+/// A question that stopped counting would not know the newest claim.
+#[tokio::test]
+async fn all_claims_are_released_however_many_there_are() {
+    let case = Case::new().await;
+    case.in_flight(0..COUNTED).await;
+    // The newest one has the last key.
+    case.in_flight(99_999..100_000).await;
+    let done = acted(&case, Action::Release, Selection::All).await;
+    assert_eq!(done.changed, COUNTED as u64 + 1);
+}
+
 #[tokio::test]
 async fn change_of_a_locked_key_says_that_nothing_was_changed() {
     let case = Case::new().await;
@@ -203,6 +214,29 @@ async fn all_timers_of_a_key_are_counted_and_changed() {
         };
         assert_eq!(done, expected, "{action:?}");
     }
+}
+
+/// A store answers with so many bytes at once, whatever the number of timers is.
+#[tokio::test]
+async fn large_timers_of_a_key_are_all_counted_and_changed() {
+    let case = Case::new().await;
+    let wheel = tickwheel::TimerWheel::new();
+    let started = builder::<String, String>("orders").start(&wheel, case.memory.clone());
+    let (timers, mut claims) = started.await.expect("it starts");
+    let large = "x".repeat(ANSWER_BYTES / 5);
+    let mut all = Vec::new();
+    for _ in 0..12 {
+        let set = timers.set_timer("order 0", &large, Duration::ZERO).await;
+        set.expect("it is set");
+        all.push(claims.recv().await.expect("it comes"));
+    }
+    for claim in all {
+        claim.fail(Retry::never("why")).await.expect("it is held");
+    }
+    let key = || Selection::Keys(vec![b"\"order 0\"".to_vec()]);
+    let counted = count_of(&case, Action::Discard, key()).await;
+    assert_eq!(counted, "12 dead timers");
+    assert_eq!(acted(&case, Action::Discard, key()).await.changed, 12);
 }
 
 /// Timers that died again at once were retried again and again.
