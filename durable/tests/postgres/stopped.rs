@@ -93,10 +93,11 @@ async fn stop_in(
         .expect("it writes");
     let moved = write("b", Action::move_to(Due::In(HOUR)));
     let writes = vec![set("a", HOUR), moved];
-    store
-        .write(&space, writes, LoadWindow::NONE)
-        .await
-        .expect("it writes");
+    until("a write", async || {
+        let written = store.write(&space, writes.clone(), LoadWindow::NONE);
+        written.await.is_ok()
+    })
+    .await;
     call(&store, &space, &proxy.stops).await;
     until("the batch stops", async || {
         !proxy.stops.load(Ordering::Acquire)
@@ -166,11 +167,12 @@ async fn process_stopped_in_a_large_batch_delays_others_for_a_second() {
             let absent = ["c", "d"].map(|key| write(key, absent.clone()));
             [moves, absent].concat()
         };
-        // All statements are prepared.
-        store
-            .write(space, large(), LoadWindow::NONE)
-            .await
-            .expect("it writes");
+        // All statements are prepared. A process that stands still for a second loses its batch.
+        until("a write", async || {
+            let written = store.write(space, large(), LoadWindow::NONE).await;
+            written.is_ok()
+        })
+        .await;
         stops.store(true, Ordering::Release);
         let (store, space) = (store.clone(), space.clone());
         writing = Some(tokio::spawn(async move {
@@ -209,10 +211,11 @@ async fn process_stopped_in_a_batch_of_settles_delays_no_other() {
             put_back.collect::<Vec<_>>()
         };
         let settles = claims().await;
-        store
-            .settle(space, settles, LoadWindow::NONE)
-            .await
-            .expect("it settles");
+        until("settles", async || {
+            let settled = store.settle(space, settles.clone(), LoadWindow::NONE);
+            settled.await.is_ok()
+        })
+        .await;
         let settles = claims().await;
         // What is left in flight is not what others change.
         let writes = ["a", "b"].map(|key| set(key, HOUR)).to_vec();
