@@ -136,7 +136,8 @@ async fn use_all(store: &Postgres, space: &Namespace, instance: InstanceId, roun
         let loaded = store.load(space, load).await.expect("it loads").rows;
         let fire = Fire::new(
             loaded.iter().map(|&(version, _)| version).collect(),
-            Some(Duration::ZERO),
+            // No instance settles what another one has fired again.
+            Some(Duration::from_secs(3_600)),
             LoadWindow::NONE,
         );
         let fired = store.fire(space, fire).await.expect("it fires").fired;

@@ -71,7 +71,8 @@
 //!
 //! # Waiting
 //!
-//! Two batches never wait for each other, because each takes what it can wait for in one order:
+//! Two batches wait for each other only in the case below, because each takes what it can wait for
+//! in one order:
 //!
 //! 1. the locks of batches, by their numbers;
 //! 2. claims, by their tokens: a batch that settles in several statements locks them all in one
@@ -80,6 +81,10 @@
 //!    fires wait for no lock. They leave out rows that another transaction has locked. [`LEFT`]
 //!    tells a row that is locked from one that is gone. A row that an unload leaves out stays
 //!    marked by an id that has ended, and [`ALIVE`] unloads it later.
+//!
+//! The case: an instance settles two claims that another one has fired again meanwhile and settles
+//! too. Each locks both rows before it sees which are its own, in the order of its own tokens. The
+//! server ends one of the two after its `deadlock_timeout`, a second, and that batch runs again.
 //!
 //! A load writes the row of its own instance before it deletes those of dead instances, and leaves
 //! out the locked ones. A purge leaves locked rows out too, until there are no others; then it
