@@ -75,16 +75,16 @@ async fn change_that_ends_with_its_terminal_is_logged() {
     set(&timers, &["a in flight"], Duration::ZERO).await;
     let _claim = claims.recv().await.expect("it comes");
     let other = Connection::open(file.path()).expect("it opens");
-    // A removal takes seconds, and many where it is cut off. The tests themselves may ignore
+    // A removal takes a second, and two where it is cut off. The tests themselves may ignore
     // hang-ups, as under `nohup`.
     for (start, rounds, code, words) in [
         (
             r#"exec env --default-signal=HUP "$0" "$@""#,
-            20,
+            5,
             1,
             "it was cut off",
         ),
-        (r#"trap "" HUP; exec "$0" "$@""#, 5, 0, "changed=1"),
+        (r#"trap "" HUP; exec "$0" "$@""#, 2, 0, "changed=1"),
     ] {
         set(&timers, &["a"], HOUR).await;
         let slow = format!(
