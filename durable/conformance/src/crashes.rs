@@ -175,7 +175,7 @@ async fn deliver_the_rest<S: Store, T: Stores<Store = S>>(
     told: &mut Told,
     what: &str,
 ) {
-    let until = tokio::time::Instant::now() + world.units(100);
+    let until = tokio::time::Instant::now() + world.units(600);
     loop {
         let counts = instance.timers.counts().await.expect("it counts");
         if counts.waiting + counts.in_flight == 0 {
