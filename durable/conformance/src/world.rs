@@ -300,6 +300,20 @@ pub(super) async fn next_of<S>(instances: &mut [Running<S>]) -> (usize, Claim<St
     timeout(limit, next).await.expect("a timer is delivered")
 }
 
+/// The next claims of the instances, so many, acknowledged.
+pub(super) async fn acked_of<S>(
+    instances: &mut [Running<S>],
+    count: usize,
+) -> Vec<Claim<String, u64>> {
+    let mut claims = Vec::new();
+    while claims.len() < count {
+        let (_, claim) = next_of(instances).await;
+        claim.ack().await.expect("the claim is held");
+        claims.push(claim);
+    }
+    claims
+}
+
 /// All claims of the instances within that time, acknowledged.
 pub(super) async fn collect<S>(
     instances: &mut [Running<S>],

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use futures_util::future::join_all;
 
 use super::{FAR, Settings, key};
-use crate::world::{Stores, World, collect, next_of};
+use crate::world::{Stores, World, acked_of, collect};
 
 /// D5: many instances on the same timers deliver each once.
 pub async fn d5_delivers_once_among_many<T: Stores>(world: &World<T>) {
@@ -53,12 +53,7 @@ pub async fn d10_leaves_to_others_when_full<T: Stores>(world: &World<T>) {
     assert_eq!(full.timers.metrics().unsettled, 2);
     let other = world.instance().await;
     let mut both = [full, other];
-    let mut claims = Vec::new();
-    for _ in 0..8 {
-        let (_, claim) = next_of(&mut both).await;
-        claim.ack().await.expect("it is held");
-        claims.push(claim);
-    }
+    let mut claims = acked_of(&mut both, 8).await;
     claims.extend(collect(&mut both, world.units(3)).await);
     assert_eq!(claims.len(), 8, "none comes twice");
     assert!(claims.iter().all(|claim| claim.attempt == 1));

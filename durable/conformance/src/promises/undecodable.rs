@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::FAR;
 use crate::faulty::Faulty;
-use crate::world::{Running, Stores, World, next_of};
+use crate::world::{Running, Stores, World, acked_of, next_of};
 
 /// An instance of another program, with texts as values. The others have numbers.
 async fn texts<T: Stores>(world: &World<T>) -> Running<T::Store, String> {
@@ -118,12 +118,8 @@ async fn occurrences_die_alone<T: Stores>(world: &World<T>) -> Result<(), String
     // It was no reason to wait for others.
     both[0].set("sound", 1, 1).await;
     both[0].set("again", 2, 1).await;
-    let mut delivered = Vec::new();
-    while delivered.len() < 2 {
-        let (_, claim) = next_of(&mut both).await;
-        claim.ack().await.expect("the claim is held");
-        delivered.push((claim.key, claim.value));
-    }
+    let claims = acked_of(&mut both, 2).await.into_iter();
+    let mut delivered: Vec<_> = claims.map(|claim| (claim.key, claim.value)).collect();
     delivered.sort();
     assert_eq!(
         delivered,

@@ -7,7 +7,7 @@ use futures_util::future::{Either, join_all, select};
 use tickwheel_durable::{Moved, Removed};
 
 use super::{FAR, key};
-use crate::world::{Stores, World, collect, next_of};
+use crate::world::{Stores, World, acked_of, collect, next_of};
 
 /// D1: what a call said it had set is there after a crash right after it.
 pub async fn d1_keeps_what_it_said_it_set<T: Stores>(world: &World<T>) {
@@ -49,12 +49,7 @@ pub async fn d4_last_write_wins_across_instances<T: Stores>(world: &World<T>) {
     assert_eq!(gone, Ok(Removed::Absent));
 
     let mut both = [first, second];
-    let mut claims = Vec::new();
-    for _ in 0..2 {
-        let (_, claim) = next_of(&mut both).await;
-        claim.ack().await.expect("the claim is held");
-        claims.push(claim);
-    }
+    let mut claims = acked_of(&mut both, 2).await;
     claims.extend(collect(&mut both, world.units(6)).await);
     let mut delivered: Vec<_> = claims
         .into_iter()
