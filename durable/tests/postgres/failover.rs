@@ -185,7 +185,7 @@ async fn survive(fail: impl FnOnce(&mut Server), standby_first: bool) {
     };
     let (took, control) = join(back, pair.control(&is_back)).await;
     assert!(
-        took <= CALL_TIMEOUT + 2 * SECOND + 5 * control,
+        took <= CALL_TIMEOUT + 2 * SECOND + 20 * control,
         "back after {took:?}, a plain client took {control:?}"
     );
     sleep(SECOND).await;

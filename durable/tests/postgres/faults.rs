@@ -233,7 +233,7 @@ async fn shuts_down_beside_a_row_that_is_locked() {
         return missing();
     };
     let limit = call_limit(&url).await;
-    let (timers, _claims) = start_within(&url, "shutdown", limit).await;
+    let (timers, _claims) = start_within(&url, "shutdown", 3 * limit).await;
     // They are not due before the shutdown has ended.
     set_each(&timers, 0..2, 4 * limit).await;
     let reader = client(&url).await;

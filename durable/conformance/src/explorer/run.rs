@@ -470,12 +470,16 @@ impl Run {
                     let is_lost = row.claimed_by.is_some_and(|by| ids.contains(&by));
                     is_lost && !held.contains(&row.version)
                 });
-                let settles = rows.iter();
-                let settles = settles.map(|row| Settle::new(row.version, Settlement::Unfire));
-                let settled = store.settle(space, settles.collect(), near).await?;
-                let settled = rows.iter().zip(settled);
-                let settled = settled.map(|(row, settled)| (row.version, How::Unfire, settled));
-                Outcome::Settled(settled.collect())
+                // Which of two rows that one call makes comes first is the store's affair.
+                rows.sort_by(|a, b| (&a.key, &a.value).cmp(&(&b.key, &b.value)));
+                let mut all_settled = Vec::new();
+                for row in rows {
+                    let settle = Settle::new(row.version, Settlement::Unfire);
+                    let settled = store.settle(space, vec![settle], near).await?;
+                    let settled = settled.into_iter().next().expect("one for each settle");
+                    all_settled.push((row.version, How::Unfire, settled));
+                }
+                Outcome::Settled(all_settled)
             }
         })
     }
