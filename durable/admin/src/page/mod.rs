@@ -236,7 +236,10 @@ impl FromRequestParts<Arc<Site>> for Visit {
             .map_err(|_| no_such())?;
         let is_it = |found: &&Operator| found.namespace.as_str() == path["namespace"];
         let is_there = |found: &[Operator]| found.iter().any(|found| is_it(&found));
-        let namespaces = site.namespaces(is_there).await?;
+        // A change may keep the store busy for long: the page of its progress asks nothing.
+        let is_progress = path.contains_key("number");
+        let age = if is_progress { Duration::MAX } else { KNOWN };
+        let namespaces = site.namespaces(age, is_there).await?;
         let operator = namespaces.iter().find(is_it).ok_or_else(no_such)?.clone();
         Ok(Visit {
             site: Arc::clone(site),
@@ -251,13 +254,15 @@ impl FromRequestParts<Arc<Site>> for Visit {
 }
 
 impl Site {
-    /// The namespaces that are shown. Asks the store if those that are known do not suffice.
+    /// The namespaces that are shown. Asks the store if those that are known are older or do not
+    /// suffice.
     async fn namespaces(
         &self,
+        age: Duration,
         suffices: impl Fn(&[Operator]) -> bool,
     ) -> Result<Vec<Operator>, Failure> {
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = known().clone().filter(|(at, _)| at.elapsed() < KNOWN);
+        let last = known().clone().filter(|(at, _)| at.elapsed() < age);
         if let Some((_, found)) = last.filter(|(_, found)| suffices(found)) {
             return Ok(found);
         }
@@ -298,7 +303,7 @@ async fn home(
     State(site): State<Arc<Site>>,
 ) -> Result<Html<String>, Failure> {
     let root = root(&extensions);
-    let namespaces = site.namespaces(|known| !known.is_empty()).await?;
+    let namespaces = site.namespaces(KNOWN, |known| !known.is_empty()).await?;
     let summaries = Summary::of_all(&namespaces).await?;
     let mut frame = site.frame(&root, &namespaces);
     frame.is_live = true;
