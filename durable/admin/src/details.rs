@@ -121,6 +121,16 @@ mod tests {
         assert!(details(&row, row.due).contains(&("every", shown)));
     }
 
+    #[test]
+    fn timer_is_on_the_wheel_of_its_instance_or_left_by_it() {
+        for (id, label) in [(5, "on the wheel of"), (-5, "left to others by")] {
+            let mut row = row(State::Waiting);
+            row.loaded_by = Some(InstanceId(id));
+            let shown = details(&row, row.due);
+            assert!(shown.contains(&(label, "5".to_owned())), "{shown:?}");
+        }
+    }
+
     /// A timer that waits for its next attempt has failed, too.
     #[test]
     fn last_error_is_shown_in_each_state() {

@@ -164,6 +164,16 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn figure_that_is_an_estimate_says_so() {
+        let case = Case::new().await;
+        let mut counts = Counts::new(StoreTime::from_micros(1), 3, 1);
+        (counts.dead, counts.is_estimate) = (2, true);
+        let summary = Summary::of(&case.operator, counts).await;
+        let figures = summary.expect("it reads").figures();
+        assert_eq!(figures, ["~3", "~1", "~2", "-"]);
+    }
+
+    #[tokio::test]
     async fn timers_that_died_long_ago_are_no_news() {
         let case = Case::new().await;
         let tokens = case.in_flight(0..1).await;

@@ -324,6 +324,11 @@ mod tests {
         // Without its quotes too.
         let found = case.operator.key("a\\u{200b}b", false).await;
         assert_eq!(found.expect("it is right"), odd[0]);
+        // What no key is shown as means no other one.
+        case.set_keys([b"\"a\"".to_vec()], Duration::from_secs(60))
+            .await;
+        let found = case.operator.key("0x61", false).await;
+        assert_eq!(found.expect("it is right"), b"\"0x61\"");
         case.set_keys([b"\x01\xff".to_vec()], Duration::from_secs(60))
             .await;
         for (shown, prefix) in [

@@ -226,8 +226,10 @@ async fn change_is_logged_with_the_user_of_the_service() {
 async fn page_changes_and_shows_what_it_was_allowed_to() {
     let only = Namespace::new("orders").expect("it is a name");
     let service = Service::new("/timers", |page| page.namespace(only.clone())).await;
-    let page = service.page("/timers/n/orders").await;
-    assert!(!page.contains("<button name="), "{page}");
+    for path in ["", "/list/waiting?prefix=a", "/timer/226122"] {
+        let page = service.page(&format!("/timers/n/orders{path}")).await;
+        assert!(!page.contains("<button name="), "{path}: {page}");
+    }
     let form = "action=purge&all=1&confirmed=1";
     let (status, ..) = service
         .ask("POST /timers/n/orders/change", &[ANNA, OWN], form)
@@ -358,7 +360,10 @@ async fn long_change_that_fails_is_told_on_its_page() {
     let (status, to, body) = service.ask(change, &[ANNA, OWN], form).await;
     assert_eq!(status, 303, "{body}");
     let page = service.page(&to).await;
-    for words in ["<h1>Remove 1 waiting timer</h1>", "<progress", "live-state"] {
+    // Without a script, too.
+    let again = "<noscript><meta http-equiv=\"refresh\"";
+    let asked = "<h1>Remove 1 waiting timer</h1>";
+    for words in [asked, "<progress", "live-state", again] {
         assert!(page.contains(words), "{words}: {page}");
     }
     sleep(limit).await;
@@ -370,7 +375,21 @@ async fn long_change_that_fails_is_told_on_its_page() {
     ] {
         assert!(page.contains(words), "{words}: {page}");
     }
-    assert!(!page.contains("live-state"), "{page}");
+    assert!(
+        !page.contains("live-state") && !page.contains(again),
+        "{page}"
+    );
+}
+
+#[tokio::test]
+async fn change_that_fails_at_once_is_no_success() {
+    let service = Service::new("/timers", Page::allow_changes).await;
+    service.store.set_failing(Some("write"));
+    let change = "POST /timers/n/orders/change";
+    let form = "action=run&row=key-226122";
+    let (status, _, page) = service.ask(change, &[ANNA, OWN], form).await;
+    assert_eq!(status, 502, "{page}");
+    assert!(page.contains("<h1>The change has failed</h1>"), "{page}");
 }
 
 /// A list that looks as if all was done would hide that a timer had gone.
@@ -397,14 +416,23 @@ async fn filter_finds_keys_that_are_no_strings() {
     let started = builder
         .start(&TimerWheel::new(), service.store.clone())
         .await;
-    let (timers, _claims) = started.expect("it starts");
-    let set = timers.set_timer(&17, &"v".to_owned(), HOUR).await;
-    set.expect("it is set");
-    let list = "/timers/n/numbers/list/waiting?prefix=";
-    let page = service.page(&format!("{list}1")).await;
-    assert!(page.contains("<bdi>17</bdi>"), "{page}");
-    let page = service.page(&format!("{list}2")).await;
-    assert!(page.contains("No timer fits the filter."), "{page}");
+    let (timers, mut claims) = started.expect("it starts");
+    for (key, delay) in [(17, HOUR), (23, Duration::ZERO)] {
+        let set = timers.set_timer(&key, &"v".to_owned(), delay).await;
+        set.expect("it is set");
+    }
+    let claim = claims.recv().await.expect("it comes");
+    claim.fail(Retry::never("why")).await.expect("it is held");
+    for (list, found) in [
+        ("waiting?prefix=1", "<bdi>17</bdi>"),
+        ("waiting?prefix=2", "No timer fits the filter."),
+        ("dead?prefix=2", "<bdi>23</bdi>"),
+    ] {
+        let page = service
+            .page(&format!("/timers/n/numbers/list/{list}"))
+            .await;
+        assert!(page.contains(found), "{list}: {page}");
+    }
 }
 
 #[tokio::test]
@@ -468,6 +496,10 @@ async fn figure_is_beside_its_name() {
         assert!(page.contains(&pair), "{pair}: {page}");
     }
     assert!(page.contains("<dt>earliest</dt><dd>in 59 min"), "{page}");
+    let members = service.timers.admin().instances().await;
+    let id = members.expect("they are listed")[0].instance.id.0;
+    let claimed = format!("data-label=\"claimed by\">{id}</td>");
+    assert!(page.contains(&claimed), "{claimed}: {page}");
 }
 
 /// Bars show what is due within an hour, or within the time that is chosen, and say when.

@@ -105,6 +105,13 @@ async fn page_is_live_in_a_browser() {
     browser.until("document.querySelector('#state dd').textContent === '10,001'");
     assert_eq!(browser.value("window.mark"), 1, "it is the same page");
 
+    // The box of a table selects no row of another one.
+    let select_all = "document.querySelector('#dead [data-all]').click()";
+    browser.value(select_all);
+    let selected = "document.querySelectorAll('[name=row]:checked').length";
+    assert_eq!(browser.value(selected), 1);
+    browser.value(select_all);
+
     browser.value("document.querySelector('#dead tbody button[name=one]').click()");
     let again = claims.recv().await.expect("it comes again");
     assert_eq!((again.key.as_str(), again.attempt), (HOSTILE, 1));

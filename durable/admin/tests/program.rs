@@ -67,6 +67,11 @@ async fn lists_and_shows_timers_of_each_state() {
     assert_eq!(keys, ["order 1", "order 2"]);
     let page = run(&file, &["list", "--json", "--limit", "2"]).json();
     let next = page["next"].as_str().expect("there are more");
+    let more = format!("more with --after {next}");
+    for (option, leads_on) in [(["--limit", "2"], true), (["--after", next], false)] {
+        let table = run(&file, &[&["list"], &option[..]].concat()).output;
+        assert_eq!(table.contains(&more), leads_on, "{table}");
+    }
     let rest = run(&file, &["list", "--json", "--after", next]).json();
     assert_eq!(
         (each(&rest["timers"]).count(), &rest["next"]),
@@ -110,7 +115,8 @@ async fn dead_timer_is_retried_by_key_and_discarded_by_prefix() {
     let again = claims.recv().await.expect("it comes again");
     assert_eq!((again.key.as_str(), again.attempt), ("a", 1));
     assert_eq!(run(&file, &["retry", "a"]).code, 3, "it is not dead");
-    let discarded = run(&file, &["discard", "--prefix", "b", "--json", "--yes"]).json();
+    // No waiting timer has that prefix.
+    let discarded = run(&file, &["discard", "--prefix", "\"b", "--json", "--yes"]).json();
     assert_eq!(discarded["changed"], 1);
     assert_eq!(run(&file, &["discard", "--all", "--yes"]).code, 3);
 }
@@ -243,8 +249,10 @@ async fn exit_code_tells_what_is_wrong() {
     for (arguments, expected) in [
         (&["show", "b"][..], 3),
         (&["show", "a"], 0),
+        (&["show", "226122", "--hex"], 0),
         (&["list", "--namespace", "other"], 3),
         (&["list", "--after", "nonsense"], 2),
+        (&["list", "--prefix", "a", "--after", "nonsense"], 2),
         (&["list", "--prefix", "zz", "--hex"], 2),
         (&["retry"], 2),
         (&["release", "--token", "0"], 2),
@@ -343,6 +351,13 @@ async fn change_says_what_it_has_found() {
         }
     }
     assert_eq!(counted(&timers).await, [2, 1, 1], "nothing was changed");
+    let nothing = run(&file, &["remove", "absent", "--yes", "--json"]);
+    assert_eq!(nothing.code, 3, "{nothing:?}");
+    let record: Value = serde_json::from_str(&nothing.output).expect("it is JSON");
+    assert_eq!(
+        (&record["changed"], &record["unchanged"]),
+        (&0.into(), &1.into())
+    );
 
     let moved = run(&file, &["move", "waiting", "--in", "2h", "--json"]).json();
     assert_eq!(

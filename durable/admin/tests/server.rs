@@ -105,6 +105,7 @@ async fn token_is_needed_for_every_page() {
         let answer = server.ask(&format!("GET {path}"), &[], "");
         assert!(answer.starts_with("HTTP/1.1 303"), "{answer}");
         assert!(answer.contains("location: /login"), "{answer}");
+        assert!(answer.contains("cache-control: no-store"), "{answer}");
     }
     let answer = server.ask("POST /n/orders/change", &[], "action=purge&all=1");
     assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
@@ -262,6 +263,9 @@ async fn change_is_asked_and_logged() {
     let (timers, _claims) = instance;
     set(&timers, &["a 1", "a 2", "b"], HOUR).await;
     let server = Server::start(&file, &["--allow-changes"]);
+    let page = server.page("/n/orders");
+    let offers = page.matches("name=\"all\"").count();
+    assert_eq!(offers, 1, "of those that are dead: {page}");
     for (fields, words) in [
         ("action=discard&all=1", &["Discard 2 dead timers?"][..]),
         ("action=remove&row=key-22622", &[][..]),

@@ -1,5 +1,7 @@
 //! Questions before changes, and changes of many timers.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use tickwheel_durable::{Retry, builder};
 
 use super::*;
@@ -13,8 +15,11 @@ async fn count_of(case: &Case, action: Action, selection: Selection) -> String {
 }
 
 async fn act(case: &Case, question: &Question) -> Done {
-    let mut work = Work::new(&case.operator, "me", question, &|_| ());
+    let told = AtomicU64::new(0);
+    let progress = |rows| _ = told.fetch_add(rows, Ordering::Relaxed);
+    let mut work = Work::new(&case.operator, "me", question, &progress);
     work.run().await;
+    assert_eq!(told.load(Ordering::Relaxed), work.done.changed);
     work.done.clone()
 }
 
@@ -180,16 +185,22 @@ async fn change_of_a_locked_key_says_that_nothing_was_changed() {
 
 // The page and the program wait no longer than the limit; what they have sent may take longer.
 #[tokio::test(start_paused = true)]
-async fn change_of_a_key_takes_no_effect_after_its_time_limit() {
-    let case = Case::new().await;
+async fn change_takes_no_effect_after_its_time_limit() {
+    let mut case = Case::new().await;
+    case.operator.desk.limit = Duration::from_secs(1);
     case.set(0..1, HOUR).await;
     let late = case.operator.desk.limit + Duration::from_millis(1);
-    case.store.set_late(Some(("write", late)));
-    let which = Selection::Keys(vec![b"\"order 0\"".to_vec()]);
-    let done = acted(&case, Action::Remove, which).await;
-    assert!(why(&done).contains("unavailable"), "its answer was lost");
-    tokio::time::sleep(2 * late).await;
-    assert_eq!(case.operator.counts().await.expect("it counts").waiting, 1);
+    for which in [Selection::Keys(vec![b"\"order 0\"".to_vec()]), orders()] {
+        case.store.set_late(Some(("write", late)));
+        let done = acted(&case, Action::Remove, which.clone()).await;
+        assert!(why(&done).contains("unavailable"), "its answer was lost");
+        tokio::time::sleep(2 * late).await;
+        assert_eq!(case.operator.counts().await.expect("it counts").waiting, 1);
+        // In time it does.
+        case.store.set_late(None);
+        assert_eq!(acted(&case, Action::Remove, which).await.changed, 1);
+        case.set(0..1, HOUR).await;
+    }
 }
 
 /// A key may have many claims and dead timers: each failed occurrence of a repeating one is such.

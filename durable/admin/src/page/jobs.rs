@@ -46,3 +46,25 @@ impl Jobs {
         jobs.get(&number).cloned()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn oldest_change_is_forgotten_first() {
+        let jobs = Jobs::default();
+        let job = Arc::new(Job {
+            title: String::new(),
+            back: String::new(),
+            total: 0,
+            changed: AtomicU64::new(0),
+            told: OnceLock::new(),
+        });
+        let numbers = [(); MOST + 1].map(|()| jobs.add(Arc::clone(&job)));
+        let is_known = numbers.map(|number| jobs.get(number).is_some());
+        let mut expected = [true; MOST + 1];
+        expected[0] = false;
+        assert_eq!(is_known, expected);
+    }
+}

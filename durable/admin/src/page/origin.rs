@@ -95,7 +95,9 @@ mod tests {
             }
             let checked = check(&Method::POST, &headers);
             assert_eq!(checked.is_ok(), is_own, "{pairs:?}");
-            assert_eq!(check(&Method::GET, &headers), Ok(()));
+            for method in [Method::GET, Method::HEAD] {
+                assert_eq!(check(&method, &headers), Ok(()));
+            }
             if let Err(text) = checked {
                 assert!(text.contains("localhost:8017"), "{text}");
             }

@@ -254,5 +254,13 @@ mod tests {
         for wrong in ["5", "99ms", "25h", "soon"] {
             pause(wrong).expect_err(wrong);
         }
+        for option in [
+            ["stats", "--timeout", "0s"],
+            ["watch", "--every", "0s"],
+            ["serve", "--session", "0s"],
+        ] {
+            let all = [&["tickwheel-admin"], &option[..]].concat();
+            Args::try_parse_from(all).expect_err(option[1]);
+        }
     }
 }

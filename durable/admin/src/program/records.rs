@@ -187,10 +187,20 @@ mod tests {
             }
         }
         let instance = |until| StoredInstance::new(InstanceId(1), until);
-        let both = [instance(NOW), instance(NOW.before(minute))];
+        let mut both = [instance(NOW), instance(NOW.before(minute))];
+        (both[0].loaded, both[0].lacks) = (3, 7);
         let record = instances(&case.operator, &both, NOW);
         let are_alive = [0, 1].map(|number| record["instances"][number]["is_alive"].clone());
         assert_eq!(are_alive, [true, false]);
+        let first = &record["instances"][0];
+        assert_eq!((&first["loaded"], &first["lacks"]), (&json!(3), &json!(7)));
+        // Not all reasons are told.
+        let done = Done {
+            unchanged: 13,
+            reasons: vec!["why".to_owned()],
+            ..Done::default()
+        };
+        assert_eq!(changed(&case.operator, &done)["unchanged"], 13);
     }
 
     /// What the store calls due is another thing in each state.

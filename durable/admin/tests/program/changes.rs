@@ -68,7 +68,7 @@ fn cpu_time(process: u32) -> Duration {
 /// was in flight. Under `nohup` the program goes on.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn change_that_ends_with_its_terminal_is_logged() {
+async fn change_that_is_interrupted_or_ends_with_its_terminal_is_logged() {
     const TERMINATE: u64 = 1 << 14;
     let file = File::new();
     let (timers, mut claims) = file.instance().await;
@@ -77,14 +77,22 @@ async fn change_that_ends_with_its_terminal_is_logged() {
     let other = Connection::open(file.path()).expect("it opens");
     // A removal takes a second, and two where it is cut off. The tests themselves may ignore
     // hang-ups, as under `nohup`.
-    for (start, rounds, code, words) in [
+    for (signal, start, rounds, code, words) in [
         (
+            "-HUP",
             r#"exec env --default-signal=HUP "$0" "$@""#,
             5,
             1,
             "it was cut off",
         ),
-        (r#"trap "" HUP; exec "$0" "$@""#, 2, 0, "changed=1"),
+        (
+            "-INT",
+            r#"exec env --default-signal=INT "$0" "$@""#,
+            5,
+            1,
+            "it was cut off",
+        ),
+        ("-HUP", r#"trap "" HUP; exec "$0" "$@""#, 2, 0, "changed=1"),
     ] {
         set(&timers, &["a"], HOUR).await;
         let slow = format!(
@@ -121,8 +129,8 @@ async fn change_that_ends_with_its_terminal_is_logged() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let mut kill = Command::new("kill");
-        let hangup = kill.args(["-HUP", &child.id().to_string()]).status();
-        assert!(hangup.expect("it runs").success());
+        let killed = kill.args([signal, &child.id().to_string()]).status();
+        assert!(killed.expect("it runs").success());
         let mut errors = BufReader::new(child.stderr.take().expect("it is piped"));
         let mut log = String::new();
         errors.read_line(&mut log).expect("it is text");

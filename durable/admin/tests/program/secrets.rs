@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::process::Command;
 use std::thread::JoinHandle;
 
 use super::support::{File, Run, ended, program};
@@ -87,6 +88,21 @@ fn guarded_server() -> (u16, JoinHandle<Option<String>>) {
     (port, asked)
 }
 
+/// The limit is for the way to the store, too.
+#[test]
+fn store_that_does_not_answer_is_told_after_the_time_limit() {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("it listens");
+    let address = silent.local_addr().expect("it has one");
+    for scheme in ["postgres", "redis"] {
+        let url = format!("{scheme}://worker:s3cret@{address}/0");
+        let mut command = Command::new(program().get_program());
+        let ran = ended(command.args(["stats", "--timeout", "100ms", "--url", &url]));
+        assert_eq!(ran.code, 1, "{ran:?}");
+        let words = "the store has not responded within 100ms";
+        assert!(ran.errors.contains(words), "{ran:?}");
+    }
+}
+
 /// They were taken for the path of a file, which an error repeated.
 #[test]
 fn settings_of_postgresql_lead_to_it() {
@@ -106,13 +122,21 @@ fn settings_of_postgresql_lead_to_it() {
 fn password_is_in_a_variable_or_a_private_file() {
     use std::os::unix::fs::PermissionsExt as _;
     let file = File::new();
-    let passwords = file.path().with_extension("pgpass");
+    let passwords = file.path().with_file_name(".pgpass");
     std::fs::write(&passwords, "*:*:orders:worker:of the file").expect("it is written");
-    for (variable, mode, expected) in [
-        (Some("of the variable"), 0o600, Some("of the variable")),
-        (None, 0o600, Some("of the file")),
-        (Some(""), 0o600, Some("of the file")),
-        (None, 0o644, None),
+    let named = passwords.to_str().expect("it is text");
+    for (named, variable, mode, expected) in [
+        (
+            named,
+            Some("of the variable"),
+            0o600,
+            Some("of the variable"),
+        ),
+        (named, None, 0o600, Some("of the file")),
+        (named, Some(""), 0o600, Some("of the file")),
+        (named, None, 0o644, None),
+        // The file at home.
+        ("", None, 0o600, Some("of the file")),
     ] {
         let mode = std::fs::Permissions::from_mode(mode);
         std::fs::set_permissions(&passwords, mode).expect("it is ours");
@@ -121,7 +145,8 @@ fn password_is_in_a_variable_or_a_private_file() {
         let mut command = program();
         command.args(["stats", "--url", &url]);
         command
-            .env("PGPASSFILE", &passwords)
+            .env("PGPASSFILE", named)
+            .env("HOME", passwords.with_file_name(""))
             .env_remove("PGPASSWORD");
         if let Some(password) = variable {
             command.env("PGPASSWORD", password);

@@ -29,6 +29,8 @@ async fn namespace_of_another_schema_hides_no_other() {
             let is_shown = |line: &str| line.contains(name) && line.contains(state);
             assert!(table.output.lines().any(is_shown), "{table:?}");
         }
+        let has_instances = table.output.contains("orders at ");
+        assert_eq!(has_instances, command[0] == "watch", "{table:?}");
         let record = ran(&[command, &["--json"]].concat()).json();
         let [mails, orders] = [0, 1].map(|number| record["namespaces"][number].clone());
         let reason = mails["reason"].as_str().expect("it is told");

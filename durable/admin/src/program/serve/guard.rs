@@ -262,7 +262,15 @@ mod tests {
     /// A proxy let all clients in, as if they were users of its machine.
     #[test]
     fn forwarded_request_is_refused_without_a_token() {
-        let signs = FORWARDED.map(|name| (name, "for=192.0.2.1"));
+        let signs = [
+            "forwarded",
+            "x-forwarded-for",
+            "x-forwarded-host",
+            "x-forwarded-proto",
+            "x-real-ip",
+            "via",
+        ];
+        let signs = signs.map(|name| (name, "for=192.0.2.1"));
         let pages = ["https://timers.example", "http://localhost:80170", "null"];
         let pages = pages.map(|page| [("origin", page), ("referer", page)]);
         for (name, value) in signs.into_iter().chain(pages.into_iter().flatten()) {
@@ -286,6 +294,19 @@ mod tests {
             .expect_err("it was forwarded");
         assert!(text.contains("HTTP/1.0"), "{text}");
         assert_eq!(guard(Some("token")).check_way(&request), Ok(()));
+    }
+
+    #[test]
+    fn log_has_all_that_a_proxy_says_of_the_sender() {
+        let said = headers(&[
+            ("x-forwarded-for", "192.0.2.1"),
+            ("x-forwarded-user", "anna"),
+            ("remote-user", "bea"),
+        ]);
+        let who = who("127.0.0.1:17".parse().expect("it is an address"), &said);
+        let expected =
+            "127.0.0.1:17 x-forwarded-for=192.0.2.1 x-forwarded-user=anna remote-user=bea";
+        assert_eq!(who, expected);
     }
 
     /// A page of a wiki on this machine may have a link.
