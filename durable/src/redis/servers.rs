@@ -180,8 +180,11 @@ impl Servers {
 
     /// A server has named another one that has the slot.
     pub(super) fn moved(&self, error: &RedisError) {
-        if let (Servers::Cluster(nodes), Some((host, port))) = (self, error.redirect_node()) {
-            nodes.put(&(host.to_owned(), port), true);
+        let (Servers::Cluster(nodes), Some((node, _slot))) = (self, error.redirect_node()) else {
+            return;
+        };
+        if let Some(address) = redirected_to(node) {
+            nodes.put(&address, true);
         }
     }
 
@@ -325,6 +328,14 @@ fn address_of(node: Value, by: &Address) -> Option<Address> {
     Some((host.unwrap_or_else(|| by.0.clone()), port))
 }
 
+/// Reads where a node has sent a call, `host:port`. A host that it does not know may be its own,
+/// and then it is asked again anyway.
+fn redirected_to(node: &str) -> Option<Address> {
+    let (host, port) = node.rsplit_once(':')?;
+    let host = Some(host).filter(|host| !host.is_empty() && *host != "?")?;
+    Some((host.to_owned(), port.parse().ok()?))
+}
+
 /// Reads the answer of a Sentinel.
 fn named_by_sentinel(answer: Vec<Value>, _by: &Address) -> RedisResult<Address> {
     let answer = answer.into_iter().next().unwrap_or(Value::Nil);
@@ -385,7 +396,8 @@ mod tests {
 
     #[test]
     fn url_of_sentinels_is_taken_apart() {
-        let url = "redis+sentinel://me:p%40ss@one,[::1]:5000,three:26380/orders/2?sentinel_password=s&protocol=resp3";
+        let url = "redis+sentinel://me:p%40ss@one,[::1]:5000,three:26380/orders/2\
+            ?sentinel_username=u&sentinel_password=s&protocol=resp3";
         let Ok(Servers::Sentinel {
             sentinels,
             primary,
@@ -401,7 +413,11 @@ mod tests {
             address("three", 26_380),
         ];
         assert_eq!(addresses_of(&sentinels), expected);
-        assert_eq!(sentinels.node.redis_settings().password(), Some("s"));
+        let settings = sentinels.node.redis_settings();
+        assert_eq!(
+            (settings.username(), settings.password()),
+            (Some("u"), Some("s"))
+        );
         assert_eq!(sentinels.node.redis_settings().db(), 0);
         let settings = server.redis_settings();
         assert_eq!(
@@ -463,5 +479,26 @@ mod tests {
         assert_eq!(hosts(), "bca");
         servers.doubt();
         assert_eq!(hosts(), "cab");
+        // One that another one has named is asked first.
+        let moved = ::redis::parse_redis_value(b"-MOVED 17 b:6379\r\n");
+        let moved = moved.expect("it parses").extract_error();
+        servers.moved(&moved.expect_err("it is one"));
+        assert_eq!(hosts(), "bca");
+    }
+
+    /// The number of the slot was taken for the port, so each redirection added an address that
+    /// leads nowhere, which was asked first.
+    #[test]
+    fn redirection_leads_to_the_node_that_it_names() {
+        for (node, leads_to) in [
+            ("10.0.0.7:6381", Some(address("10.0.0.7", 6_381))),
+            ("::1:6381", Some(address("::1", 6_381))),
+            ("db-1.example:6381", Some(address("db-1.example", 6_381))),
+            (":6381", None),
+            ("?:6381", None),
+            ("nowhere", None),
+        ] {
+            assert_eq!(redirected_to(node), leads_to, "{node}");
+        }
     }
 }
