@@ -137,6 +137,54 @@ fn within<T: Copy + PartialOrd + fmt::Debug>(
 mod tests {
     use super::*;
 
+    /// The documentation of [`Builder`](crate::Builder) names these, too.
+    #[test]
+    fn bounds_are_those_that_are_documented() {
+        type Change = fn(&mut Settings, Duration);
+        let bounds: [(Change, [Duration; 2]); 6] = [
+            (|s, time| s.window = time, [2_000 * MILLI, 30 * DAY]),
+            (|s, time| s.lease = time, [10 * MILLI, 30 * DAY]),
+            (
+                |s, time| (s.poll, s.window) = (time, (2 * time).max(MILLI * 20)),
+                [10 * MILLI, DAY],
+            ),
+            (|s, time| s.call_timeout = time, [MILLI, DAY]),
+            (|s, time| s.handler_timeout = Some(time), [MILLI, 30 * DAY]),
+            (
+                |s, time| s.keep_dead = time,
+                [1_000 * MILLI, 10 * 365 * DAY],
+            ),
+        ];
+        let nano = Duration::from_nanos(1);
+        for (change, [least, most]) in bounds {
+            for (time, fits) in [
+                (least - nano, false),
+                (least, true),
+                (most, true),
+                (most + nano, false),
+            ] {
+                let mut settings = Settings::default();
+                change(&mut settings, time);
+                assert_eq!(settings.check().is_ok(), fits, "{settings:?}");
+            }
+        }
+        for (capacity, attempts, fits) in [
+            (0, 1, false),
+            (1, 0, false),
+            (1, 1, true),
+            (1_000_000, 1_000_000, true),
+            (1_000_001, 1_000_000, false),
+            (1_000_000, 1_000_001, false),
+        ] {
+            let settings = Settings {
+                capacity,
+                max_attempts: Some(attempts),
+                ..Settings::default()
+            };
+            assert_eq!(settings.check().is_ok(), fits, "{settings:?}");
+        }
+    }
+
     /// The documentation of [`Builder`](crate::Builder) names them.
     #[test]
     fn defaults_are_those_that_are_documented() {

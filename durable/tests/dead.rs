@@ -86,6 +86,54 @@ async fn timer_that_does_not_decode_shows_why() {
     shows(&dead[0]);
 }
 
+/// It is gone once it has fired, so the log is not to say that others get it.
+#[tokio::test(start_paused = true)]
+async fn timer_of_at_most_once_that_does_not_decode_is_logged_as_lost() {
+    let log = Log::default();
+    let _logging = log.capture();
+    let store = Memory::new();
+    let wheel = TimerWheel::new();
+    let texts = builder::<String, String>("orders").at_most_once();
+    let (writer, texts) = texts.start(&wheel, store.clone()).await.expect("it starts");
+    texts.shutdown().await;
+    let (timers, mut claims) = start(store, |b| b.at_most_once()).await;
+    let set = writer.set_timer("a", &"a text".to_owned(), SECOND).await;
+    set.expect("it is set");
+    assert!(timeout(SECOND * 5, claims.recv()).await.is_err());
+    assert_eq!(log.with(&["ERROR", "does not decode", "\"a\""]), 1);
+    assert_eq!(log.with(&["left to other instances"]), 0);
+    assert_eq!(timers.metrics().undecoded, 1);
+    assert_eq!(counts(&timers).await, (0, 0, 0));
+}
+
+/// It was dead when a short lease was over, before other instances had polled.
+#[tokio::test(start_paused = true)]
+async fn timer_that_does_not_decode_is_left_for_three_polls() {
+    let store = Memory::new();
+    let wheel = TimerWheel::new();
+    let texts = builder::<String, String>("orders").start(&wheel, store.clone());
+    let (writer, texts) = texts.await.expect("it starts");
+    texts.shutdown().await;
+    let poll = SECOND * 10;
+    let (timers, mut claims) = start(store, |b| b.poll(poll).lease(SECOND)).await;
+    let set = writer.set_timer("a", &"a text".to_owned(), SECOND).await;
+    set.expect("it is set");
+    let dispatch = claims.dispatch(1, |_| async { Ok(()) });
+    let looking = async {
+        while timers.metrics().undecoded == 0 {
+            sleep(SECOND / 10).await;
+        }
+        sleep(poll * 3 - SECOND).await;
+        assert_eq!(counts(&timers).await.2, 0, "others may know it");
+        sleep(poll * 3).await;
+        assert_eq!(counts(&timers).await, (0, 0, 1));
+    };
+    tokio::select! {
+        () = dispatch => panic!("the stream goes on"),
+        () = looking => {}
+    }
+}
+
 /// With this setting the later sweeps are an hour apart.
 #[tokio::test(start_paused = true)]
 async fn first_sweep_comes_a_minute_after_the_start() {
@@ -233,6 +281,8 @@ async fn panics_and_timeouts_are_kept_as_errors() {
 /// A limit counts for claims that are received, and for those that were dropped.
 #[tokio::test(start_paused = true)]
 async fn dropped_claims_count_as_attempts() {
+    let log = Log::default();
+    let _logging = log.capture();
     let (timers, mut claims) = start(Memory::new(), |b| b.max_attempts(2)).await;
     set(&timers, "a", SECOND).await;
     for attempt in 1..=2 {
@@ -240,6 +290,7 @@ async fn dropped_claims_count_as_attempts() {
     }
     assert!(timeout(SECOND * 90, claims.recv()).await.is_err());
     assert_eq!(counts(&timers).await, (0, 0, 1));
+    assert_eq!(log.with(&["WARN", "a timer is dead", "\"a\""]), 1);
     let retried = timers.admin().retry_all_dead().await;
     assert_eq!(retried, Ok(1));
     let claim = next(&mut claims).await;

@@ -405,6 +405,10 @@ async fn extended_lease_is_what_remains() {
     let claim = next(&mut claims).await;
     claim.extend(HOUR).await.expect("it is held");
     assert!(claim.lease_remaining() > SECOND * 3_500);
+    claim.extend(Duration::MAX).await.expect("it is held");
+    let endless = timers.admin().get("a").await.expect("it reads");
+    let endless = endless.and_then(|entry| entry.in_flight);
+    assert_eq!(endless.expect("it is in flight").lease_until, None);
     claim.extend(SECOND).await.expect("it is held");
     assert!(claim.lease_remaining() <= SECOND);
     // It ends then, and an acknowledgement that comes too late is counted.

@@ -205,6 +205,7 @@ async fn instance_differs_where_one_part_does() {
     amended.expect("it is amended");
     sleep(Duration::from_secs(5)).await;
     assert!(timers.metrics().differs);
+    assert!(timers.metrics().failing.load, "though the last one loads");
 }
 
 /// What it had amended when it failed is put back, also where its answer was lost.

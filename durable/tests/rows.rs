@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tickwheel::TimerWheel;
-use tickwheel_durable::{Builder, Claims, Failing, Memory, Retry};
+use tickwheel_durable::store::MAX_KEY_ROWS;
+use tickwheel_durable::{Builder, Change, Claim, Claims, Failing, Memory, Retry};
 use tickwheel_durable_conformance::Faulty;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -140,6 +141,54 @@ async fn locked_rows_that_others_lack_are_kept() {
         let claim = claim.expect("it is here").expect("the stream goes on");
         claim.ack().await.expect("it is held");
     }
+}
+
+/// The rows are off its list then, and still marked: it never asked for them again.
+#[tokio::test(start_paused = true)]
+async fn rows_are_delivered_though_they_could_not_be_left_to_others() {
+    let memory = Memory::new();
+    let store = Faulty::new(memory.clone());
+    let (timers, _claims) = start(store.clone(), |b| b).await;
+    let (_other, mut others) = start(memory, |b| b).await;
+    for number in 0..10 {
+        set(&timers, &number.to_string(), SECOND).await;
+    }
+    store.set_failing(Some("unmark"));
+    for _ in 0..10 {
+        let claim = timeout(SECOND * 30, others.recv()).await;
+        let claim = claim.expect("it comes").expect("the stream goes on");
+        claim.ack().await.expect("it is held");
+    }
+    assert!(timers.metrics().store_errors > 0, "it has tried to");
+}
+
+#[tokio::test(start_paused = true)]
+async fn operator_sees_a_hundred_timers_of_a_key() {
+    let (timers, mut claims) = start(Memory::new(), |b| b).await;
+    let mut held = Vec::new();
+    for _ in 0..MAX_KEY_ROWS + 5 {
+        set(&timers, "a", Duration::ZERO).await;
+        held.push(next(&mut claims).await);
+    }
+    let all = timers.admin().all_of("a").await.expect("it reads");
+    let all = all.iter().filter_map(|entry| entry.in_flight);
+    let latest = held.iter().rev().take(MAX_KEY_ROWS).map(Claim::token);
+    assert!(all.map(|claim| claim.token).eq(latest));
+}
+
+/// They stay as they are, and the answer says how many.
+#[tokio::test(start_paused = true)]
+async fn change_of_a_prefix_counts_the_timers_that_are_locked() {
+    let store = Faulty::new(Memory::new());
+    let (timers, _claims) = start(store.clone(), |b| b).await;
+    for number in 0..10 {
+        set(&timers, &number.to_string(), SECOND * 3_600).await;
+    }
+    store.set_locked(true);
+    let removed = timers.admin().change_prefix("", Change::Remove).await;
+    let removed = removed.expect("it goes on");
+    assert_eq!((removed.rows, removed.locked), (0, 10));
+    assert_eq!(timers.counts().await.expect("it counts").waiting, 10);
 }
 
 /// The store finds rows early, before their transaction is over. They were asked for again without

@@ -212,3 +212,27 @@ fn add(report: &mut FireReport, version: Version, row: &Row) {
     });
     report.next.extend(armed);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It is asked for the more seldom the later it is, and once a second at least: within that
+    /// time it fires when its transaction has ended.
+    #[test]
+    fn locked_row_is_asked_for_once_a_second_at_least() {
+        let now = StoreTime::from_micros(1_795_000_000_123_456);
+        let wait = |late: u64| {
+            let due = now.before(Duration::from_millis(late));
+            unlocked_at(due, now).since(now)
+        };
+        let [shortest, longest] = LOCKED;
+        for late in [0, 5, 100, 1_000, 60_000, 3_600_000] {
+            let wait = wait(late);
+            assert!(!wait.is_zero() && wait <= longest, "{wait:?} after {late}");
+        }
+        assert!(wait(5) <= shortest);
+        let early = now.after(longest * 5);
+        assert_eq!(unlocked_at(early, now), early, "not before it is due");
+    }
+}

@@ -102,7 +102,7 @@ mod tests {
     fn errors_that_may_pass_are_told_from_others() {
         for (codes, passes) in [
             (
-                "LOADING BUSY TRYAGAIN CLUSTERDOWN MASTERDOWN NOREPLICAS",
+                "LOADING BUSY TRYAGAIN CLUSTERDOWN MASTERDOWN NOREPLICAS NOSCRIPT",
                 true,
             ),
             ("NOPERM WRONGTYPE", false),

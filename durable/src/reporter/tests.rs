@@ -11,7 +11,10 @@ use crate::{Claims, Failing, Memory, builder};
 
 /// The latest values of gauges and counters, and all of histograms, by name and labels.
 #[derive(Debug, Default)]
-struct Seen(Arc<Mutex<BTreeMap<String, Vec<f64>>>>);
+struct Seen(Arc<Mutex<BTreeMap<String, Vec<f64>>>>, Units);
+
+/// The units that metrics were described with.
+type Units = Mutex<BTreeMap<String, Option<Unit>>>;
 
 /// The cell that one metric is published to.
 struct Slot {
@@ -76,10 +79,23 @@ impl Seen {
     }
 }
 
+impl Seen {
+    fn describe(&self, name: &KeyName, unit: Option<Unit>) {
+        let mut units = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        units.insert(name.as_str().to_owned(), unit);
+    }
+}
+
 impl Recorder for Seen {
-    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_counter(&self, name: KeyName, unit: Option<Unit>, _: SharedString) {
+        self.describe(&name, unit);
+    }
+    fn describe_gauge(&self, name: KeyName, unit: Option<Unit>, _: SharedString) {
+        self.describe(&name, unit);
+    }
+    fn describe_histogram(&self, name: KeyName, unit: Option<Unit>, _: SharedString) {
+        self.describe(&name, unit);
+    }
     fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
         Counter::from_arc(self.slot(key))
     }
@@ -141,6 +157,32 @@ async fn reporter_ends_with_its_instance() {
     drop(timers);
     let ended = tokio::time::timeout(Duration::from_secs(10), reporting).await;
     ended.expect("it ends").expect("it does not panic");
+}
+
+/// `run` describes each metric that it publishes, and those named after seconds count seconds.
+#[tokio::test(start_paused = true)]
+async fn each_metric_is_described_with_its_unit() {
+    let wheel = TimerWheel::new();
+    let starting = builder::<String, u32>("orders").start(&wheel, Memory::new());
+    let (timers, claims) = starting.await.expect("it starts");
+    let reporter = Reporter::new(&timers);
+    drop((timers, claims));
+    let seen = Seen::default();
+    let mut run = Box::pin(reporter.run(Duration::from_secs(1)));
+    std::future::poll_fn(|cx| with_local_recorder(&seen, || run.as_mut().poll(cx))).await;
+    drop(run);
+    let published = published(&DurableMetrics::default());
+    let names = published.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let units = seen.1.lock().unwrap_or_else(PoisonError::into_inner);
+    for name in names.keys().filter_map(|name| name.split(' ').next()) {
+        let unit = units.get(name).unwrap_or_else(|| panic!("no {name}"));
+        let expected = match name {
+            FAILING => None,
+            name if name.ends_with("_seconds") => Some(Unit::Seconds),
+            _ => Some(Unit::Count),
+        };
+        assert_eq!(*unit, expected, "{name}");
+    }
 }
 
 // Each metric is named after the field that it shows.

@@ -128,6 +128,8 @@ mod tests {
             let error = Namespace::new(name).expect_err(name);
             assert!(error.to_string().contains(name), "{error}");
         }
+        let longest = Namespace::new(&long[..64]).expect("fits");
+        assert_eq!(longest.as_str(), &long[..64]);
         assert_eq!(
             Namespace::new("orders_2.a-b").expect("fits").as_str(),
             "orders_2.a-b"

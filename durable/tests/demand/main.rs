@@ -305,6 +305,9 @@ async fn a_long_backlog_comes_without_waiting_for_polls() {
     let metrics = timers.metrics();
     assert_eq!(metrics.claimed, 5_000);
     assert!(metrics.loaded < 100, "{} were loaded first", metrics.loaded);
+    // Those count that were fired without being loaded.
+    let fired = metrics.fire_batches;
+    assert!((5_000..6_000).contains(&fired.sum), "{fired:?}");
     assert_eq!(
         (metrics.on_wheel, metrics.due, metrics.left_to_others),
         (0, 0, 0)
@@ -394,7 +397,8 @@ async fn d12_day_without_work_is_a_call_a_poll_and_one_an_hour() {
         .expect_err("it is far");
     let calls = store.calls() - before;
     assert!(
-        (7_800..=8_664).contains(&calls),
+        // Each pause is up to a tenth longer, so that instances spread.
+        (7_800..=8_450).contains(&calls),
         "{calls} calls in 8,640 polls"
     );
 }

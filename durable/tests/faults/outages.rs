@@ -360,6 +360,18 @@ async fn instance_has_its_name_under_each_of_its_ids() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn empty_name_is_none_and_a_long_one_is_cut() {
+    let long = "ä".repeat(300);
+    for (name, shown) in [("", None), (&*long, Some("ä".repeat(200)))] {
+        let builder = orders().name(name);
+        let started = builder.start(&TimerWheel::new(), Memory::new()).await;
+        let (timers, _claims) = started.expect("it starts");
+        let members = timers.admin().instances().await.expect("it looks");
+        assert_eq!(members[0].instance.name, shown);
+    }
+}
+
 /// Rule 5 of ends. The store may never let go of the key.
 #[tokio::test(start_paused = true)]
 async fn release_of_a_locked_timer_is_given_up_with_its_lease() {

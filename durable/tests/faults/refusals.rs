@@ -57,6 +57,10 @@ async fn names_the_setting_its_value_and_its_bounds() {
             "the call timeout is 0ns; it must be from 1ms to",
         ),
         (
+            orders().handler_timeout(Duration::ZERO),
+            "the handler timeout is 0ns; it must be from 1ms to",
+        ),
+        (
             builder("two words"),
             "the namespace is \"two words\"; it must be 1 to 64 ASCII",
         ),

@@ -12,7 +12,7 @@ use tickwheel_durable::store::{
 };
 use tickwheel_durable::{Postgres, builder};
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::heard::heard_by;
 use super::log::Log;
@@ -67,7 +67,11 @@ impl Case {
 
     /// Takes the hints that there are.
     async fn quiet(&self) {
-        while self.is_hinted(SECOND).await {}
+        self.quiet_for(SECOND).await;
+    }
+
+    async fn quiet_for(&self, time: Duration) {
+        while self.is_hinted(time).await {}
     }
 
     async fn is_hinted(&self, within: Duration) -> bool {
@@ -319,6 +323,42 @@ async fn hints_are_heard_again_after_a_server_that_hangs() {
     // Listening again counts as one.
     let again = timeout(10 * SECOND, heard.notified()).await;
     again.expect("it listens again");
+    // So is the connection for reads, which are many at once, when one has waited in vain.
+    let read = || listener.rows_of(&case.space, b"a".to_vec(), 1);
+    proxy.freeze();
+    let late = timeout(SECOND, read()).await;
+    late.expect_err("it hangs");
+    let rows = timeout(60 * SECOND, read()).await;
+    let rows = rows.expect("it connects again").expect("it reads");
+    assert_eq!(rows.len(), 1);
+}
+
+/// The pause before the listener connects again grows while it fails, and not with each time that
+/// it has connected.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hints_are_heard_again_soon_however_often_they_were_cut() {
+    /// The pause would be the longest, 5 s, after so many.
+    const CUTS: usize = 8;
+    let Some(case) = Case::open("hints_cut").await else {
+        return missing();
+    };
+    let admin = client(&case.url).await;
+    case.sees_a_hint("the beginning").await;
+    let cut = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity
+        WHERE datname = current_database() AND query LIKE 'LISTEN%'";
+    let mut pauses = Vec::new();
+    for _ in 0..CUTS + 3 {
+        case.quiet_for(SECOND / 20).await;
+        let began = Instant::now();
+        let cut = admin.query_one(cut, &[]).await.expect("it cuts");
+        assert!(cut.get::<_, i64>(0) > 0, "it listens");
+        // Listening again counts as a hint.
+        case.sees_a_hint("its return").await;
+        pauses.push(began.elapsed());
+    }
+    // Whichever way the machine is busy, one of the last is quick.
+    let quickest = pauses[CUTS..].iter().min().expect("there are some");
+    assert!(*quickest < 4 * SECOND, "{pauses:?}");
 }
 
 /// A store whose listener did not connect said nothing of it.

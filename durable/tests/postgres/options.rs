@@ -158,6 +158,98 @@ async fn error_of_a_function_is_the_cause() {
     );
 }
 
+/// A host that refuses forever does not make another one that is away look so.
+#[tokio::test]
+async fn hosts_that_fail_are_refused_if_none_may_pass() {
+    for (away, may_pass) in [([1, 2], true), ([0, 2], true), ([0, 0], false)] {
+        let options = options("postgres://me@127.0.0.1:1,127.0.0.1:2/orders");
+        let options = options.before_connect(move |host: Config| {
+            let error = if away.contains(&host.get_ports()[0]) {
+                StoreError::unavailable("it is away")
+            } else {
+                StoreError::refused("it is not for you")
+            };
+            std::future::ready(Err::<Config, _>(error))
+        });
+        let error = Postgres::connect_with(options).await;
+        let error = error.expect_err("there is no host");
+        assert_eq!(error.may_pass(), may_pass, "{error:#}");
+    }
+}
+
+/// What may pass when others let go is told from what an operator has to look at.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn full_disk_is_refused_and_full_server_is_unavailable() {
+    let Some(url) = database("full").await else {
+        return missing();
+    };
+    let admin = client(&url).await;
+    let (timers, _claims) = start(options(&url)).await;
+    for (state, may_pass) in [("53100", false), ("53200", true), ("53400", true)] {
+        let full = format!(
+            "CREATE OR REPLACE FUNCTION full_now() RETURNS trigger LANGUAGE plpgsql AS
+                $$BEGIN RAISE EXCEPTION 'it is full' USING ERRCODE = '{state}'; END$$;
+            CREATE OR REPLACE TRIGGER full_now BEFORE INSERT ON tickwheel_timers
+                EXECUTE FUNCTION full_now()"
+        );
+        admin.batch_execute(&full).await.expect("it is made");
+        let set = timers.set_timer("a", &1, Duration::from_secs(60)).await;
+        let error = set.expect_err("it is full");
+        let text = format!("{error:#}");
+        assert!(
+            text.contains("it is full") && text.contains(state),
+            "{text}"
+        );
+        assert_eq!(error.may_pass(), may_pass, "{text}");
+    }
+}
+
+/// Statements of a batch see what was committed before each of them, whatever a role or a database
+/// has as its default.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_are_read_committed_whatever_the_default_is() {
+    let Some(url) = database("isolated").await else {
+        return missing();
+    };
+    let admin = client(&url).await;
+    let default = "-cdefault_transaction_isolation=repeatable\\%20read";
+    let (timers, _claims) = start(options(&format!("{url}?options={default}"))).await;
+    let note = "CREATE TABLE levels (level text);
+        CREATE FUNCTION note_level() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
+            INSERT INTO public.levels VALUES (current_setting('transaction_isolation'));
+            RETURN NULL;
+        END$$;
+        CREATE TRIGGER note_level AFTER INSERT OR UPDATE OR DELETE ON tickwheel_timers
+            EXECUTE FUNCTION note_level()";
+    admin.batch_execute(note).await.expect("it is made");
+    let far = Duration::from_secs(3_600);
+    timers.set_timer("a", &1, far).await.expect("it is set");
+    let _ = timers.move_timer("a", far).await.expect("it is moved");
+    let _ = timers.remove_timer("a").await.expect("it is removed");
+    let levels = "SELECT count(*), min(level), max(level) FROM levels";
+    let levels = admin.query_one(levels, &[]).await.expect("it reads");
+    assert!(levels.get::<_, i64>(0) >= 3);
+    let levels: (&str, &str) = (levels.get(1), levels.get(2));
+    assert_eq!(levels, ("read committed", "read committed"));
+}
+
+/// The name by which an operator tells connections apart.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_have_the_name_of_the_url() {
+    let Some(url) = database("named").await else {
+        return missing();
+    };
+    let _store = Postgres::connect(&format!("{url}?application_name=shop"))
+        .await
+        .expect("it connects");
+    let admin = client(&url).await;
+    let named = "SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND application_name = 'shop'";
+    let named = admin.query_one(named, &[]).await.expect("it counts");
+    assert!(named.get::<_, i64>(0) >= 2);
+    assert_eq!(connections(&admin).await, 0, "by default they have another");
+}
+
 /// A function that never returns is given up, as a host that never responds.
 #[tokio::test(start_paused = true)]
 async fn function_that_hangs_is_given_up() {

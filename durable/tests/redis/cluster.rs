@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::future::join;
 use redis::from_redis_value;
 use tickwheel::TimerWheel;
+use tickwheel_durable::store::{Namespace, Store};
 use tickwheel_durable::{DurableTimers, Error, Redis, builder};
 use tickwheel_durable_conformance::{Pace, Stores, conformance_tests};
 use tokio::sync::OnceCell;
@@ -58,6 +59,53 @@ conformance_tests! { @modules [#[tokio::test(flavor = "multi_thread", worker_thr
     }
     explorer {
         long_traces_agree_with_memory,
+    }
+}
+
+/// The URL names one node. When that is gone, the others are asked that it has named.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_are_learned_from_the_one_of_the_url() {
+    let Some(mut cluster) = Cluster::start_with(0).await else {
+        return;
+    };
+    let url = format!("redis+cluster://127.0.0.1:{}", cluster.nodes[0].port());
+    let store = connect(&url).await;
+    let mut found = None;
+    for number in 0..100 {
+        let name = format!("learned-{number}");
+        let slot = cluster.slot_of(&format!("tickwheel:{{{name}}}")).await;
+        let owner = cluster.owner_of(slot).await;
+        if owner > 0 {
+            found = Some((Namespace::new(&name).expect("it is a name"), owner));
+            break;
+        }
+    }
+    let (space, owner) = found.expect("the others have slots");
+    store.open(&space, &"json".into()).await.expect("it opens");
+    cluster.nodes[0].kill();
+    let cut = ["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"];
+    cluster.nodes[owner].command(&cut).await;
+    until("it connects again", async || {
+        store.count(&space).await.is_ok()
+    })
+    .await;
+}
+
+/// Any of the nodes may have the namespace, today or when its slot has moved.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn durability_is_checked_at_each_node() {
+    let Some(cluster) = Cluster::start_with(0).await else {
+        return;
+    };
+    let store = connect(&cluster.url()).await;
+    store.check_durability().await.expect("all are durable");
+    for node in cluster.nodes() {
+        for (value, is_durable) in [("everysec", false), ("always", true)] {
+            let set = ["CONFIG", "SET", "appendfsync", value];
+            node.command(&set).await;
+            let checked = store.check_durability().await;
+            assert_eq!(checked.is_ok(), is_durable, "{checked:?}");
+        }
     }
 }
 

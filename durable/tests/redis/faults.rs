@@ -13,6 +13,7 @@ use tickwheel_durable::{Claims, DurableTimers, Error, Moved, Redis, builder};
 use tokio::time::{sleep, timeout};
 
 use crate::heard::heard_by;
+use crate::log::Log;
 use crate::server::{Server, until};
 use crate::started::started;
 
@@ -165,6 +166,54 @@ async fn hears_hints_again_when_its_connections_are_cut() {
     timeout(5 * SECOND, heard.notified())
         .await
         .expect("it hears");
+}
+
+/// Once for each time, however often it tries meanwhile.
+#[tokio::test]
+async fn listener_that_does_not_connect_is_warned_of_each_time() {
+    let Some(mut server) = Server::start(&[]) else {
+        return;
+    };
+    let log = Log::default();
+    let _capturing = log.capture();
+    let space = Namespace::new("faults").expect("it is a name");
+    let heard = heard_by(Arc::new(server.connect().await), &space);
+    for times in 1..=2 {
+        let listens = timeout(60 * SECOND, heard.notified()).await;
+        listens.expect("it listens");
+        server.kill();
+        let warnings = || log.with(&["WARN", "no hints"]);
+        until("it warns", async || warnings() == times).await;
+        sleep(SECOND).await;
+        assert_eq!(warnings(), times);
+        server.run();
+    }
+}
+
+/// The pause before the listener connects again grows while it fails, and not with each time that
+/// it has connected.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hints_are_heard_again_soon_however_often_they_were_cut() {
+    /// The pause would be the longest, 5 s, after so many.
+    const CUTS: usize = 8;
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let space = Namespace::new("faults").expect("it is a name");
+    let heard = heard_by(Arc::new(server.connect().await), &space);
+    let mut pauses = Vec::new();
+    // Subscribing counts as a hint.
+    heard.notified().await;
+    for _ in 0..CUTS + 3 {
+        let began = Instant::now();
+        server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
+        let again = timeout(60 * SECOND, heard.notified()).await;
+        again.expect("it subscribes again");
+        pauses.push(began.elapsed());
+    }
+    // Whichever way the machine is busy, one of the last is quick.
+    let quickest = pauses[CUTS..].iter().min().expect("there are some");
+    assert!(*quickest < 4 * SECOND, "{pauses:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -108,18 +108,21 @@ async fn few_dead_rows_of_a_key_are_found_among_many() {
     };
     let (store, space) = open(&server).await;
     let near = LoadWindow::NONE;
-    let mut dead = Vec::new();
-    for _ in 0..300 {
-        let written = store.write(&space, vec![set(1, 1)], near).await;
-        written.expect("it writes");
-        let mut fire = Fire::new(Vec::new(), Some(Duration::from_secs(60)), near);
-        fire.unloaded = 1;
-        let fired = store.fire(&space, fire).await.expect("it fires").fired;
-        dead.push(Settle::new(fired[0].token, Settlement::Dead));
-    }
-    let key = write(1, Action::Remove).key;
-    let tokens: Vec<_> = dead.iter().map(|settle| settle.token).collect();
-    store.settle(&space, dead, near).await.expect("it settles");
+    let die = async || {
+        let mut dead = Vec::new();
+        for _ in 0..300 {
+            let written = store.write(&space, vec![set(1, 1)], near).await;
+            written.expect("it writes");
+            let mut fire = Fire::new(Vec::new(), Some(Duration::from_secs(60)), near);
+            fire.unloaded = 1;
+            let fired = store.fire(&space, fire).await.expect("it fires").fired;
+            dead.push(Settle::new(fired[0].token, Settlement::Dead));
+        }
+        let tokens: Vec<_> = dead.iter().map(|settle| settle.token).collect();
+        store.settle(&space, dead, near).await.expect("it settles");
+        tokens
+    };
+    let (key, tokens) = (write(1, Action::Remove).key, die().await);
 
     server.command(&["CONFIG", "RESETSTAT"]).await;
     let rows = store.rows_of(&space, key.clone(), 2).await;
@@ -133,6 +136,15 @@ async fn few_dead_rows_of_a_key_are_found_among_many() {
         let changed = store.change_dead(&space, which, discard).await;
         let changed = changed.expect("it discards");
         assert_eq!((changed.rows, changed.more), (rows, more));
+    }
+
+    // A write of the key discards all of them, however many there are.
+    for writes in [set(1, 1), write(1, Action::Remove)] {
+        die().await;
+        let written = store.write(&space, vec![writes], near).await;
+        written.expect("it writes");
+        let counts = store.count(&space).await.expect("it counts");
+        assert_eq!(counts.dead, 0);
     }
 }
 

@@ -14,6 +14,8 @@ mod heard;
 mod hung;
 mod language;
 mod leftovers;
+#[path = "../support/log.rs"]
+mod log;
 mod looks;
 #[path = "../support/outage.rs"]
 mod outage;

@@ -128,9 +128,9 @@ async fn refuses_another_schema() {
     }
 }
 
-/// A server that takes over would not know the amendment.
+/// A server that takes over would not know the amendment, and have what was purged.
 #[tokio::test]
-async fn amendment_waits_for_replicas() {
+async fn amendment_and_purge_wait_for_replicas() {
     let Some(server) = Server::start(&[]) else {
         return;
     };
@@ -140,8 +140,11 @@ async fn amendment_waits_for_replicas() {
     let mut charter = Charter::from("json");
     charter.no_overlap = true;
     let amended = store.amend(&space(), &charter).await;
-    let error = amended.expect_err("there is no replica");
-    assert!(matches!(error, StoreError::Unavailable { .. }), "{error:?}");
+    let purged = store.purge(&space()).await.map(drop);
+    for changed in [amended, purged] {
+        let error = changed.expect_err("there is no replica");
+        assert!(matches!(error, StoreError::Unavailable { .. }), "{error:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -167,6 +170,21 @@ async fn checks_what_the_server_does_with_its_data() {
         let url = format!("redis://127.0.0.1:{}?protocol={protocol}", server.port());
         let store = Redis::connect(&url).await.expect("it connects");
         store.check_durability().await.expect("it is durable");
+    }
+    let store = server.connect().await;
+    for (policies, is_durable) in [
+        (
+            "volatile-lru volatile-lfu volatile-random volatile-ttl",
+            true,
+        ),
+        ("allkeys-lru allkeys-lfu allkeys-random", false),
+    ] {
+        for policy in policies.split(' ') {
+            let set = ["CONFIG", "SET", "maxmemory-policy", policy];
+            server.command(&set).await;
+            let checked = store.check_durability().await;
+            assert_eq!(checked.is_ok(), is_durable, "{policy}: {checked:?}");
+        }
     }
     for (setting, value) in [
         ("appendonly", "no"),

@@ -71,12 +71,18 @@ pub async fn codec_and_parts_never_change<T: Stores>(world: &World<T>) {
 /// An amendment gives the namespace another edition, and one to what it has gives none.
 pub async fn amendment_gives_another_edition<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
-    let (former, other) = (Charter::new("test"), changed(|c| c.no_overlap = true));
-    case.amend(&other).await.expect("it is amended");
-    let edition = case.edition(&other).await.expect("it agrees");
-    case.amend(&other).await.expect("it is so already");
-    assert_eq!(case.edition(&other).await, Ok(edition));
-    case.amend(&former).await.expect("it is amended");
-    let again = case.edition(&former).await;
-    assert!(again.is_ok_and(|again| again != edition));
+    let former = Charter::new("test");
+    // Either field, and both.
+    for (no_overlap, at_most_once) in [(true, false), (false, true), (true, true)] {
+        let other = changed(|c| (c.no_overlap, c.at_most_once) = (no_overlap, at_most_once));
+        let before = case.edition(&former).await.expect("it agrees");
+        case.amend(&other).await.expect("it is amended");
+        let edition = case.edition(&other).await.expect("it agrees");
+        assert_ne!(edition, before, "{other}");
+        case.amend(&other).await.expect("it is so already");
+        assert_eq!(case.edition(&other).await, Ok(edition));
+        case.amend(&former).await.expect("it is amended");
+        let again = case.edition(&former).await;
+        assert!(again.is_ok_and(|again| again != edition));
+    }
 }

@@ -66,7 +66,12 @@ pub async fn names_the_namespaces_that_were_opened<T: Stores>(world: &World<T>) 
         .instances(&other)
         .await
         .expect_err("no instance has opened it");
+    // By name, in whichever order they were opened.
+    for part in ["f", "E", "d", "c", "b", "a"] {
+        Case::open(&world.part(part)).await;
+    }
     let namespaces = inspect.namespaces().await.expect("it lists");
+    assert!(namespaces.is_sorted_by_key(|found| found.name.as_str()));
     let found = namespaces.iter().find(|found| found.name == case.space);
     assert_eq!(
         found.map(|found| found.charter.codec.as_str()),
@@ -92,7 +97,10 @@ pub async fn lists_instances<T: Stores>(world: &World<T>) {
     load.wanted = 3;
     load.name = Some("mailer on host-7".to_owned());
     let loaded = case.store.load(&case.space, load).await.expect("it loads");
+    // Its life ends later now, and its id stays the lesser one.
+    case.load(first, HOUR, 0).await;
     let instances = inspect.instances(&case.space).await.expect("it lists");
+    assert!(instances.is_sorted_by_key(|instance| instance.id));
     let figures = |id| {
         let found = instances.iter().find(|instance| instance.id == id);
         let found = found.expect("it is listed");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tickwheel_durable::store::{
-    ANSWER_BYTES, Action, Due, Fired, LoadWindow, Settle, Settled, Settlement, State, Store,
+    ANSWER_BYTES, Action, Due, Fired, Load, LoadWindow, Settle, Settled, Settlement, State, Store,
     StoreTime, WriteOutcome,
 };
 
@@ -38,6 +38,16 @@ pub async fn keeps_namespaces_apart<T: Stores>(world: &World<T>) {
         assert_eq!(case.settle(waiting, settlement).await, Settled::Lost);
     }
     assert_eq!(case.get("b").await.map(|row| row.version), Some(waiting));
+    // A load of one namespace ends no instance of another: nobody would load its rows.
+    let brief = case.instance().await;
+    let request = Load::new(brief, 2 * HOUR, 10, world.units(1));
+    let loaded = case.store.load(&case.space, request).await;
+    assert_eq!(loaded.expect("it loads").rows.len(), 1);
+    world.wait(2).await;
+    other.load(instance, HOUR, 10).await;
+    let next = case.instance().await;
+    let loaded = case.load(next, 2 * HOUR, 10).await;
+    assert_eq!(versions(&loaded), [waiting]);
 }
 
 /// Lists go on where they ended; counts and purges are of everything.
