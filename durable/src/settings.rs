@@ -158,7 +158,7 @@ mod tests {
         let nano = Duration::from_nanos(1);
         for (change, [least, most]) in bounds {
             for (time, fits) in [
-                (least - nano, false),
+                (least.saturating_sub(nano), false),
                 (least, true),
                 (most, true),
                 (most + nano, false),
