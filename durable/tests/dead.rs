@@ -261,7 +261,7 @@ async fn panics_and_timeouts_are_kept_as_errors() {
     set(&timers, "hangs", SECOND).await;
     set(&timers, "panics", SECOND * 2).await;
     let handle = |claim: Claim<String, u32>| async move {
-        assert!(claim.key != "panics", "as the {} wants", "test");
+        assert!(claim.key != "panics", "this one {}", claim.key);
         std::future::pending().await
     };
     assert!(timeout(HOUR, claims.dispatch(4, handle)).await.is_err());
@@ -271,7 +271,7 @@ async fn panics_and_timeouts_are_kept_as_errors() {
         .map(|entry| (entry.key, entry.error))
         .collect();
     let error = |key: &str, text: &str| (Ok(key.to_owned()), Some(text.to_owned()));
-    let panics = error("panics", "panicked: as the test wants");
+    let panics = error("panics", "panicked: this one panics");
     assert_eq!(
         errors,
         [panics, error("hangs", "the handler took longer than 5s")]

@@ -230,6 +230,12 @@ async fn page_changes_and_shows_what_it_was_allowed_to() {
         let page = service.page(&format!("/timers/n/orders{path}")).await;
         assert!(!page.contains("<button name="), "{path}: {page}");
     }
+    // A page that says what a change has done is no error, though it has left nothing.
+    let gone = "/timers/n/orders/timer/2267226722";
+    let (status, ..) = service.ask(&format!("GET {gone}"), &[ANNA], "").await;
+    assert_eq!(status, 404);
+    let page = service.page(&format!("{gone}?did=remove&done=1")).await;
+    assert!(page.contains("1 removed."), "{page}");
     let form = "action=purge&all=1&confirmed=1";
     let (status, ..) = service
         .ask("POST /timers/n/orders/change", &[ANNA, OWN], form)

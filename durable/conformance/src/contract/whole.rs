@@ -58,12 +58,17 @@ pub async fn lists_counts_and_purges<T: Stores>(world: &World<T>) {
         (counts.waiting, counts.in_flight, counts.earliest),
         (0, 0, None)
     );
+    case.fired("fired").await;
+    let counts = case.store.count(&case.space).await.expect("it counts");
+    assert_eq!(
+        (counts.waiting, counts.in_flight, counts.earliest),
+        (0, 1, None)
+    );
     let earliest = case.set("first", NOW).await;
     let same = Due::At(earliest.due.after(HOUR));
     for key in ["b", "a", "c"] {
         case.set(key, same).await;
     }
-    case.fired("fired").await;
     // While no row is loaded the last one of all is due an hour later.
     let counts = case.store.count(&case.space).await.expect("it counts");
     assert_eq!(counts.earliest, Some(earliest.due));

@@ -193,3 +193,13 @@ fn instances(all: &[StoredInstance], now: StoreTime) -> Markup {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn number_of_which_no_more_are_counted_has_a_plus() {
+        assert_eq!([9_999, 10_000].map(bounded), ["9,999", "10,000+"]);
+    }
+}

@@ -239,6 +239,7 @@ mod tests {
     fn rebound_host_is_refused_without_a_token() {
         for (host, is_meant) in [
             ("localhost:8017", true),
+            ("LocalHost:8017", true),
             ("127.0.0.1:8017", true),
             ("[::1]:8017", true),
             ("evil.example:8017", false),
