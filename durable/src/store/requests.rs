@@ -26,7 +26,7 @@ pub struct LoadWindow {
 }
 
 impl LoadWindow {
-    /// No row counts as soon, so none is loaded, and no instance is given a hint.
+    /// Only a row that is due counts as soon. No instance loads it, so others are given a hint.
     pub const NONE: LoadWindow = LoadWindow::new(Duration::ZERO, None);
 
     /// Rows due at most that long after the store's time are loaded by this instance. The call
