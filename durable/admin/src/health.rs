@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tickwheel_durable::Counts;
 use tickwheel_durable::store::{List, State, StoredInstance, Version};
+use tokio::task::JoinSet;
 
 use crate::clock::{from_now, span};
 use crate::failure::Failure;
@@ -83,17 +84,17 @@ impl Summary {
         })
     }
 
-    /// One that cannot be read, as one of another version, is failing. If none can be, the store
-    /// has failed, and so it has if it hangs: each namespace would wait for its own time limit.
+    /// Reads them all at once: one that hangs takes its own time limit alone. One that cannot be
+    /// read, as one of another version, is failing. If none can be, the store has failed.
     pub(crate) async fn of_all(operators: &[Operator]) -> Result<Vec<Self>, Failure> {
+        let mut reads = JoinSet::new();
+        for (place, operator) in operators.iter().cloned().enumerate() {
+            reads.spawn(async move { (place, Summary::read(&operator).await) });
+        }
+        let mut read = reads.join_all().await;
+        read.sort_unstable_by_key(|(place, _)| *place);
         let (mut all, mut failed) = (Vec::new(), None);
-        for operator in operators {
-            let read = async { Summary::of(operator, operator.counts().await?).await };
-            let read = read.await;
-            let hung = Failure::timeout(operator.desk.limit);
-            if read.as_ref().err() == Some(&hung) {
-                return Err(hung);
-            }
+        for ((_, read), operator) in read.into_iter().zip(operators) {
             all.push(read.unwrap_or_else(|failure| {
                 let (word, text) = ("failing", text_line(&failure.to_string(), ERROR));
                 failed = Some(failure);
@@ -109,6 +110,10 @@ impl Summary {
             Some(failure) if all.iter().all(|each| each.counts.is_none()) => Err(failure),
             _ => Ok(all),
         }
+    }
+
+    async fn read(operator: &Operator) -> Result<Self, Failure> {
+        Summary::of(operator, operator.counts().await?).await
     }
 
     /// How many wait, are in flight and are dead, and when the earliest is due.
@@ -132,6 +137,7 @@ mod tests {
     use std::time::SystemTime;
 
     use tickwheel_durable::store::{InstanceId, StoreTime};
+    use tokio::time::Instant;
 
     use super::*;
     use crate::case::Case;
@@ -185,5 +191,22 @@ mod tests {
         assert_eq!(word().await, "failing");
         case.memory.set_clock(SystemTime::now() + 2 * RECENT);
         assert_eq!(word().await, "ok");
+    }
+    // One that hung once failed all of them.
+    #[tokio::test(start_paused = true)]
+    async fn namespaces_that_hang_leave_the_others_to_be_read() {
+        let cases = [Case::new().await, Case::new().await, Case::new().await];
+        let operators = cases.each_ref().map(|case| case.operator.clone());
+        let limit = operators[0].desk.limit;
+        for case in &cases[..2] {
+            case.store.set_slow("count", 2 * limit);
+        }
+        let began = Instant::now();
+        let summaries = Summary::of_all(&operators).await.expect("one is read");
+        let words = summaries.iter().map(|each| each.health.word);
+        assert_eq!(words.collect::<Vec<_>>(), ["failing", "failing", "ok"]);
+        assert_eq!(began.elapsed(), limit, "they wait at the same time");
+        let hung = Summary::of_all(&operators[..2]).await;
+        assert_eq!(hung.expect_err("none is read"), Failure::timeout(limit));
     }
 }
