@@ -1,23 +1,16 @@
-//! Durable timers and job queues, each on its own `PostgreSQL` server, one after the other:
+//! Durable timers and job queues, each on its own `PostgreSQL` or Redis server or `SQLite` file, one
+//! after the other:
 //!
 //! ```text
-//! cargo run --release --manifest-path benches/queues/Cargo.toml [-- --only SIDE]... [--rounds N]
+//! cargo run --release --manifest-path benches/queues/Cargo.toml [-- --only SIDE]...
 //! ```
 //!
-//! The servers have their usual settings and lie in the folder for temporary files: every commit
-//! waits for the disk. Set `TMPDIR` to the disk that counts. The measuring process shares the cores
-//! with the server.
+//! The servers and files lie in the folder for temporary files: set `TMPDIR` to the disk that
+//! counts. Every commit waits for it on `PostgreSQL` and `SQLite`, and on Redis with `--appendfsync
+//! always`; usually that is `everysec`. The measuring process shares the cores with the server.
 
 mod measure;
-mod probe;
-#[allow(
-    dead_code,
-    unreachable_pub,
-    clippy::pedantic,
-    reason = "it is shared with the tests"
-)]
-#[path = "../../../durable/tests/postgres/server.rs"]
-mod server;
+mod places;
 mod sides;
 
 use std::collections::BTreeMap;
@@ -28,12 +21,18 @@ use lexopt::prelude::*;
 use measure::{Figure, METRICS};
 use sides::Side;
 
+struct Arguments {
+    chosen: Vec<Side>,
+    rounds: usize,
+    appendfsync: String,
+}
+
 fn main() -> ExitCode {
-    let (chosen, rounds) = match parse() {
+    let arguments = match parse() {
         Ok(Some(arguments)) => arguments,
         Ok(None) => {
-            println!("queues [--only SIDE]... [--rounds N]\nsides:");
-            for side in Side::ALL {
+            println!("queues [--only SIDE]... [--rounds N] [--appendfsync always]\nsides:");
+            for side in Side::all() {
                 println!("  {}", side.name());
             }
             return ExitCode::SUCCESS;
@@ -43,12 +42,13 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    let chosen = arguments.chosen;
     let mut figures = BTreeMap::<(usize, usize), Vec<f64>>::new();
-    for round in 0..rounds {
+    for round in 0..arguments.rounds {
         for turn in 0..chosen.len() {
             // Each round begins with another side.
             let number = (turn + round) % chosen.len();
-            for Figure { metric, value } in sides::run(chosen[number]) {
+            for Figure { metric, value } in chosen[number].run(&arguments.appendfsync) {
                 println!("{}\t{}\t{value:.3}", chosen[number].name(), METRICS[metric]);
                 figures.entry((metric, number)).or_default().push(value);
             }
@@ -68,23 +68,29 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn parse() -> Result<Option<(Vec<Side>, usize)>, lexopt::Error> {
-    let (mut chosen, mut rounds) = (Vec::new(), 3);
+fn parse() -> Result<Option<Arguments>, lexopt::Error> {
+    let mut arguments = Arguments {
+        chosen: Vec::new(),
+        rounds: 3,
+        appendfsync: "everysec".to_owned(),
+    };
     let mut parser = lexopt::Parser::from_env();
     while let Some(argument) = parser.next()? {
         match argument {
             Long("only") => {
                 let name = parser.value()?.string()?;
-                let side = Side::ALL.into_iter().find(|side| side.name() == name);
-                chosen.push(side.ok_or("there is no such side; --help lists them")?);
+                let side = Side::all().find(|side| side.name() == name);
+                let side = side.ok_or("there is no such side; --help lists them")?;
+                arguments.chosen.push(side);
             }
-            Long("rounds") => rounds = parser.value()?.parse()?,
+            Long("rounds") => arguments.rounds = parser.value()?.parse()?,
+            Long("appendfsync") => arguments.appendfsync = parser.value()?.string()?,
             Long("help") | Short('h') => return Ok(None),
             other => return Err(other.unexpected()),
         }
     }
-    if chosen.is_empty() {
-        chosen.extend(Side::ALL);
+    if arguments.chosen.is_empty() {
+        arguments.chosen.extend(Side::all());
     }
-    Ok(Some((chosen, rounds)))
+    Ok(Some(arguments))
 }

@@ -5,8 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::time::sleep;
 
-use crate::probe::Probe;
-use crate::server::Server;
+use crate::places::Place;
 
 /// A durable queue with 64 handlers, which call [`handled`] and return.
 pub(crate) trait Queue: Send + Sync + Sized + 'static {
@@ -52,11 +51,11 @@ pub(crate) const METRICS: [&str; 12] = [
     "20,000 due at once: handled after, s",
     "20,000 due at once: acknowledged after, s",
     "20,000 due at once: not acknowledged in a minute",
-    "20,000 due at once: server's CPU time of each, us",
+    "20,000 due at once: CPU time of each, us",
     "200 a second: late, p50, ms",
     "200 a second: late, p99, ms",
     "200 a second: early, of 2,000",
-    "200 a second: server's CPU time of each, us",
+    "200 a second: CPU time of each, us",
     "200 a second: not acknowledged after 15 s",
 ];
 
@@ -93,36 +92,36 @@ fn take_handled() -> Vec<i64> {
     late
 }
 
-pub(crate) async fn run<Q: Queue>(server: &Server, is_tuned: bool) -> Vec<Figure> {
-    let probe = Probe::connect(server).await;
-    let queue = Arc::new(Q::start(&server.url(), is_tuned).await);
+pub(crate) async fn run<P: Place, Q: Queue>(place: &P, is_tuned: bool) -> Vec<Figure> {
+    let queue = Arc::new(Q::start(&place.url(), is_tuned).await);
     let mut figures = Vec::new();
     let mut figure = |metric, value| figures.push(Figure { metric, value });
 
     sleep(Duration::from_secs(2)).await;
-    let (statements, transactions) = (probe.statements().await, probe.transactions().await);
-    sleep(IDLE_FOR).await;
-    let statements = probe.statements().await - statements;
-    // Statistics reach the view with a delay; those of this connection's query are one.
-    let transactions = (probe.transactions().await - transactions - 1).max(0);
-    figure(0, statements as f64 / IDLE_FOR.as_secs_f64());
-    figure(1, transactions as f64 / IDLE_FOR.as_secs_f64());
+    if let Some(before) = place.work().await {
+        sleep(IDLE_FOR).await;
+        let after = place.work().await.expect("it was counted before");
+        for metric in 0..2 {
+            let work = (after[metric] - before[metric] - P::OWN[metric]).max(0);
+            figure(metric, work as f64 / IDLE_FOR.as_secs_f64());
+        }
+    }
 
     let (sets, took) = set(&queue).await;
     figure(2, sets as f64 / took.as_secs_f64());
-    empty::<Q>(&probe).await;
+    empty::<P, Q>(place).await;
 
     let due = whole_second(AHEAD);
     queue.fill(0..STORM, |_| due).await;
     wait_before(due).await;
-    let cpu = probe.cpu();
-    let storm = until_acknowledged::<Q>(&probe, STORM, due, STORM_LIMIT).await;
-    let cpu = probe.cpu().saturating_sub(cpu);
+    let cpu = place.cpu();
+    let storm = until_acknowledged::<P, Q>(place, STORM, due, STORM_LIMIT).await;
+    let cpu = place.cpu().saturating_sub(cpu);
     figure(3, storm.handled.unwrap_or(STORM_LIMIT).as_secs_f64());
     figure(4, storm.acknowledged.unwrap_or(STORM_LIMIT).as_secs_f64());
     figure(5, storm.left as f64);
     figure(6, cpu.as_secs_f64() * 1e6 / STORM as f64);
-    empty::<Q>(&probe).await;
+    empty::<P, Q>(place).await;
 
     let due = whole_second(AHEAD);
     let deadline = |number| {
@@ -134,14 +133,16 @@ pub(crate) async fn run<Q: Queue>(server: &Server, is_tuned: bool) -> Vec<Figure
         .await;
     wait_before(due).await;
     take_handled();
-    let cpu = probe.cpu();
+    let cpu = place.cpu();
     let limit = Duration::from_secs(RATED / PER_SECOND) + RATE_LIMIT;
-    let rated = until_acknowledged::<Q>(&probe, RATED, due, limit).await;
-    let cpu = probe.cpu().saturating_sub(cpu);
+    let rated = until_acknowledged::<P, Q>(place, RATED, due, limit).await;
+    let cpu = place.cpu().saturating_sub(cpu);
     let late = take_handled();
-    let part = |percent: usize| late[(late.len() - 1) * percent / 100] as f64 / 1e3;
-    figure(7, part(50));
-    figure(8, part(99));
+    for (metric, percent) in [(7, 50), (8, 99)] {
+        if let Some(last) = late.len().checked_sub(1) {
+            figure(metric, late[last * percent / 100] as f64 / 1e3);
+        }
+    }
     figure(9, late.iter().filter(|&&late| late < 0).count() as f64);
     figure(10, cpu.as_secs_f64() * 1e6 / RATED as f64);
     figure(11, rated.left as f64);
@@ -173,11 +174,8 @@ async fn set<Q: Queue>(queue: &Arc<Q>) -> (u64, Duration) {
     (sets, began.elapsed())
 }
 
-async fn empty<Q: Queue>(probe: &Probe) {
-    probe.execute(Q::EMPTY).await;
-    // As autovacuum would after a while.
-    probe.execute("VACUUM ANALYZE").await;
-    probe.execute("CHECKPOINT").await;
+async fn empty<P: Place, Q: Queue>(place: &P) {
+    place.empty(Q::EMPTY).await;
     take_handled();
 }
 
@@ -201,8 +199,8 @@ struct Ended {
     left: u64,
 }
 
-async fn until_acknowledged<Q: Queue>(
-    probe: &Probe,
+async fn until_acknowledged<P: Place, Q: Queue>(
+    place: &P,
     timers: u64,
     due: SystemTime,
     limit: Duration,
@@ -215,7 +213,7 @@ async fn until_acknowledged<Q: Queue>(
             ended.handled = Some(elapsed);
         }
         if ended.handled.is_some() || elapsed > limit {
-            ended.left = u64::try_from(probe.count(Q::LEFT).await).expect("it is a count");
+            ended.left = u64::try_from(place.count(Q::LEFT).await).expect("it is a count");
             if ended.left == 0 {
                 ended.acknowledged = Some(due.elapsed().unwrap_or_default());
                 return ended;

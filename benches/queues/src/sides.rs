@@ -3,15 +3,41 @@
 mod apalis;
 mod graphile;
 mod tickwheel;
+mod underway;
 
-use crate::measure::{self, Figure};
-use crate::server::Server;
+use apalis::Apalis;
+use apalis_postgres::PostgresStorage;
+use apalis_redis::RedisStorage;
+use apalis_sqlite::SqliteStorage;
+use tickwheel::Tickwheel;
+use tickwheel_durable::{Postgres, Redis, Sqlite};
+
+use crate::measure::{self, Figure, Queue};
+use crate::places::{OnPostgres, OnRedis, OnSqlite, Place};
 
 #[derive(Clone, Copy)]
 enum Peer {
     Tickwheel,
     Graphile,
     Apalis,
+    Underway,
+    RedisTickwheel,
+    RedisApalis,
+    SqliteTickwheel,
+    SqliteApalis,
+}
+
+impl Peer {
+    const ALL: [Peer; 8] = [
+        Peer::Tickwheel,
+        Peer::Graphile,
+        Peer::Apalis,
+        Peer::Underway,
+        Peer::RedisTickwheel,
+        Peer::RedisApalis,
+        Peer::SqliteTickwheel,
+        Peer::SqliteApalis,
+    ];
 }
 
 #[derive(Clone, Copy)]
@@ -21,52 +47,50 @@ pub(crate) struct Side {
 }
 
 impl Side {
-    pub(crate) const ALL: [Side; 6] = [
-        Side::of(Peer::Tickwheel, false),
-        Side::of(Peer::Tickwheel, true),
-        Side::of(Peer::Graphile, false),
-        Side::of(Peer::Graphile, true),
-        Side::of(Peer::Apalis, false),
-        Side::of(Peer::Apalis, true),
-    ];
-
-    const fn of(peer: Peer, is_tuned: bool) -> Self {
-        Side { peer, is_tuned }
+    pub(crate) fn all() -> impl Iterator<Item = Side> {
+        let both = [false, true];
+        Peer::ALL
+            .into_iter()
+            .flat_map(move |peer| both.map(|is_tuned| Side { peer, is_tuned }))
     }
 
-    pub(crate) fn name(self) -> &'static str {
-        match (self.peer, self.is_tuned) {
-            (Peer::Tickwheel, false) => "tickwheel",
-            (Peer::Tickwheel, true) => "tickwheel-tuned",
-            (Peer::Graphile, false) => "graphile",
-            (Peer::Graphile, true) => "graphile-tuned",
-            (Peer::Apalis, false) => "apalis",
-            (Peer::Apalis, true) => "apalis-tuned",
+    pub(crate) fn name(self) -> String {
+        let peer = match self.peer {
+            Peer::Tickwheel => "tickwheel",
+            Peer::Graphile => "graphile",
+            Peer::Apalis => "apalis",
+            Peer::Underway => "underway",
+            Peer::RedisTickwheel => "redis-tickwheel",
+            Peer::RedisApalis => "redis-apalis",
+            Peer::SqliteTickwheel => "sqlite-tickwheel",
+            Peer::SqliteApalis => "sqlite-apalis",
+        };
+        format!("{peer}{}", if self.is_tuned { "-tuned" } else { "" })
+    }
+
+    /// Measures it in a new place.
+    pub(crate) fn run(self, appendfsync: &str) -> Vec<Figure> {
+        match self.peer {
+            Peer::Tickwheel => self.on::<OnPostgres, Tickwheel<Postgres>>(appendfsync),
+            Peer::Graphile => self.on::<OnPostgres, graphile::Graphile>(appendfsync),
+            Peer::Apalis => self.on::<OnPostgres, Apalis<PostgresStorage<u64>>>(appendfsync),
+            Peer::Underway => self.on::<OnPostgres, underway::Underway>(appendfsync),
+            Peer::RedisTickwheel => self.on::<OnRedis, Tickwheel<Redis>>(appendfsync),
+            Peer::RedisApalis => self.on::<OnRedis, Apalis<RedisStorage<u64>>>(appendfsync),
+            Peer::SqliteTickwheel => self.on::<OnSqlite, Tickwheel<Sqlite>>(appendfsync),
+            Peer::SqliteApalis => self.on::<OnSqlite, Apalis<SqliteStorage<u64>>>(appendfsync),
         }
     }
-}
 
-/// Measures a side on a new server.
-pub(crate) fn run(side: Side) -> Vec<Figure> {
-    let server = Server::start(&[
-        "shared_buffers=512MB",
-        "max_wal_size=4GB",
-        "shared_preload_libraries=pg_stat_statements",
-    ]);
-    let server = server.expect("PostgreSQL is installed");
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("the runtime starts");
-    let is_tuned = side.is_tuned;
-    let figures = runtime.block_on(async {
-        match side.peer {
-            Peer::Tickwheel => measure::run::<tickwheel::Tickwheel>(&server, is_tuned).await,
-            Peer::Graphile => measure::run::<graphile::Graphile>(&server, is_tuned).await,
-            Peer::Apalis => measure::run::<apalis::Apalis>(&server, is_tuned).await,
-        }
-    });
-    runtime.shutdown_background();
-    figures
+    fn on<P: Place, Q: Queue>(self, appendfsync: &str) -> Vec<Figure> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .expect("the runtime starts");
+        let place = runtime.block_on(P::start(appendfsync));
+        let figures = runtime.block_on(measure::run::<P, Q>(&place, self.is_tuned));
+        runtime.shutdown_background();
+        figures
+    }
 }

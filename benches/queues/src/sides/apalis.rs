@@ -1,69 +1,88 @@
-//! `apalis-postgres`: by notifications, in batches of 10, with results and locks. Tuned: it polls
-//! every 0.1 s, in batches of 500, without locks, with 20 connections and a heartbeat each second.
-//! Without the heartbeat it stops polling after some seconds, until the next one of every 30 s.
+//! What the backends of `apalis` share: tasks, and workers that are started again after a failure.
 //!
-//! It knows only whole seconds: what is due within one may run from its beginning on.
+//! All know only whole seconds: what is due within one may run from its beginning on.
 
+mod postgres;
+mod redis;
+mod sqlite;
+
+use std::fmt::Debug;
 use std::time::{Duration, SystemTime};
 
 use apalis::prelude::*;
-use apalis_postgres::{Config, PostgresStorage};
+use apalis_core::backend::finalize::Durable;
 use futures_util::stream;
-use sqlx::postgres::{PgPool, PgPoolOptions};
 
-use crate::measure::{HANDLERS, Queue, handled, micros};
+use crate::measure::{Queue, handled, micros};
 
-pub(crate) struct Apalis(PostgresStorage<u64>);
+/// How a tuned worker polls, and how many tasks it takes at once.
+const POLL: Duration = Duration::from_millis(100);
+const BATCH: usize = 500;
+/// Without a heartbeat each second a worker stops polling after some seconds, until the next one of
+/// every 30 s.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+
+pub(crate) struct Apalis<S>(S);
+
+/// A storage of tasks, which is cloned to push.
+pub(crate) trait Storage: TaskSink<u64, Durable> + Clone + Send + Sync + 'static {
+    const LEFT: &str;
+    const EMPTY: &str;
+
+    /// Starts a worker too.
+    async fn start(url: &str, is_tuned: bool) -> Self;
+}
 
 async fn handle(deadline: u64) -> Result<(), BoxDynError> {
     handled(deadline);
     Ok(())
 }
 
-impl Queue for Apalis {
-    const LEFT: &str = "SELECT count(*) FROM apalis.jobs WHERE status <> 'Done'";
-    const EMPTY: &str = "DELETE FROM apalis.jobs";
+/// Starts a worker on the backend that the expression makes.
+macro_rules! work_on {
+    ($backend:expr) => {
+        super::supervise(move |name| {
+            let worker = apalis::prelude::WorkerBuilder::new(name)
+                .backend($backend)
+                .concurrency(crate::measure::HANDLERS);
+            worker.build(super::handle).run()
+        })
+    };
+}
+use work_on;
+
+/// Runs a worker, and a new one with another name a second after it has failed, as a supervisor
+/// would.
+fn supervise<R>(run: impl Fn(String) -> R + Send + 'static)
+where
+    R: Future<Output = Result<(), WorkerError>> + Send,
+{
+    tokio::spawn(async move {
+        for number in 0.. {
+            let ended = run(format!("queues {number}")).await;
+            eprintln!("the worker has ended: {ended:?}");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    });
+}
+
+fn task(deadline: SystemTime) -> Task<u64> {
+    TaskBuilder::new(micros(deadline))
+        .run_at_time(deadline)
+        .build()
+}
+
+impl<S: Storage<Error: Debug>> Queue for Apalis<S> {
+    const LEFT: &str = S::LEFT;
+    const EMPTY: &str = S::EMPTY;
 
     async fn start(url: &str, is_tuned: bool) -> Self {
-        let pool = if is_tuned {
-            PgPoolOptions::new().max_connections(20).connect(url).await
-        } else {
-            PgPool::connect(url).await
-        };
-        let pool = pool.expect("it connects");
-        PostgresStorage::setup(&pool).await.expect("it is set up");
-        let config = Config::default().queue("queues");
-        if is_tuned {
-            let config = config
-                .batch_size(500)
-                .lock_tasks(false)
-                .heartbeat_interval(Duration::from_secs(1));
-            let storage = PostgresStorage::new(&pool).with_config(config);
-            let polled = storage
-                .clone()
-                .poll_with_interval(Duration::from_millis(100));
-            let worker = WorkerBuilder::new("queues")
-                .backend(polled)
-                .concurrency(HANDLERS);
-            let worker = worker.build(handle).run();
-            tokio::spawn(async { worker.await.expect("the worker runs") });
-            return Apalis(storage);
-        }
-        let storage = PostgresStorage::new(&pool).with_config(config);
-        let notified = storage.clone().with_pubsub();
-        let worker = WorkerBuilder::new("queues")
-            .backend(notified)
-            .concurrency(HANDLERS);
-        let worker = worker.build(handle).run();
-        tokio::spawn(async { worker.await.expect("the worker runs") });
-        Apalis(storage)
+        Apalis(S::start(url, is_tuned).await)
     }
 
     async fn set(&self, _: u64, deadline: SystemTime) {
-        let task = TaskBuilder::new(micros(deadline))
-            .run_at_time(deadline)
-            .build();
-        self.0.clone().push_task(task).await.expect("it is set");
+        let pushed = self.0.clone().push_task(task(deadline)).await;
+        pushed.expect("it is set");
     }
 
     async fn fill(
@@ -71,15 +90,11 @@ impl Queue for Apalis {
         numbers: std::ops::Range<u64>,
         deadline: impl Fn(u64) -> SystemTime + Send + Sync,
     ) {
-        let tasks: Vec<_> = numbers
-            .map(|number| {
-                let deadline = deadline(number);
-                TaskBuilder::new(micros(deadline))
-                    .run_at_time(deadline)
-                    .build()
-            })
-            .collect();
-        let pushed = self.0.clone().push_all(stream::iter(tasks)).await;
-        pushed.expect("they are set");
+        let tasks: Vec<_> = numbers.map(|number| task(deadline(number))).collect();
+        // Redis does not answer a push of all in time.
+        for batch in tasks.chunks(1_000) {
+            let pushed = self.0.clone().push_all(stream::iter(batch.to_vec())).await;
+            pushed.expect("they are set");
+        }
     }
 }

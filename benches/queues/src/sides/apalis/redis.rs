@@ -1,0 +1,41 @@
+//! `apalis-redis`, as its first example: it takes what is due in batches of 10, with results, locks
+//! and events, at the heartbeat of every 30 s and while it has work. Tuned: it polls every 0.1 s, in
+//! batches of 500, without locks and events, with a heartbeat each second.
+
+use apalis::prelude::*;
+use apalis_redis::{Config, RedisStorage};
+
+use super::{BATCH, HEARTBEAT, POLL, Storage, work_on};
+
+impl Storage for RedisStorage<u64> {
+    // What is done stays, with its result.
+    const LEFT: &str =
+        "return redis.call('HLEN', 'queues:data') - redis.call('SCARD', 'queues:done')";
+    const EMPTY: &str = "for _, key in ipairs(redis.call('KEYS', 'queues:meta:*')) do
+            redis.call('UNLINK', key)
+        end
+        for _, key in ipairs(redis.call('KEYS', 'queues:inflight:*')) do
+            redis.call('UNLINK', key)
+        end
+        return redis.call('UNLINK', 'queues:data', 'queues:done', 'queues:scheduled', 'queues:active')";
+
+    async fn start(url: &str, is_tuned: bool) -> Self {
+        let connection = apalis_redis::connect(url).await.expect("it connects");
+        let mut config = Config::default().queue("queues");
+        if is_tuned {
+            config = config
+                .batch_size(BATCH)
+                .lock_tasks(false)
+                .emit_events(false)
+                .heartbeat_interval(HEARTBEAT);
+        }
+        let storage = RedisStorage::new(connection).with_config(config);
+        let worker = storage.clone();
+        if is_tuned {
+            work_on!(worker.clone().poll_with_interval(POLL));
+        } else {
+            work_on!(worker.clone());
+        }
+        storage
+    }
+}
