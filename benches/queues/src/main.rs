@@ -1,5 +1,5 @@
-//! Durable timers and job queues, each on its own `PostgreSQL` or Redis server or `SQLite` file, one
-//! after the other:
+//! Durable timers and job queues, each on its own server of `PostgreSQL` or Redis or its own
+//! `SQLite` file, one after the other:
 //!
 //! ```text
 //! cargo run --release --manifest-path benches/queues/Cargo.toml [-- --only SIDE]...
@@ -21,17 +21,26 @@ use lexopt::prelude::*;
 use measure::{Figure, METRICS};
 use sides::Side;
 
+struct Settings {
+    /// The setting of Redis: when what it has appended to its file is on the disk.
+    appendfsync: String,
+    /// How many timers are due at once.
+    storm: u64,
+}
+
 struct Arguments {
     chosen: Vec<Side>,
     rounds: usize,
-    appendfsync: String,
+    settings: Settings,
 }
+
+const USAGE: &str = "queues [--only SIDE]... [--rounds 3] [--storm 20000] [--appendfsync everysec]";
 
 fn main() -> ExitCode {
     let arguments = match parse() {
         Ok(Some(arguments)) => arguments,
         Ok(None) => {
-            println!("queues [--only SIDE]... [--rounds N] [--appendfsync always]\nsides:");
+            println!("{USAGE}\nsides:");
             for side in Side::all() {
                 println!("  {}", side.name());
             }
@@ -48,7 +57,7 @@ fn main() -> ExitCode {
         for turn in 0..chosen.len() {
             // Each round begins with another side.
             let number = (turn + round) % chosen.len();
-            for Figure { metric, value } in chosen[number].run(&arguments.appendfsync) {
+            for Figure { metric, value } in chosen[number].run(&arguments.settings) {
                 println!("{}\t{}\t{value:.3}", chosen[number].name(), METRICS[metric]);
                 figures.entry((metric, number)).or_default().push(value);
             }
@@ -72,7 +81,10 @@ fn parse() -> Result<Option<Arguments>, lexopt::Error> {
     let mut arguments = Arguments {
         chosen: Vec::new(),
         rounds: 3,
-        appendfsync: "everysec".to_owned(),
+        settings: Settings {
+            appendfsync: "everysec".to_owned(),
+            storm: 20_000,
+        },
     };
     let mut parser = lexopt::Parser::from_env();
     while let Some(argument) = parser.next()? {
@@ -84,7 +96,8 @@ fn parse() -> Result<Option<Arguments>, lexopt::Error> {
                 arguments.chosen.push(side);
             }
             Long("rounds") => arguments.rounds = parser.value()?.parse()?,
-            Long("appendfsync") => arguments.appendfsync = parser.value()?.string()?,
+            Long("storm") => arguments.settings.storm = parser.value()?.parse()?,
+            Long("appendfsync") => arguments.settings.appendfsync = parser.value()?.string()?,
             Long("help") | Short('h') => return Ok(None),
             other => return Err(other.unexpected()),
         }

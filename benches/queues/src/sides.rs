@@ -12,6 +12,7 @@ use apalis_sqlite::SqliteStorage;
 use tickwheel::Tickwheel;
 use tickwheel_durable::{Postgres, Redis, Sqlite};
 
+use crate::Settings;
 use crate::measure::{self, Figure, Queue};
 use crate::places::{OnPostgres, OnRedis, OnSqlite, Place};
 
@@ -69,27 +70,27 @@ impl Side {
     }
 
     /// Measures it in a new place.
-    pub(crate) fn run(self, appendfsync: &str) -> Vec<Figure> {
+    pub(crate) fn run(self, settings: &Settings) -> Vec<Figure> {
         match self.peer {
-            Peer::Tickwheel => self.on::<OnPostgres, Tickwheel<Postgres>>(appendfsync),
-            Peer::Graphile => self.on::<OnPostgres, graphile::Graphile>(appendfsync),
-            Peer::Apalis => self.on::<OnPostgres, Apalis<PostgresStorage<u64>>>(appendfsync),
-            Peer::Underway => self.on::<OnPostgres, underway::Underway>(appendfsync),
-            Peer::RedisTickwheel => self.on::<OnRedis, Tickwheel<Redis>>(appendfsync),
-            Peer::RedisApalis => self.on::<OnRedis, Apalis<RedisStorage<u64>>>(appendfsync),
-            Peer::SqliteTickwheel => self.on::<OnSqlite, Tickwheel<Sqlite>>(appendfsync),
-            Peer::SqliteApalis => self.on::<OnSqlite, Apalis<SqliteStorage<u64>>>(appendfsync),
+            Peer::Tickwheel => self.on::<OnPostgres, Tickwheel<Postgres>>(settings),
+            Peer::Graphile => self.on::<OnPostgres, graphile::Graphile>(settings),
+            Peer::Apalis => self.on::<OnPostgres, Apalis<PostgresStorage<u64>>>(settings),
+            Peer::Underway => self.on::<OnPostgres, underway::Underway>(settings),
+            Peer::RedisTickwheel => self.on::<OnRedis, Tickwheel<Redis>>(settings),
+            Peer::RedisApalis => self.on::<OnRedis, Apalis<RedisStorage<u64>>>(settings),
+            Peer::SqliteTickwheel => self.on::<OnSqlite, Tickwheel<Sqlite>>(settings),
+            Peer::SqliteApalis => self.on::<OnSqlite, Apalis<SqliteStorage<u64>>>(settings),
         }
     }
 
-    fn on<P: Place, Q: Queue>(self, appendfsync: &str) -> Vec<Figure> {
+    fn on<P: Place, Q: Queue>(self, settings: &Settings) -> Vec<Figure> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
             .build()
             .expect("the runtime starts");
-        let place = runtime.block_on(P::start(appendfsync));
-        let figures = runtime.block_on(measure::run::<P, Q>(&place, self.is_tuned));
+        let place = runtime.block_on(P::start(&settings.appendfsync));
+        let figures = runtime.block_on(measure::run::<P, Q>(&place, self.is_tuned, settings.storm));
         runtime.shutdown_background();
         figures
     }

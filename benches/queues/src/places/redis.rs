@@ -1,5 +1,5 @@
-//! A Redis server with an append-only file. Queries are Lua scripts, and the commands in scripts are
-//! counted too.
+//! A Redis server with an append-only file. Queries are Lua scripts. Its count of commands includes
+//! those that scripts call.
 
 use std::time::Duration;
 

@@ -53,7 +53,7 @@ impl Place for OnSqlite {
     }
 
     async fn empty(&self, query: &str) {
-        for query in [query, "ANALYZE", "PRAGMA wal_checkpoint(TRUNCATE)"] {
+        for query in [query, "PRAGMA wal_checkpoint(TRUNCATE)"] {
             let executed = sqlx::raw_sql(sqlx::AssertSqlSafe(query.to_owned())).execute(&self.pool);
             executed.await.expect("it is SQL");
         }

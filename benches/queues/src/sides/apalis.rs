@@ -58,9 +58,14 @@ where
     R: Future<Output = Result<(), WorkerError>> + Send,
 {
     tokio::spawn(async move {
+        let mut said = String::new();
         for number in 0.. {
             let ended = run(format!("queues {number}")).await;
-            eprintln!("the worker has ended: {ended:?}");
+            let ended = format!("the worker has ended: {ended:?}");
+            if ended != said {
+                eprintln!("{ended}");
+                said = ended;
+            }
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     });

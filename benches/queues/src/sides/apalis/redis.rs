@@ -1,6 +1,9 @@
-//! `apalis-redis`, as its first example: it takes what is due in batches of 10, with results, locks
-//! and events, at the heartbeat of every 30 s and while it has work. Tuned: it polls every 0.1 s, in
-//! batches of 500, without locks and events, with a heartbeat each second.
+//! `apalis-redis`, as its first example: in batches of 10, with results, locks and events. What
+//! becomes due waits for the heartbeat of every 30 s. Tuned: it polls every 0.1 s, in batches of
+//! 500, without locks and events, with a heartbeat each second.
+//!
+//! Its script takes all that are due onto a list with one `unpack`, which Redis refuses for some
+//! 8,000 or more: from then on each poll fails, and with it the worker.
 
 use apalis::prelude::*;
 use apalis_redis::{Config, RedisStorage};

@@ -1,8 +1,8 @@
-//! `apalis-sqlite`, as its first example: it takes what is due in batches of 10, with results and
-//! locks, at the heartbeat of every 30 s and while it has work. Tuned: it polls every 0.1 s, in
-//! batches of 500, without locks, with a heartbeat each second.
+//! `apalis-sqlite`, as its first example: in batches of 10, with results and locks. What becomes
+//! due waits for the heartbeat of every 30 s. Tuned: it polls every 0.1 s, in batches of 500,
+//! without locks, with a heartbeat each second.
 //!
-//! Its `setup` turns `synchronous` off, in one of its connections. Here all have `FULL`, as the
+//! Its `setup` turns `synchronous` off, in one connection of the pool. Here all have `FULL`, as the
 //! other side.
 
 use apalis::prelude::*;
