@@ -14,6 +14,7 @@ mod places;
 mod sides;
 
 use std::collections::BTreeMap;
+use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 
 use lexopt::prelude::*;
@@ -57,8 +58,14 @@ fn main() -> ExitCode {
         for turn in 0..chosen.len() {
             // Each round begins with another side.
             let number = (turn + round) % chosen.len();
-            for Figure { metric, value } in chosen[number].run(&arguments.settings) {
-                println!("{}\t{}\t{value:.3}", chosen[number].name(), METRICS[metric]);
+            let side = chosen[number];
+            let mut measured = Vec::new();
+            let run = || side.run(&arguments.settings, &mut measured);
+            if panic::catch_unwind(AssertUnwindSafe(run)).is_err() {
+                println!("{}\tfailed", side.name());
+            }
+            for Figure { metric, value } in measured {
+                println!("{}\t{}\t{value:.3}", side.name(), METRICS[metric]);
                 figures.entry((metric, number)).or_default().push(value);
             }
         }

@@ -91,10 +91,16 @@ fn take_handled() -> Vec<i64> {
     late
 }
 
-/// Measures a queue in a place. So many timers of the storm are due at once.
-pub(crate) async fn run<P: Place, Q: Queue>(place: &P, is_tuned: bool, storm: u64) -> Vec<Figure> {
+/// Measures a queue in a place. So many timers of the storm are due at once. What was measured is
+/// kept if it fails.
+pub(crate) async fn run<P: Place, Q: Queue>(
+    place: &P,
+    is_tuned: bool,
+    storm: u64,
+    figures: &mut Vec<Figure>,
+) {
+    take_handled();
     let queue = Arc::new(Q::start(&place.url(), is_tuned).await);
-    let mut figures = Vec::new();
     let mut figure = |metric, value| figures.push(Figure { metric, value });
 
     sleep(Duration::from_secs(2)).await;
@@ -146,7 +152,6 @@ pub(crate) async fn run<P: Place, Q: Queue>(place: &P, is_tuned: bool, storm: u6
     figure(9, late.iter().filter(|&&late| late < 0).count() as f64);
     figure(10, cpu.as_secs_f64() * 1e6 / RATED as f64);
     figure(11, rated.left as f64);
-    figures
 }
 
 /// The calls of 64 tasks, each the next one after an answer.

@@ -31,7 +31,8 @@ pub(crate) trait Place: Sized {
     /// A number, by a query in the language of the place.
     async fn count(&self, query: &str) -> i64;
 
-    /// Removes what a queue has, and does what the place would do by itself after a while.
+    /// Removes what a queue has, and does what the place would do by itself after a while. A script
+    /// is run until it returns 0.
     async fn empty(&self, query: &str);
 
     /// The CPU time that the process has used, with its children.

@@ -70,28 +70,30 @@ impl Side {
     }
 
     /// Measures it in a new place.
-    pub(crate) fn run(self, settings: &Settings) -> Vec<Figure> {
+    pub(crate) fn run(self, settings: &Settings, figures: &mut Vec<Figure>) {
         match self.peer {
-            Peer::Tickwheel => self.on::<OnPostgres, Tickwheel<Postgres>>(settings),
-            Peer::Graphile => self.on::<OnPostgres, graphile::Graphile>(settings),
-            Peer::Apalis => self.on::<OnPostgres, Apalis<PostgresStorage<u64>>>(settings),
-            Peer::Underway => self.on::<OnPostgres, underway::Underway>(settings),
-            Peer::RedisTickwheel => self.on::<OnRedis, Tickwheel<Redis>>(settings),
-            Peer::RedisApalis => self.on::<OnRedis, Apalis<RedisStorage<u64>>>(settings),
-            Peer::SqliteTickwheel => self.on::<OnSqlite, Tickwheel<Sqlite>>(settings),
-            Peer::SqliteApalis => self.on::<OnSqlite, Apalis<SqliteStorage<u64>>>(settings),
+            Peer::Tickwheel => self.on::<OnPostgres, Tickwheel<Postgres>>(settings, figures),
+            Peer::Graphile => self.on::<OnPostgres, graphile::Graphile>(settings, figures),
+            Peer::Apalis => self.on::<OnPostgres, Apalis<PostgresStorage<u64>>>(settings, figures),
+            Peer::Underway => self.on::<OnPostgres, underway::Underway>(settings, figures),
+            Peer::RedisTickwheel => self.on::<OnRedis, Tickwheel<Redis>>(settings, figures),
+            Peer::RedisApalis => self.on::<OnRedis, Apalis<RedisStorage<u64>>>(settings, figures),
+            Peer::SqliteTickwheel => self.on::<OnSqlite, Tickwheel<Sqlite>>(settings, figures),
+            Peer::SqliteApalis => {
+                self.on::<OnSqlite, Apalis<SqliteStorage<u64>>>(settings, figures);
+            }
         }
     }
 
-    fn on<P: Place, Q: Queue>(self, settings: &Settings) -> Vec<Figure> {
+    fn on<P: Place, Q: Queue>(self, settings: &Settings, figures: &mut Vec<Figure>) {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
             .build()
             .expect("the runtime starts");
         let place = runtime.block_on(P::start(&settings.appendfsync));
-        let figures = runtime.block_on(measure::run::<P, Q>(&place, self.is_tuned, settings.storm));
+        let measured = measure::run::<P, Q>(&place, self.is_tuned, settings.storm, figures);
+        runtime.block_on(measured);
         runtime.shutdown_background();
-        figures
     }
 }

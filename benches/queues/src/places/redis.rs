@@ -79,7 +79,8 @@ impl Place for OnRedis {
     }
 
     async fn empty(&self, query: &str) {
-        self.count(query).await;
+        // A script that took long would have the queue's own calls fail.
+        while self.count(query).await > 0 {}
         let _: redis::Value = self.command(&["BGREWRITEAOF"]).await;
         while self.info("persistence", "aof_rewrite_in_progress:").await != 0 {
             sleep(Duration::from_millis(20)).await;

@@ -14,13 +14,17 @@ impl Storage for RedisStorage<u64> {
     // What is done stays, with its result.
     const LEFT: &str =
         "return redis.call('HLEN', 'queues:data') - redis.call('SCARD', 'queues:done')";
-    const EMPTY: &str = "for _, key in ipairs(redis.call('KEYS', 'queues:meta:*')) do
-            redis.call('UNLINK', key)
+    const EMPTY: &str = "local tasks = redis.call('HRANDFIELD', 'queues:data', 5000)
+        for _, task in ipairs(tasks) do
+            redis.call('UNLINK', 'queues:meta:' .. task)
+        end
+        if #tasks > 0 then
+            return redis.call('HDEL', 'queues:data', unpack(tasks))
         end
         for _, key in ipairs(redis.call('KEYS', 'queues:inflight:*')) do
             redis.call('UNLINK', key)
         end
-        return redis.call('UNLINK', 'queues:data', 'queues:done', 'queues:scheduled', 'queues:active')";
+        return redis.call('UNLINK', 'queues:done', 'queues:scheduled', 'queues:active')";
 
     async fn start(url: &str, is_tuned: bool) -> Self {
         let connection = apalis_redis::connect(url).await.expect("it connects");
