@@ -27,7 +27,8 @@ impl Place for OnSqlite {
         fs::create_dir_all(&folder).expect("the folder is made");
         let options = SqliteConnectOptions::new()
             .filename(folder.join("timers"))
-            .busy_timeout(Duration::from_mins(1));
+            // A queue that is behind leaves the file free for moments only.
+            .busy_timeout(Duration::from_mins(5));
         // Connects at the first query, when the queue has made the file.
         let pool = SqlitePoolOptions::new()
             .max_connections(1)

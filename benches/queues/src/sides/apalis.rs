@@ -1,6 +1,7 @@
 //! What the backends of `apalis` share: tasks, and workers that are started again after a failure.
 //!
-//! All know only whole seconds: what is due within one may run from its beginning on.
+//! All know only whole seconds: what is due within one may run from its beginning on. Workers that
+//! poll have stopped for good, without an error, in some runs on Redis and `SQLite`.
 
 mod postgres;
 mod redis;
