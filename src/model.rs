@@ -32,14 +32,14 @@ use std::task::{Wake, Waker};
 use loom::thread;
 
 use crate::actor::sleep_wheel::SleepWheel;
-use crate::shared::entry::{ActorAction, Disarmed, Entry, Expiration, Phase};
+use crate::shared::entry::{ActorAction, Disarmed, Entry, EntryArc, Expiration, Phase};
 use crate::shared::mailbox::{Lanes, Mailbox, Notifier};
 use crate::sync::{Mutex, lock};
 
 pub(crate) type SleepEntry = Entry<()>;
 
 /// Put a node for the entry on the wheel at this tick.
-pub(crate) type Command = (Arc<SleepEntry>, u64);
+pub(crate) type Command = (EntryArc<SleepEntry>, u64);
 
 /// Takes `model` through every interleaving with at most this many preemptions.
 pub(crate) fn check(preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
@@ -109,7 +109,7 @@ impl Wakes {
 pub(crate) struct Shared {
     pub(crate) mailbox: Mailbox<Command, ActorNotifier>,
     /// Cancelled entries, with the tick at which each was scheduled then.
-    pool: Mutex<Vec<(u64, Arc<SleepEntry>)>>,
+    pool: Mutex<Vec<(u64, EntryArc<SleepEntry>)>>,
 }
 
 impl Shared {
@@ -125,7 +125,7 @@ impl Shared {
         self.mailbox.notifier()
     }
 
-    pub(crate) fn arm(&self, entry: &Arc<SleepEntry>, tick: u64, waker: Waker) -> bool {
+    pub(crate) fn arm(&self, entry: &EntryArc<SleepEntry>, tick: u64, waker: Waker) -> bool {
         let told = (entry.arm(tick, waker)).map(|action| self.act(entry, action));
         if told == Some(false) {
             drop(entry.close());
@@ -134,7 +134,7 @@ impl Shared {
     }
 
     /// Resets an armed sleep as `Sleep::reset` does. Returns the phase it was in.
-    pub(crate) fn reset(&self, entry: &Arc<SleepEntry>, tick: u64) -> Phase {
+    pub(crate) fn reset(&self, entry: &EntryArc<SleepEntry>, tick: u64) -> Phase {
         let (was, action) = entry.move_to(tick);
         if was == Phase::Armed && !self.act(entry, action) {
             wake(entry.close());
@@ -142,18 +142,18 @@ impl Shared {
         was
     }
 
-    fn act(&self, entry: &Arc<SleepEntry>, action: ActorAction) -> bool {
+    fn act(&self, entry: &EntryArc<SleepEntry>, action: ActorAction) -> bool {
         match action {
             ActorAction::None => true,
             ActorAction::Enqueue(tick) | ActorAction::EnqueueEarlier(tick) => {
-                let command = (Arc::clone(entry), tick);
+                let command = (EntryArc::clone(entry), tick);
                 self.mailbox.push(0, tick, command).is_ok()
             }
         }
     }
 
     /// Drops an armed sleep while the pool has room. Returns the phase that ended.
-    pub(crate) fn give(&self, entry: Arc<SleepEntry>) -> Phase {
+    pub(crate) fn give(&self, entry: EntryArc<SleepEntry>) -> Phase {
         let disarmed = entry.try_disarm().unwrap_or_else(|| entry.disarm());
         let Disarmed { was, scheduled, .. } = disarmed;
         lock(&self.pool).push((scheduled, entry));
@@ -161,12 +161,15 @@ impl Shared {
     }
 
     /// An entry of the pool that is scheduled early enough for `deadline`, else a new one.
-    pub(crate) fn take(&self, deadline: u64) -> Arc<SleepEntry> {
+    pub(crate) fn take(&self, deadline: u64) -> EntryArc<SleepEntry> {
         let mut pool = lock(&self.pool);
         let at = pool
             .iter()
             .position(|&(scheduled, _)| scheduled <= deadline);
-        at.map_or_else(|| Arc::new(Entry::new(())), |at| pool.swap_remove(at).1)
+        at.map_or_else(
+            || EntryArc::new(Entry::new(())),
+            |at| pool.swap_remove(at).1,
+        )
     }
 }
 
@@ -224,15 +227,15 @@ impl Actor {
     }
 
     /// The ticks of the commands and nodes that there are for the entry.
-    pub(crate) fn ticks_of(&mut self, entry: &Arc<SleepEntry>) -> Vec<u64> {
+    pub(crate) fn ticks_of(&mut self, entry: &EntryArc<SleepEntry>) -> Vec<u64> {
         self.shared.mailbox.take(&mut self.backlog);
         let commands: Vec<_> = std::iter::from_fn(|| self.backlog.pop()).collect();
         let wheel = &self.sleeps.wheel;
         let nodes = (0..wheel.indices()).filter_map(|index| {
-            let is_it = wheel.get(index).is_some_and(|e| Arc::ptr_eq(e, entry));
+            let is_it = wheel.get(index).is_some_and(|e| EntryArc::ptr_eq(e, entry));
             wheel.tick_of(index).filter(|_| is_it)
         });
-        let queued = commands.iter().filter(|(e, _)| Arc::ptr_eq(e, entry));
+        let queued = commands.iter().filter(|(e, _)| EntryArc::ptr_eq(e, entry));
         let ticks = queued.map(|&(_, tick)| tick).chain(nodes).collect();
         for (entry, tick) in commands {
             self.backlog.soon.push(tick, (entry, tick));

@@ -25,7 +25,7 @@ use timer::Timer;
 
 use crate::console::Resource;
 use crate::metrics::Event;
-use crate::shared::entry::Entry;
+use crate::shared::entry::{Entry, EntryArc};
 use crate::shared::idle_clock::IdleClock;
 use crate::shared::{Shared, SleepContext};
 
@@ -133,7 +133,7 @@ impl Sleep {
             clock: Some(clock),
         }));
         let reserved = Reserved {
-            entry: Arc::new(entry),
+            entry: EntryArc::new(entry),
             tick: shared.ticks.deadline(deadline),
         };
         Self::at(resource, deadline, reserved)

@@ -8,10 +8,9 @@
 
 use std::collections::VecDeque;
 use std::hint::black_box;
-use std::sync::Arc;
 use std::task::Waker;
 
-use crate::shared::entry::{Entry, Expiration};
+use crate::shared::entry::{Entry, EntryArc, Expiration};
 use crate::tick::NEVER;
 use crate::wheel::BareWheel;
 
@@ -22,9 +21,9 @@ const FETCHED: u32 = 16;
 #[derive(Debug)]
 pub(crate) struct SleepWheel<H> {
     /// Others only read it.
-    pub(crate) wheel: BareWheel<Arc<Entry<H>>>,
+    pub(crate) wheel: BareWheel<EntryArc<Entry<H>>>,
     /// The entries that are being processed; kept for its memory.
-    due: Vec<Arc<Entry<H>>>,
+    due: Vec<EntryArc<Entry<H>>>,
     /// Those that their owners had locked.
     contended: VecDeque<Contended<H>>,
 }
@@ -32,7 +31,7 @@ pub(crate) struct SleepWheel<H> {
 /// An entry that its owner had locked when the actor came to process it.
 #[derive(Debug)]
 struct Contended<H> {
-    entry: Arc<Entry<H>>,
+    entry: EntryArc<Entry<H>>,
     /// The tick of the wheel at that time.
     since: u64,
 }
@@ -47,7 +46,7 @@ impl<H> SleepWheel<H> {
     }
 
     /// Puts a node for the entry on the wheel.
-    pub(crate) fn schedule(&mut self, entry: Arc<Entry<H>>, tick: u64) {
+    pub(crate) fn schedule(&mut self, entry: EntryArc<Entry<H>>, tick: u64) {
         self.wheel.insert(tick, entry);
     }
 
@@ -76,7 +75,7 @@ impl<H> SleepWheel<H> {
     fn process(
         &mut self,
         since: u64,
-        entry: Arc<Entry<H>>,
+        entry: EntryArc<Entry<H>>,
         later: impl FnOnce(&H) -> u64,
     ) -> Expiration {
         let later = || later(entry.context());
@@ -154,7 +153,7 @@ impl<H> SleepWheel<H> {
     }
 
     /// Takes all entries out.
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Arc<Entry<H>>> + '_ {
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = EntryArc<Entry<H>>> + '_ {
         let on_wheel = (0..self.wheel.indices()).filter_map(|index| self.wheel.remove(index));
         let contended = self.contended.drain(..).map(|contended| contended.entry);
         self.due.drain(..).chain(contended).chain(on_wheel)
@@ -164,6 +163,6 @@ impl<H> SleepWheel<H> {
 /// Makes the processor fetch the entry's memory, which is not in its caches when there are many
 /// entries. The waits for entries that are fetched one after the other overlap; those for their
 /// locks do not. Without it, half a million sleepers on two workers took 1.11 times the CPU time.
-pub(crate) fn fetch<H>(entry: &Arc<Entry<H>>) {
-    black_box(Arc::strong_count(entry));
+pub(crate) fn fetch<H>(entry: &EntryArc<Entry<H>>) {
+    black_box(EntryArc::strong_count(entry));
 }

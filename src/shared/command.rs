@@ -3,11 +3,10 @@
 //! A command about a timer carries all that the actor needs to put it on the wheel, so it need not
 //! look at the timer: that lies in the cache of another core, or under a lock.
 
-use std::sync::Arc;
-
 use tokio::sync::oneshot;
 
 use crate::shared::SleepEntry;
+use crate::shared::entry::EntryArc;
 use crate::shared::mailbox::Mailbox;
 use crate::shared::note::{Note, SetKey};
 use crate::shared::notifier::ActorNotifier;
@@ -25,7 +24,7 @@ pub(crate) enum Command {
 pub(crate) enum Other {
     /// Put a node for the entry of a sleeping future on the wheel.
     Sleep {
-        entry: Arc<SleepEntry>,
+        entry: EntryArc<SleepEntry>,
         tick: u64,
     },
     Request(Box<Request>),

@@ -65,6 +65,10 @@ use std::task::Waker;
 use crate::sync::SpinMutex;
 use crate::tick::NEVER;
 
+/// Counts the references to an entry. The standard library's also counts weak ones, of which there
+/// are none.
+pub(crate) use triomphe::Arc as EntryArc;
+
 #[cfg(all(test, tickwheel_loom))]
 mod model;
 #[cfg(all(test, not(tickwheel_loom)))]

@@ -8,7 +8,7 @@ use crate::clock::{self, ClockPolicy};
 use crate::metrics::Metrics;
 use crate::shared::command::{Command, CommandMailbox, Other, Request};
 use crate::shared::end::End;
-use crate::shared::entry::{ActorAction, Entry};
+use crate::shared::entry::{ActorAction, Entry, EntryArc};
 use crate::shared::idle_clock::IdleClock;
 use crate::shared::notifier::ActorNotifier;
 use crate::shared::sets::SetList;
@@ -155,7 +155,7 @@ impl Shared {
 
     /// Arms the entry. Returns `false` if the actor has ended; the entry is closed then.
     #[inline]
-    pub(crate) fn arm(&self, entry: &Arc<SleepEntry>, tick: u64, waker: Waker) -> bool {
+    pub(crate) fn arm(&self, entry: &EntryArc<SleepEntry>, tick: u64, waker: Waker) -> bool {
         let tick = match entry.context().clock {
             Some(_) => self.first_visit(tick),
             None => tick,
@@ -197,7 +197,7 @@ impl Shared {
     /// Takes the action that a change of the entry requires. Returns `false` if the actor has
     /// ended; the caller should then [close](Entry::close) the entry.
     #[inline]
-    pub(crate) fn act(&self, entry: &Arc<SleepEntry>, action: ActorAction) -> bool {
+    pub(crate) fn act(&self, entry: &EntryArc<SleepEntry>, action: ActorAction) -> bool {
         let tick = match action {
             ActorAction::None => return true,
             ActorAction::Enqueue(tick) => tick,
@@ -206,7 +206,7 @@ impl Shared {
                 tick
             }
         };
-        let entry = Arc::clone(entry);
+        let entry = EntryArc::clone(entry);
         self.send(tick, Command::Other(Other::Sleep { entry, tick }))
             .is_ok()
     }

@@ -10,7 +10,7 @@ use super::pool::{self, Reserved};
 use crate::clock::{self, CAN_PAUSE};
 use crate::metrics::Event;
 use crate::panic::{drop_replaced, wake};
-use crate::shared::entry::Phase;
+use crate::shared::entry::{EntryArc, Phase};
 use crate::shared::{Shared, SleepEntry};
 use crate::tick::NEVER;
 
@@ -20,7 +20,7 @@ pub(super) struct OnWheel {
     /// The deadline's tick. If it is `NEVER`, the deadline means nothing.
     pub(super) tick: u64,
     /// `None` while it is being dropped, and once it has left the wheel.
-    pub(super) entry: Option<Arc<SleepEntry>>,
+    pub(super) entry: Option<EntryArc<SleepEntry>>,
     pub(super) stage: Stage,
 }
 
@@ -118,7 +118,7 @@ impl OnWheel {
     /// Whether it goes to Tokio if it is polled or reset here, because the clock is virtual.
     #[inline(never)]
     pub(super) fn is_to_leave(&self) -> bool {
-        let may_leave = |entry: &Arc<SleepEntry>| {
+        let may_leave = |entry: &EntryArc<SleepEntry>| {
             let context = entry.context();
             context.clock.is_none() && context.shared.hands_sleeps_over()
         };

@@ -35,7 +35,7 @@ use std::task::Waker;
 use tokio::time::Instant;
 
 use crate::metrics::{Event, OwnCounters};
-use crate::shared::entry::Entry;
+use crate::shared::entry::{Entry, EntryArc};
 use crate::shared::{Shared, SleepContext, SleepEntry};
 use crate::sync::{EXPLORED, thread_local};
 use crate::tick::{NEVER, Rounded};
@@ -84,13 +84,13 @@ struct Slot {
     /// The tick at which the entry was scheduled when it was cancelled, or `UNSCHEDULED`. The entry
     /// itself decides whether arming it takes a command.
     scheduled: u64,
-    entry: Option<Arc<SleepEntry>>,
+    entry: Option<EntryArc<SleepEntry>>,
 }
 
 impl Entries {
     /// Takes the last entry that is scheduled early enough, or the last one of several.
     #[inline]
-    fn take(&mut self, deadline: u64) -> Option<Arc<SleepEntry>> {
+    fn take(&mut self, deadline: u64) -> Option<EntryArc<SleepEntry>> {
         let last = self.filled.wrapping_sub(1);
         let slot = self.slots.get_mut(last)?;
         if slot.scheduled > deadline || slot.scheduled == UNSCHEDULED {
@@ -102,7 +102,7 @@ impl Entries {
 
     /// Like [`take`](Self::take), if the very last entry does not fit.
     #[inline(never)]
-    fn take_other(&mut self, deadline: u64) -> Option<Arc<SleepEntry>> {
+    fn take_other(&mut self, deadline: u64) -> Option<EntryArc<SleepEntry>> {
         let near = &mut self.slots[self.filled.saturating_sub(NEAR)..self.filled];
         let fits = |slot: &Slot| slot.scheduled <= deadline;
         let is_scheduled = |slot: &Slot| slot.scheduled != UNSCHEDULED;
@@ -117,7 +117,7 @@ impl Entries {
         self.pop()
     }
 
-    fn pop(&mut self) -> Option<Arc<SleepEntry>> {
+    fn pop(&mut self) -> Option<EntryArc<SleepEntry>> {
         let last = self.filled.checked_sub(1)?;
         self.filled = last;
         self.slots[last].entry.take()
@@ -125,7 +125,7 @@ impl Entries {
 
     /// Keeps the entry unless the pool is full. Returns whether it does.
     #[inline]
-    fn give(&mut self, scheduled: u64, entry: &mut Option<Arc<SleepEntry>>) -> bool {
+    fn give(&mut self, scheduled: u64, entry: &mut Option<EntryArc<SleepEntry>>) -> bool {
         let Some(slot) = self.slots.get_mut(self.filled) else {
             return self.give_more(scheduled, entry);
         };
@@ -138,7 +138,7 @@ impl Entries {
 
     /// Keeps an entry, and first makes room.
     #[inline(never)]
-    fn give_more(&mut self, scheduled: u64, entry: &mut Option<Arc<SleepEntry>>) -> bool {
+    fn give_more(&mut self, scheduled: u64, entry: &mut Option<EntryArc<SleepEntry>>) -> bool {
         if self.filled == POOLED_ENTRIES {
             return false;
         }
@@ -217,7 +217,7 @@ thread_local! {
 /// Two words, so that it is passed in registers. Copying a whole sleep takes longer than finding
 /// the wheel.
 pub(crate) struct Reserved {
-    pub(super) entry: Arc<SleepEntry>,
+    pub(super) entry: EntryArc<SleepEntry>,
     pub(super) tick: u64,
 }
 
@@ -239,7 +239,7 @@ impl Reserved {
 /// An entry for a new sleep due at `deadline`, or never, and its tick. It is a cancelled one if one
 /// fits or the pool has several, else a new one.
 #[inline]
-fn take(context: &Arc<SleepContext>, deadline: Option<Instant>) -> (Arc<SleepEntry>, u64) {
+fn take(context: &Arc<SleepContext>, deadline: Option<Instant>) -> (EntryArc<SleepEntry>, u64) {
     let found = with_first(|pool| {
         if !pool.has(context) {
             return None;
@@ -257,7 +257,7 @@ fn take(context: &Arc<SleepContext>, deadline: Option<Instant>) -> (Arc<SleepEnt
 
 /// Like [`take`] if the wheel is not the one used last.
 #[inline(never)]
-fn take_any(context: &Arc<SleepContext>, deadline: Option<Instant>) -> (Arc<SleepEntry>, u64) {
+fn take_any(context: &Arc<SleepContext>, deadline: Option<Instant>) -> (EntryArc<SleepEntry>, u64) {
     let shared = &context.shared;
     let tick = deadline.map_or(NEVER, |deadline| shared.ticks.deadline(deadline));
     count(shared, Event::SleepMade);
@@ -269,8 +269,8 @@ fn take_any(context: &Arc<SleepContext>, deadline: Option<Instant>) -> (Arc<Slee
 }
 
 #[inline(never)]
-fn make(context: &Arc<SleepContext>) -> Arc<SleepEntry> {
-    Arc::new(Entry::new(Arc::clone(context)))
+fn make(context: &Arc<SleepContext>) -> EntryArc<SleepEntry> {
+    EntryArc::new(Entry::new(Arc::clone(context)))
 }
 
 /// The tick of a deadline: as [`Ticks::deadline`](crate::tick::Ticks::deadline) rounds it, and
@@ -287,7 +287,7 @@ pub(crate) fn tick(shared: &Arc<Shared>, deadline: Instant) -> u64 {
 /// Pools the entry of an armed sleep that is dropped, or releases it if there is no room. Drops the
 /// waker.
 #[inline]
-pub(crate) fn give(entry: &mut Option<Arc<SleepEntry>>, scheduled: u64, waker: Option<Waker>) {
+pub(crate) fn give(entry: &mut Option<EntryArc<SleepEntry>>, scheduled: u64, waker: Option<Waker>) {
     let is_kept = with_first(|pool| {
         if scheduled == NEVER || !pool.may_keep(entry.as_ref()?.context()) {
             return None;
@@ -306,7 +306,11 @@ pub(crate) fn give(entry: &mut Option<Arc<SleepEntry>>, scheduled: u64, waker: O
 /// Pools the entry of a sleep that is dropped, or releases it if there is no room. `is_cancelled`
 /// says that the sleep had not fired.
 #[inline(never)]
-pub(crate) fn give_any(entry: &mut Option<Arc<SleepEntry>>, scheduled: u64, is_cancelled: bool) {
+pub(crate) fn give_any(
+    entry: &mut Option<EntryArc<SleepEntry>>,
+    scheduled: u64,
+    is_cancelled: bool,
+) {
     let Some(there) = entry else { return };
     let context = there.context();
     if is_cancelled {
@@ -330,7 +334,7 @@ pub(crate) fn give_any(entry: &mut Option<Arc<SleepEntry>>, scheduled: u64, is_c
 
 /// Releases an entry for which there is no room, and counts the stale node that it leaves.
 #[inline(never)]
-fn leave(entry: Option<Arc<SleepEntry>>) {
+fn leave(entry: Option<EntryArc<SleepEntry>>) {
     let Some(entry) = entry.filter(|entry| entry.release()) else {
         return;
     };

@@ -20,6 +20,8 @@ use crate::metrics::Event;
 use crate::panic::drop_replaced;
 #[cfg(test)]
 use crate::shared::SleepEntry;
+#[cfg(test)]
+use crate::shared::entry::EntryArc;
 use crate::tick::{NEVER, far_future};
 
 /// See the module.
@@ -69,7 +71,7 @@ impl Timer {
 
     /// The entry of a timer on the wheel.
     #[cfg(test)]
-    pub(super) fn entry(&self) -> Option<&Arc<SleepEntry>> {
+    pub(super) fn entry(&self) -> Option<&EntryArc<SleepEntry>> {
         match self {
             Timer::Wheel(timer) => timer.entry.as_ref(),
             Timer::Tokio(_) => None,

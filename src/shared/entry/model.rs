@@ -8,17 +8,17 @@ use std::task::Waker;
 
 use loom::thread::{self, JoinHandle};
 
-use super::{ActorAction, Disarmed, Entry, Phase};
+use super::{ActorAction, Disarmed, Entry, EntryArc, Phase};
 use crate::model::{Actor, Shared, SleepEntry, Wakes, check};
 use crate::sync::{Mutex, lock};
 use crate::tick::NEVER;
 
 /// An actor at tick 0, and an entry that is armed and scheduled at `tick` for the task that is
 /// returned last.
-fn armed(tick: u64) -> (Arc<Shared>, Actor, Arc<SleepEntry>, Arc<Wakes>) {
+fn armed(tick: u64) -> (Arc<Shared>, Actor, EntryArc<SleepEntry>, Arc<Wakes>) {
     let shared = Shared::new(1);
     let mut actor = Actor::new(&shared);
-    let entry = Arc::new(Entry::new(()));
+    let entry = EntryArc::new(Entry::new(()));
     let (wakes, waker) = Wakes::task();
     assert!(shared.arm(&entry, tick, waker));
     actor.turn(0);
@@ -26,7 +26,7 @@ fn armed(tick: u64) -> (Arc<Shared>, Actor, Arc<SleepEntry>, Arc<Wakes>) {
 }
 
 /// An entry for the pool: it was armed and cancelled, and is scheduled at `tick`.
-fn cancelled(tick: u64) -> (Arc<Shared>, Actor, Arc<SleepEntry>) {
+fn cancelled(tick: u64) -> (Arc<Shared>, Actor, EntryArc<SleepEntry>) {
     let (shared, actor, entry, _) = armed(tick);
     let disarmed = cancel(&entry);
     assert_eq!((disarmed.was, disarmed.scheduled), (Phase::Armed, tick));
@@ -39,7 +39,7 @@ fn cancel(entry: &SleepEntry) -> Disarmed {
 }
 
 /// Asserts the module's invariants while no other thread runs.
-fn assert_invariants(actor: &mut Actor, entry: &Arc<SleepEntry>) {
+fn assert_invariants(actor: &mut Actor, entry: &EntryArc<SleepEntry>) {
     let ticks = actor.ticks_of(entry);
     let state = entry.state.lock();
     if state.phase == Phase::Armed && state.deadline != NEVER {
@@ -58,7 +58,7 @@ fn assert_invariants(actor: &mut Actor, entry: &Arc<SleepEntry>) {
 
 /// Lets the actor go on until `tick`. Asserts that the entry fires at `tick` and not before, and
 /// that the actor drops it.
-fn assert_fires_at(tick: u64, mut actor: Actor, entry: &Arc<SleepEntry>, wakes: &Wakes) {
+fn assert_fires_at(tick: u64, mut actor: Actor, entry: &EntryArc<SleepEntry>, wakes: &Wakes) {
     assert_invariants(&mut actor, entry);
     if !actor.fired().is_empty() {
         // It fired while both threads ran; the actor has checked that it was not early.
@@ -74,9 +74,13 @@ fn assert_fires_at(tick: u64, mut actor: Actor, entry: &Arc<SleepEntry>, wakes: 
 }
 
 /// Asserts that the actor holds no entry any more.
-fn assert_dropped(actor: &Actor, entry: &Arc<SleepEntry>) {
+fn assert_dropped(actor: &Actor, entry: &EntryArc<SleepEntry>) {
     assert_eq!(actor.next_wake(), None);
-    assert_eq!(Arc::strong_count(entry), 1, "the actor holds the entry");
+    assert_eq!(
+        EntryArc::strong_count(entry),
+        1,
+        "the actor holds the entry"
+    );
 }
 
 /// Lets the actor take one turn at `tick` in another thread.
@@ -169,7 +173,7 @@ fn polls_twice_during_firing() {
         // The tasks share the future behind a mutex; this is the task that waits.
         let waits = Arc::new(Mutex::new(0));
         let poll = |number: usize, waker: Waker| {
-            let (entry, waits) = (Arc::clone(&entry), Arc::clone(&waits));
+            let (entry, waits) = (EntryArc::clone(&entry), Arc::clone(&waits));
             move || {
                 let mut waits = lock(&waits);
                 if entry.poll(&waker).0 == Phase::Armed {
@@ -324,7 +328,7 @@ fn moves_into_the_past_during_expiration() {
 }
 
 /// The entry has fired once before, and fires at `tick`.
-fn assert_fires_again_at(tick: u64, mut actor: Actor, entry: &Arc<SleepEntry>, wakes: &Wakes) {
+fn assert_fires_again_at(tick: u64, mut actor: Actor, entry: &EntryArc<SleepEntry>, wakes: &Wakes) {
     actor.turn(tick - 1);
     assert_eq!(wakes.count(), 0, "early");
     actor.turn(tick);
@@ -341,7 +345,7 @@ fn cancels_and_arms_during_a_turn() {
     check(None, || {
         let shared = Shared::new(1);
         let actor = Actor::new(&shared);
-        let entry = Arc::new(Entry::new(()));
+        let entry = EntryArc::new(Entry::new(()));
         let (cancelled, waker) = Wakes::task();
         assert!(shared.arm(&entry, 9, waker));
         let actor = turn(actor, 0);
@@ -387,7 +391,7 @@ fn arm_against_close(on_wheel: bool) {
         let entry = if on_wheel {
             entry
         } else {
-            Arc::new(Entry::new(()))
+            EntryArc::new(Entry::new(()))
         };
         let closing = thread::spawn(move || actor.close());
         let (wakes, waker) = Wakes::task();
@@ -395,7 +399,7 @@ fn arm_against_close(on_wheel: bool) {
         closing.join().unwrap();
         assert_eq!(entry.phase(), Phase::Closed);
         assert!(!armed || wakes.count() == 1, "the task waits forever");
-        assert_eq!(Arc::strong_count(&entry), 1);
+        assert_eq!(EntryArc::strong_count(&entry), 1);
     });
 }
 

@@ -15,7 +15,7 @@ fn armed(deadline: u64) -> Entry<()> {
 
 #[test]
 #[cfg(target_pointer_width = "64")]
-fn takes_56_bytes_and_72_with_its_reference_counts() {
+fn takes_56_bytes_and_64_with_its_reference_count() {
     assert_eq!(size_of::<Entry<Arc<()>>>(), 56);
 }
 

@@ -10,7 +10,7 @@ use loom::thread;
 
 use super::{AWAKE, Lanes, Mailbox, QUEUE_BOUND};
 use crate::model::{Actor, ActorNotifier, Shared, Wakes, check};
-use crate::shared::entry::{Entry, Phase};
+use crate::shared::entry::{Entry, EntryArc, Phase};
 use crate::sync::atomic::Ordering;
 use crate::tick::NEVER;
 
@@ -255,7 +255,7 @@ fn sooner_against_park() {
         let shared = Shared::new(1);
         let mut actor = Actor::new(&shared);
         let (_, waker) = Wakes::task();
-        assert!(shared.arm(&Arc::new(Entry::new(())), 5, waker));
+        assert!(shared.arm(&EntryArc::new(Entry::new(())), 5, waker));
         actor.turn(0);
         let actor = thread::spawn({
             let shared = Arc::clone(&shared);
@@ -266,7 +266,7 @@ fn sooner_against_park() {
                 (actor, waits)
             }
         });
-        let entry = Arc::new(Entry::new(()));
+        let entry = EntryArc::new(Entry::new(()));
         let (wakes, waker) = Wakes::task();
         assert!(shared.arm(&entry, FAR, waker));
         assert_eq!(shared.reset(&entry, 3), Phase::Armed);

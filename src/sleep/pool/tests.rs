@@ -3,7 +3,6 @@
 use super::*;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Weak;
 use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
@@ -23,17 +22,32 @@ fn armed(wheel: &TimerWheel, length: Duration) -> Sleep {
     sleep
 }
 
-fn entry_of(sleep: &Sleep) -> Weak<SleepEntry> {
-    sleep.timer.entry().map(Arc::downgrade).unwrap_or_default()
+/// An entry that a test holds besides others.
+struct Held(EntryArc<SleepEntry>);
+
+impl Held {
+    /// How many others hold it.
+    fn count(&self) -> usize {
+        EntryArc::strong_count(&self.0) - 1
+    }
+
+    fn is(&self, other: &Held) -> bool {
+        EntryArc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+fn entry_of(sleep: &Sleep) -> Held {
+    let entry = sleep.timer.entry().cloned();
+    Held(entry.expect("it is on the wheel"))
 }
 
 /// Leaves an entry in the pool that is on the wheel, `length` from now.
-async fn pool_entry(wheel: &TimerWheel, length: Duration) -> Weak<SleepEntry> {
+async fn pool_entry(wheel: &TimerWheel, length: Duration) -> Held {
     let sleep = armed(wheel, length);
     wheel.settle().await;
     let entry = entry_of(&sleep);
     drop(sleep);
-    assert!(entry.strong_count() > 1, "in the pool and on the wheel");
+    assert!(entry.count() > 1, "in the pool and on the wheel");
     entry
 }
 
@@ -69,7 +83,7 @@ async fn evicts_the_least_recently_used_pool() {
     assert_eq!(pooled_wheels(), expected);
     first[4].settle().await;
     for (at, entry) in entries.iter().enumerate() {
-        let is_kept = entry.strong_count() > 0;
+        let is_kept = entry.count() > 0;
         assert_eq!(is_kept, at != 4, "the entry of wheel {at}");
     }
 }
@@ -105,9 +119,9 @@ async fn entry_scheduled_too_late_is_not_taken() {
     let late = pool_entry(&wheel, ms(100)).await;
     let before = wheel.metrics().commands;
     let early = armed(&wheel, ms(99));
-    assert!(!entry_of(&early).ptr_eq(&late), "the actor is late for it");
+    assert!(!entry_of(&early).is(&late), "the actor is late for it");
     let fits = armed(&wheel, ms(100));
-    assert!(entry_of(&fits).ptr_eq(&late));
+    assert!(entry_of(&fits).is(&late));
     wheel.settle().await;
     let commands = wheel.metrics().commands - before;
     assert_eq!(commands, 2, "the new entry, and the settle");
@@ -121,7 +135,7 @@ async fn last_entry_that_is_early_enough_is_taken() {
     let entries = sleeps.map(|sleep| entry_of(&sleep));
     let taken = [50, 60, 25, 90].map(|n| armed(&wheel, ms(n)));
     for (sleep, at) in taken.iter().zip([2, 3, 1, 0]) {
-        assert!(entry_of(sleep).ptr_eq(&entries[at]), "{sleep:?}");
+        assert!(entry_of(sleep).is(&entries[at]), "{sleep:?}");
     }
 }
 
@@ -135,9 +149,9 @@ async fn entry_that_has_fired_is_taken_if_no_other_fits() {
     let fired = entry_of(&sleep);
     drop(sleep);
     let long = armed(&wheel, ms(200));
-    assert!(entry_of(&long).ptr_eq(&cancelled));
+    assert!(entry_of(&long).is(&cancelled));
     let short = armed(&wheel, ms(5));
-    assert!(entry_of(&short).ptr_eq(&fired));
+    assert!(entry_of(&short).is(&fired));
 }
 
 // A sleep that fires within a timeout that does not would else take the timeout's entry, and send
@@ -165,7 +179,7 @@ async fn late_entry_is_taken_if_there_are_several() {
         drop(sleeps);
         let before = wheel.metrics().commands;
         let early = armed(&wheel, ms(50));
-        assert_eq!(entry_of(&early).ptr_eq(&last), late == NEAR, "{late} late");
+        assert_eq!(entry_of(&early).is(&last), late == NEAR, "{late} late");
         wheel.settle().await;
         let commands = wheel.metrics().commands - before;
         // Under a virtual clock the stale node leaves the wheel at once.
@@ -211,7 +225,7 @@ async fn full_pool_keeps_no_more_entries() {
     let entries: Vec<_> = sleeps.iter().map(entry_of).collect();
     drop(sleeps);
     wheel.settle().await;
-    let kept = entries.iter().filter(|entry| entry.strong_count() > 0);
+    let kept = entries.iter().filter(|entry| entry.count() > 0);
     assert_eq!(kept.count(), POOLED_ENTRIES);
     assert_eq!(wheel.metrics().sleeps_cancelled, many as u64);
 }
@@ -222,14 +236,11 @@ async fn entry_is_pooled_with_the_tick_of_the_wheel() {
     let wheel = TimerWheel::new();
     let entry = pool_entry(&wheel, ms(100)).await;
     let mut sleep = wheel.sleep(ms(150));
-    assert!(entry_of(&sleep).ptr_eq(&entry));
+    assert!(entry_of(&sleep).is(&entry));
     sleep.set_deadline(tokio::time::Instant::now() + ms(10));
     drop(sleep);
     let early = wheel.sleep(ms(50));
-    assert!(
-        !entry_of(&early).ptr_eq(&entry),
-        "it is scheduled at 100 ms"
-    );
+    assert!(!entry_of(&early).is(&entry), "it is scheduled at 100 ms");
 }
 
 // The actor reads the idle clock of such an entry before it fires the sleep.
@@ -263,13 +274,10 @@ async fn entry_of_an_unpolled_sleep_keeps_its_tick() {
     for _ in 0..3 {
         drop(wheel.sleep(ms(100)));
         let early = wheel.sleep(ms(50));
-        assert!(
-            !entry_of(&early).ptr_eq(&entry),
-            "it is scheduled at 100 ms"
-        );
+        assert!(!entry_of(&early).is(&entry), "it is scheduled at 100 ms");
         earlier.push(early);
     }
-    assert!(entry_of(&wheel.sleep(ms(100))).ptr_eq(&entry));
+    assert!(entry_of(&wheel.sleep(ms(100))).is(&entry));
 }
 
 #[test]
@@ -291,7 +299,7 @@ fn pool_releases_its_entries_when_its_thread_ends() {
     (0..STALE_KEPT).for_each(|_| drop(pool_one()));
     // The actor sweeps in the turn after it has applied all commands.
     (0..2).for_each(|_| block_on(wheel.settle()));
-    assert_eq!(entry.strong_count(), 0, "it waits on the wheel for an hour");
+    assert_eq!(entry.count(), 0, "it waits on the wheel for an hour");
 }
 
 #[tokio::test(start_paused = true)]
@@ -311,7 +319,8 @@ async fn pools_of_ended_wheels_are_dropped() {
     let another = TimerWheel::new();
     drop(armed(&another, ms(1)));
     assert_eq!(pooled_wheels(), [id(&another), id(&lives)]);
-    let kept = entries.iter().map(|entry| entry.strong_count() > 0);
+    let kept = entries.iter().map(|entry| entry.count() > 0);
     assert!(kept.eq([false, false, true]));
+    drop(entries);
     assert!(shared.iter().all(|shared| shared.strong_count() == 0));
 }

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 
 use super::*;
 use crate::Expirations;
+use crate::shared::entry::EntryArc;
 
 /// A key by which a thread can be held up while it has the lock of the set.
 struct Key(u64, Option<Arc<Gate>>);
@@ -288,7 +289,7 @@ async fn p11_sleep_whose_owner_has_it_locked_delays_no_other() {
     let (mut actor, wheel) = start();
     let (woken, mut sleep) = wait(Box::pin(wheel.sleep(ms(5))));
     assert_eq!(step(&mut actor), "wait");
-    let entry = Arc::clone(actor.sleeps.wheel.get(0).expect("it is armed"));
+    let entry = EntryArc::clone(actor.sleeps.wheel.get(0).expect("it is armed"));
     let (other, _other) = wait(Box::pin(wheel.sleep(ms(6))));
     assert_eq!(step(&mut actor), "wait");
     let mut settled = Box::pin(wheel.settle());
@@ -321,7 +322,7 @@ async fn p11_command_for_a_locked_sleep_waits_alone() {
     let (mut actor, wheel) = start();
     let (woken, mut sleep) = wait(Box::pin(wheel.sleep(FAR)));
     assert_eq!(step(&mut actor), "wait");
-    let entry = Arc::clone(actor.sleeps.wheel.get(0).expect("it is armed"));
+    let entry = EntryArc::clone(actor.sleeps.wheel.get(0).expect("it is armed"));
     sleep.as_mut().reset(Instant::now() + ms(5));
     let (other, _other) = wait(Box::pin(wheel.sleep(ms(5))));
     let held = entry.hold();
@@ -341,7 +342,7 @@ async fn command_waits_for_a_reached_sleep_that_was_locked() {
     let (mut actor, wheel) = start();
     let (woken, mut sleep) = wait(Box::pin(wheel.sleep(ms(5))));
     assert_eq!(step(&mut actor), "wait");
-    let entry = Arc::clone(actor.sleeps.wheel.get(0).expect("it is armed"));
+    let entry = EntryArc::clone(actor.sleeps.wheel.get(0).expect("it is armed"));
     let held = entry.hold();
     jump(ms(5));
     assert_eq!(step(&mut actor), "again");
@@ -360,7 +361,7 @@ async fn sleep_that_is_locked_at_the_end_is_closed() {
     let (mut actor, wheel) = start();
     let (woken, sleep) = wait(Box::pin(wheel.sleep(ms(5))));
     assert_eq!(step(&mut actor), "wait");
-    let entry = Arc::clone(actor.sleeps.wheel.get(0).expect("it is armed"));
+    let entry = EntryArc::clone(actor.sleeps.wheel.get(0).expect("it is armed"));
     let held = entry.hold();
     jump(ms(5));
     assert_eq!(step(&mut actor), "again");
