@@ -46,9 +46,9 @@
 //!   counts as the wheel's current one. An actor that ends closes the entry instead.
 //! * **E3** A node whose tick is before `scheduled` is stale. So is one whose tick is after
 //!   `scheduled`, unless the wheel has reached that tick: it is then processed in time for both.
-//! * **E4** There is a waker only while armed. A change of the phase takes the waker out in the
-//!   same critical section. So a future that was dropped is not woken, and one that fires is woken
-//!   once.
+//! * **E4** There is a waker while it is armed, and at no other time. A change of the phase takes
+//!   the waker out in the same critical section. So a future that was dropped is not woken, and one
+//!   that fires is woken once.
 //! * **E5** No code of a user runs under the lock. Wakers are cloned before it is taken. Wakers
 //!   that are taken out are returned, and the caller wakes or drops them last. So a waker whose
 //!   clone or drop panics leaves no entry half changed.
@@ -83,13 +83,21 @@ pub(crate) struct Entry<H> {
 
 #[derive(Debug)]
 struct State {
-    /// The tick to fire at. It has no meaning unless armed.
-    deadline: u64,
     /// The actor processes the entry at this tick or before it; `NEVER` when it is not going to.
     scheduled: u64,
-    /// E4: `Some` only while armed.
-    waker: Option<Waker>,
-    phase: Phase,
+    wait: Wait,
+}
+
+/// The phase, and what belongs to it.
+///
+/// It takes no more than the deadline and the waker: a waker has a value that tells it from none,
+/// and then the phase lies in the place of the deadline.
+#[derive(Debug)]
+enum Wait {
+    /// A task waits for the tick `deadline`.
+    Armed { deadline: u64, waker: Waker },
+    /// The phase is another one.
+    No(Phase),
 }
 
 /// The phase of an entry.
@@ -148,10 +156,8 @@ impl<H> Entry<H> {
         Entry {
             context,
             state: SpinMutex::new(State {
-                deadline: NEVER,
                 scheduled: NEVER,
-                waker: None,
-                phase: Phase::Idle,
+                wait: Wait::No(Phase::Idle),
             }),
         }
     }
@@ -166,7 +172,7 @@ impl<H> Entry<H> {
     /// Arms an entry that is not armed for `deadline`. `None` if it is closed.
     pub(crate) fn arm(&self, deadline: u64, waker: Waker) -> Option<ActorAction> {
         let mut state = self.state.lock();
-        if state.phase == Phase::Closed {
+        if state.is_closed() {
             return None;
         }
         state.set(deadline, waker);
@@ -180,7 +186,7 @@ impl<H> Entry<H> {
         let Some(mut state) = self.state.try_lock() else {
             return Err(waker);
         };
-        if matches!(state.phase, Phase::Closed) || state.scheduled > deadline {
+        if state.is_closed() || state.scheduled > deadline {
             return Err(waker);
         }
         state.set(deadline, waker);
@@ -192,47 +198,45 @@ impl<H> Entry<H> {
     #[inline]
     pub(crate) fn move_to(&self, deadline: u64) -> (Phase, ActorAction) {
         let mut state = self.state.lock();
-        let was = state.phase;
-        if was != Phase::Armed {
-            return (was, ActorAction::None);
+        match &mut state.wait {
+            Wait::No(phase) => return (*phase, ActorAction::None),
+            Wait::Armed { deadline: old, .. } => *old = deadline,
         }
-        state.deadline = deadline;
-        (was, state.require(deadline))
+        (Phase::Armed, state.require(deadline))
     }
 
     /// Makes `waker` the one to be woken if the entry is armed. Returns the phase, and a waker to
     /// drop.
     pub(crate) fn poll(&self, waker: &Waker) -> (Phase, Option<Waker>) {
-        {
-            let state = self.state.lock();
-            let same = state.waker.as_ref().is_some_and(|w| w.will_wake(waker));
-            if state.phase != Phase::Armed || same {
-                return (state.phase, None);
-            }
+        match &self.state.lock().wait {
+            Wait::No(phase) => return (*phase, None),
+            Wait::Armed { waker: old, .. } if old.will_wake(waker) => return (Phase::Armed, None),
+            Wait::Armed { .. } => {}
         }
-        let mut waker = Some(waker.clone());
+        let mut waker = waker.clone();
         let mut state = self.state.lock();
-        if state.phase == Phase::Armed {
-            mem::swap(&mut state.waker, &mut waker);
+        if let Wait::Armed { waker: old, .. } = &mut state.wait {
+            mem::swap(old, &mut waker);
         }
-        (state.phase, waker)
+        (state.phase(), Some(waker))
     }
 
     pub(crate) fn phase(&self) -> Phase {
-        self.state.lock().phase
+        self.state.lock().phase()
     }
 
     /// Cancels.
     pub(crate) fn disarm(&self) -> Disarmed {
         let mut state = self.state.lock();
-        let was = state.phase;
-        if was != Phase::Closed {
-            state.phase = Phase::Idle;
-        }
+        let was = state.phase();
+        let to = match was {
+            Phase::Closed => Phase::Closed,
+            _ => Phase::Idle,
+        };
         Disarmed {
             was,
             scheduled: state.scheduled,
-            waker: state.waker.take(),
+            waker: state.end_wait(to),
         }
     }
 
@@ -241,14 +245,13 @@ impl<H> Entry<H> {
     #[inline]
     pub(crate) fn try_disarm(&self) -> Option<Disarmed> {
         let mut state = self.state.try_lock()?;
-        if !matches!(state.phase, Phase::Armed) {
+        if !matches!(state.wait, Wait::Armed { .. }) {
             return None;
         }
-        state.phase = Phase::Idle;
         Some(Disarmed {
             was: Phase::Armed,
             scheduled: state.scheduled,
-            waker: state.waker.take(),
+            waker: state.end_wait(Phase::Idle),
         })
     }
 
@@ -272,17 +275,16 @@ impl<H> Entry<H> {
             return Expiration::Deregister;
         }
         state.scheduled = NEVER;
-        if state.phase != Phase::Armed {
+        let Wait::Armed { deadline, .. } = &mut state.wait else {
             return Expiration::Deregister;
+        };
+        if *deadline <= now {
+            *deadline = (*deadline).max(later());
         }
-        if state.deadline <= now {
-            state.deadline = state.deadline.max(later());
-        }
-        match state.deadline {
+        match *deadline {
             NEVER => Expiration::Deregister,
             deadline if deadline <= now => {
-                state.phase = Phase::Fired;
-                let waker = state.waker.take();
+                let waker = state.end_wait(Phase::Fired);
                 Expiration::Fire { deadline, waker }
             }
             deadline => {
@@ -297,7 +299,7 @@ impl<H> Entry<H> {
     /// has locked it.
     pub(crate) fn is_stale(&self, tick: u64, now: u64, unless_armed: bool) -> Option<bool> {
         let mut state = self.state.try_lock_spinning()?;
-        if unless_armed && state.phase != Phase::Armed {
+        if unless_armed && state.phase() != Phase::Armed {
             state.scheduled = NEVER;
         }
         Some(tick < state.scheduled || (tick > state.scheduled && tick > now))
@@ -309,21 +311,20 @@ impl<H> Entry<H> {
     pub(crate) fn evict(&self) -> Option<Waker> {
         let mut state = self.state.lock();
         state.scheduled = NEVER;
-        if state.phase == Phase::Armed {
-            state.phase = Phase::Idle;
+        match state.wait {
+            Wait::Armed { .. } => state.end_wait(Phase::Idle),
+            Wait::No(_) => None,
         }
-        state.waker.take()
     }
 
     /// The actor ends, or has ended. Returns the waker of a task that waits.
     pub(crate) fn close(&self) -> Option<Waker> {
         let mut state = self.state.lock();
         state.scheduled = NEVER;
-        if state.phase == Phase::Fired {
-            return None;
+        match state.phase() {
+            Phase::Fired => None,
+            _ => state.end_wait(Phase::Closed),
         }
-        state.phase = Phase::Closed;
-        state.waker.take()
     }
 }
 
@@ -337,12 +338,36 @@ impl<H> Entry<H> {
 
 impl State {
     #[inline]
+    fn phase(&self) -> Phase {
+        match self.wait {
+            Wait::Armed { .. } => Phase::Armed,
+            Wait::No(phase) => phase,
+        }
+    }
+
+    #[inline]
+    fn is_closed(&self) -> bool {
+        matches!(self.wait, Wait::No(Phase::Closed))
+    }
+
+    /// Arms what is not armed.
+    #[inline]
     fn set(&mut self, deadline: u64, waker: Waker) {
-        debug_assert!(self.waker.is_none(), "E4");
-        // `None` needs no drop.
-        mem::forget(self.waker.replace(waker));
-        self.phase = Phase::Armed;
-        self.deadline = deadline;
+        debug_assert!(self.phase() != Phase::Armed, "E4");
+        // No waker was there to be dropped.
+        mem::forget(mem::replace(
+            &mut self.wait,
+            Wait::Armed { deadline, waker },
+        ));
+    }
+
+    /// Goes into another phase than armed. Returns the waker if it was armed.
+    #[inline]
+    fn end_wait(&mut self, to: Phase) -> Option<Waker> {
+        match mem::replace(&mut self.wait, Wait::No(to)) {
+            Wait::Armed { waker, .. } => Some(waker),
+            Wait::No(_) => None,
+        }
     }
 
     /// The entry was armed or moved: the actor has to process it by `tick`.

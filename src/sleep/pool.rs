@@ -54,7 +54,7 @@ const NEAR: usize = if EXPLORED { 2 } else { 4 };
 const UNSCHEDULED: u64 = 0;
 
 /// For how many wheels a thread keeps pools. A thread that uses more wheels in turn pays an
-/// allocation, a command and about a microsecond for each timer. Sixteen full pools hold some 150
+/// allocation, a command and about a microsecond for each timer. Sixteen full pools hold some 120
 /// kB.
 const POOLS_PER_THREAD: usize = 16;
 

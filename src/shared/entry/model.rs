@@ -8,7 +8,7 @@ use std::task::Waker;
 
 use loom::thread::{self, JoinHandle};
 
-use super::{ActorAction, Disarmed, Entry, EntryArc, Phase};
+use super::{ActorAction, Disarmed, Entry, EntryArc, Phase, Wait};
 use crate::model::{Actor, Shared, SleepEntry, Wakes, check};
 use crate::sync::{Mutex, lock};
 use crate::tick::NEVER;
@@ -42,18 +42,15 @@ fn cancel(entry: &SleepEntry) -> Disarmed {
 fn assert_invariants(actor: &mut Actor, entry: &EntryArc<SleepEntry>) {
     let ticks = actor.ticks_of(entry);
     let state = entry.state.lock();
-    if state.phase == Phase::Armed && state.deadline != NEVER {
-        assert!(state.scheduled <= state.deadline, "E1: {state:?}");
+    if let Wait::Armed { deadline, .. } = state.wait {
+        let is_kept = deadline == NEVER || state.scheduled <= deadline;
+        assert!(is_kept, "E1: {state:?}");
     }
-    if state.scheduled != NEVER && state.phase != Phase::Closed {
+    if state.scheduled != NEVER && !state.is_closed() {
         let tick = state.scheduled.max(actor.now());
         let is_there = ticks.contains(&tick) || ticks.contains(&state.scheduled);
         assert!(is_there, "E2: {ticks:?}, {state:?}");
     }
-    assert!(
-        state.waker.is_none() || state.phase == Phase::Armed,
-        "E4: {state:?}"
-    );
 }
 
 /// Lets the actor go on until `tick`. Asserts that the entry fires at `tick` and not before, and
@@ -120,9 +117,8 @@ fn arms_for_a_later_tick_during_expiration() {
 
 /// A sleep is dropped while it fires: it is woken only if it had fired before it was cancelled.
 ///
-/// Fails without `state.phase = Phase::Idle` in [`Entry::disarm`], without
-/// `state.phase = Phase::Fired` in [`Entry::process_expiration`], and if that does not check the
-/// phase.
+/// Fails without `state.end_wait` in [`Entry::disarm`] or [`Entry::process_expiration`], and if
+/// that does not check the phase.
 #[test]
 fn cancels_during_firing() {
     check(None, || {
@@ -197,7 +193,7 @@ fn polls_twice_during_firing() {
 /// Another thread arms a cancelled entry again while the actor processes it at its old tick. The
 /// task that cancelled is not woken; the one that armed is, at the new deadline.
 ///
-/// Fails without `state.phase = Phase::Idle` in [`Entry::disarm`], and without
+/// Fails without `state.end_wait` in [`Entry::disarm`], and without
 /// `state.scheduled = NEVER` in [`Entry::process_expiration`].
 #[test]
 fn reuses_an_entry_during_expiration() {
@@ -382,7 +378,7 @@ fn arms_during_the_last_sweep() {
 /// The actor ends while an entry is armed, a new one or one that is on the wheel: arming fails, or
 /// the task is woken and finds the entry closed.
 ///
-/// Fails without `state.phase = Phase::Closed` in [`Entry::close`], if that does not return the
+/// Fails without `state.end_wait` in [`Entry::close`], if that does not return the
 /// waker, and, for a new entry, if `Actor::close` closes what it took out of the queues before it
 /// closes them.
 fn arm_against_close(on_wheel: bool) {
@@ -432,7 +428,7 @@ fn moves_earlier_during_the_end() {
 /// The actor ends while a sleep is dropped: it is woken only if it was closed before it was
 /// cancelled.
 ///
-/// Fails without `state.waker.take()` in [`Entry::disarm`].
+/// Fails if [`Entry::disarm`] does not return the waker.
 #[test]
 fn cancels_during_the_end() {
     check(None, || {

@@ -15,8 +15,8 @@ fn armed(deadline: u64) -> Entry<()> {
 
 #[test]
 #[cfg(target_pointer_width = "64")]
-fn takes_56_bytes_and_64_with_its_reference_count() {
-    assert_eq!(size_of::<Entry<Arc<()>>>(), 56);
+fn takes_48_bytes_and_56_with_its_reference_count() {
+    assert_eq!(size_of::<Entry<Arc<()>>>(), 48);
 }
 
 /// The phase that ended, and the tick by which the actor processes the entry.
@@ -30,24 +30,20 @@ fn disarm(entry: &Entry<()>) -> (Phase, u64) {
 /// An entry in this phase that is scheduled and armed for 10, or was.
 fn put(phase: Phase) -> Entry<()> {
     let entry = armed(10);
-    let mut state = entry.state.lock();
-    state.phase = phase;
     if phase != Phase::Armed {
-        state.waker = None;
+        drop(entry.state.lock().end_wait(phase));
     }
-    drop(state);
     entry
 }
 
-/// The phase, the deadline, the tick at which it is scheduled, and whether it has a waker.
-fn seen(entry: &Entry<()>) -> (Phase, u64, u64, bool) {
+/// The phase, the deadline if it is armed, and the tick at which it is scheduled.
+fn seen(entry: &Entry<()>) -> (Phase, Option<u64>, u64) {
     let state = entry.state.lock();
-    (
-        state.phase,
-        state.deadline,
-        state.scheduled,
-        state.waker.is_some(),
-    )
+    let deadline = match state.wait {
+        Wait::Armed { deadline, .. } => Some(deadline),
+        Wait::No(_) => None,
+    };
+    (state.phase(), deadline, state.scheduled)
 }
 
 #[test]
@@ -60,10 +56,10 @@ fn moves_only_an_armed_entry() {
     }
     let entry = put(Phase::Armed);
     assert_eq!(entry.move_to(12), (Phase::Armed, ActorAction::None));
-    assert_eq!(seen(&entry), (Phase::Armed, 12, 10, true));
+    assert_eq!(seen(&entry), (Phase::Armed, Some(12), 10));
     let earlier = ActorAction::EnqueueEarlier(5);
     assert_eq!(entry.move_to(5), (Phase::Armed, earlier));
-    assert_eq!(seen(&entry), (Phase::Armed, 5, 5, true));
+    assert_eq!(seen(&entry), (Phase::Armed, Some(5), 5));
 }
 
 #[test]
@@ -94,7 +90,8 @@ fn keeps_the_waker_of_the_last_poll_and_returns_the_other() {
         last = Some(waker);
         assert!(entry.poll(waker).1.is_none(), "the same once more");
         let state = entry.state.lock();
-        assert!(state.waker.as_ref().is_some_and(|w| w.will_wake(waker)));
+        let kept = matches!(&state.wait, Wait::Armed { waker: w, .. } if w.will_wake(waker));
+        assert!(kept);
     }
 }
 
@@ -102,9 +99,9 @@ fn keeps_the_waker_of_the_last_poll_and_returns_the_other() {
 fn returns_waker_and_schedule_when_disarmed() {
     for phase in [Phase::Idle, Phase::Armed, Phase::Fired] {
         let entry = put(phase);
-        let (_, deadline, scheduled, _) = seen(&entry);
+        let (_, _, scheduled) = seen(&entry);
         assert_eq!(disarm(&entry), (phase, 10));
-        assert_eq!(seen(&entry), (Phase::Idle, deadline, scheduled, false));
+        assert_eq!(seen(&entry), (Phase::Idle, None, scheduled));
     }
     let entry = armed(20);
     drop(entry.close());
@@ -126,7 +123,7 @@ fn arms_without_command_only_what_is_scheduled_in_time() {
         let armed = entry.try_arm(deadline, Waker::noop().clone());
         assert_eq!(armed.is_ok(), arms, "{phase:?}, for {deadline}");
         if arms {
-            assert_eq!(seen(&entry), (Phase::Armed, deadline, before.2, true));
+            assert_eq!(seen(&entry), (Phase::Armed, Some(deadline), before.2));
         } else {
             assert_eq!(seen(&entry), before, "it is as it was");
         }
@@ -144,11 +141,11 @@ fn disarms_at_once_only_what_is_armed() {
         assert_eq!(seen(&entry), before, "it is as it was");
     }
     let entry = put(Phase::Armed);
-    let (_, deadline, scheduled, _) = seen(&entry);
+    let (_, _, scheduled) = seen(&entry);
     let disarmed = entry.try_disarm().expect("it is armed");
     assert_eq!((disarmed.was, disarmed.scheduled), (Phase::Armed, 10));
     assert!(disarmed.waker.is_some(), "the caller drops it");
-    assert_eq!(seen(&entry), (Phase::Idle, deadline, scheduled, false));
+    assert_eq!(seen(&entry), (Phase::Idle, None, scheduled));
 }
 
 #[test]
@@ -166,7 +163,7 @@ fn release_says_whether_a_node_is_left() {
     for phase in [Phase::Idle, Phase::Fired] {
         let entry = put(phase);
         assert!(entry.release());
-        assert_eq!(seen(&entry), (phase, 10, NEVER, false));
+        assert_eq!(seen(&entry), (phase, None, NEVER));
         assert!(!entry.release(), "once");
     }
     assert!(!Entry::new(()).release());
@@ -190,27 +187,27 @@ fn fires_reschedules_or_deregisters_at_expiration() {
             Expiration::Deregister => ("deregister", 0),
             Expiration::Contended => ("contended", 0),
         };
-        let (phase, _, scheduled, has_waker) = seen(&entry);
-        (outcome, scheduled, phase, has_waker)
+        let (phase, _, scheduled) = seen(&entry);
+        (outcome, scheduled, phase)
     };
     let armed = Phase::Armed;
-    let fired = |tick| (("fire", tick), NEVER, Phase::Fired, false);
-    let scheduled = |tick| (("reschedule", tick), tick, armed, true);
-    let off = |phase, waits| (("deregister", 0), NEVER, phase, waits);
+    let fired = |tick| (("fire", tick), NEVER, Phase::Fired);
+    let scheduled = |tick| (("reschedule", tick), tick, armed);
+    let off = |phase| (("deregister", 0), NEVER, phase);
     assert_eq!(expire(armed, 10, 8), fired(10));
     assert_eq!(expire(armed, 12, 12), fired(12));
     assert_eq!(expire(armed, 12, 13), scheduled(13));
-    assert_eq!(expire(armed, 12, NEVER), off(armed, true));
+    assert_eq!(expire(armed, 12, NEVER), off(armed));
     for phase in [Phase::Idle, Phase::Fired, Phase::Closed] {
-        assert_eq!(expire(phase, 12, 0), off(phase, false));
+        assert_eq!(expire(phase, 12, 0), off(phase));
     }
-    let stale = (("deregister", 0), 10, armed, true);
+    let stale = (("deregister", 0), 10, armed);
     assert_eq!(expire(armed, 9, 12), stale, "it keeps its other node");
     let entry = put(armed);
     assert_eq!(entry.move_to(13), (armed, ActorAction::None));
     let processed = entry.process_expiration(10, || 0);
     assert!(matches!(processed, Expiration::Reschedule(13)));
-    assert_eq!(seen(&entry), (armed, 13, 13, true));
+    assert_eq!(seen(&entry), (armed, Some(13), 13));
 }
 
 #[test]
@@ -230,13 +227,13 @@ fn node_is_stale_unless_the_entry_is_scheduled_there() {
     for phase in [Phase::Idle, Phase::Fired] {
         let entry = put(phase);
         assert_eq!(entry.is_stale(10, 3, false), Some(false));
-        assert_eq!(seen(&entry), (phase, 10, 10, false));
+        assert_eq!(seen(&entry), (phase, None, 10));
         assert_eq!(
             entry.is_stale(10, 3, true),
             Some(true),
             "no task waits for it"
         );
-        assert_eq!(seen(&entry), (phase, 10, NEVER, false));
+        assert_eq!(seen(&entry), (phase, None, NEVER));
     }
     let entry = put(Phase::Idle);
     assert!(entry.release());
@@ -251,11 +248,11 @@ fn closes_all_but_what_has_fired_and_returns_the_waker() {
     for phase in [Phase::Idle, Phase::Armed, Phase::Closed] {
         let entry = put(phase);
         assert_eq!(entry.close().is_some(), phase == Phase::Armed);
-        assert_eq!(seen(&entry), (Phase::Closed, 10, NEVER, false));
+        assert_eq!(seen(&entry), (Phase::Closed, None, NEVER));
     }
     let entry = put(Phase::Fired);
     assert!(entry.close().is_none());
-    assert_eq!(seen(&entry), (Phase::Fired, 10, NEVER, false));
+    assert_eq!(seen(&entry), (Phase::Fired, None, NEVER));
 }
 
 #[test]
@@ -263,7 +260,7 @@ fn evicted_entry_is_idle_and_off_the_wheel() {
     for (phase, after) in [(Phase::Armed, Phase::Idle), (Phase::Fired, Phase::Fired)] {
         let entry = put(phase);
         assert_eq!(entry.evict().is_some(), phase == Phase::Armed);
-        assert_eq!(seen(&entry), (after, 10, NEVER, false));
+        assert_eq!(seen(&entry), (after, None, NEVER));
     }
 }
 
