@@ -128,7 +128,14 @@ impl<H> SleepWheel<H> {
             entries.for_each(fetch);
             for index in part {
                 let node = self.wheel.get(index).zip(self.wheel.tick_of(index));
-                match node.map(|(entry, tick)| entry.is_stale(tick, now, unless_armed)) {
+                let is_stale = node.map(|(entry, tick)| {
+                    if entry.is_unique() {
+                        // E3: only this node holds it.
+                        return Some(true);
+                    }
+                    entry.is_stale(tick, now, unless_armed)
+                });
+                match is_stale {
                     Some(Some(true)) => drop(self.wheel.remove(index)),
                     Some(None) => locked += 1,
                     Some(Some(false)) | None => {}

@@ -46,6 +46,7 @@
 //!   counts as the wheel's current one. An actor that ends closes the entry instead.
 //! * **E3** A node whose tick is before `scheduled` is stale. So is one whose tick is after
 //!   `scheduled`, unless the wheel has reached that tick: it is then processed in time for both.
+//!   So is a node that alone holds its entry: nobody can arm that any more.
 //! * **E4** There is a waker while it is armed, and at no other time. A change of the phase takes
 //!   the waker out in the same critical section. So a future that was dropped is not woken, and one
 //!   that fires is woken once.

@@ -184,6 +184,20 @@ impl Pool {
         self.has(context) && !self.shared.is_orphaned()
     }
 
+    /// Drops a disarmed entry that is scheduled, and for which there is no room. Returns how many
+    /// stale nodes to add up, if there are enough.
+    #[inline(never)]
+    fn leave(&mut self, entry: Option<EntryArc<SleepEntry>>) -> Option<(Arc<Shared>, usize)> {
+        // An entry that only its node holds is stale. One with more nodes has to say so itself.
+        if let Some(entry) = entry.filter(|entry| EntryArc::strong_count(entry) > 2) {
+            entry.release();
+        }
+        match self.count_stale(self.shared.stale_at_once()) {
+            0 => None,
+            stale => Some((Arc::clone(&self.shared), stale)),
+        }
+    }
+
     /// Counts one more stale node. Returns how many to add up: none until there are `at_once`.
     fn count_stale(&mut self, at_once: usize) -> usize {
         self.stale += 1;
@@ -288,16 +302,19 @@ pub(crate) fn tick(shared: &Arc<Shared>, deadline: Instant) -> u64 {
 /// waker.
 #[inline]
 pub(crate) fn give(entry: &mut Option<EntryArc<SleepEntry>>, scheduled: u64, waker: Option<Waker>) {
-    let is_kept = with_first(|pool| {
+    let left = with_first(|pool| {
         if scheduled == NEVER || !pool.may_keep(entry.as_ref()?.context()) {
             return None;
         }
         pool.counters.add(Event::SleepCancelled, 1);
-        Some(pool.entries.give(scheduled, entry))
+        if pool.entries.give(scheduled, entry) {
+            return Some(None);
+        }
+        Some(pool.leave(entry.take()))
     });
-    match is_kept {
-        Some(true) => {}
-        Some(false) => leave(entry.take()),
+    match left {
+        Some(None) => {}
+        Some(Some((shared, stale))) => shared.left_stale(stale),
         None => give_any(entry, scheduled, true),
     }
     drop(waker);

@@ -230,6 +230,25 @@ async fn full_pool_keeps_no_more_entries() {
     assert_eq!(wheel.metrics().sleeps_cancelled, many as u64);
 }
 
+#[tokio::test(start_paused = true)]
+async fn sleep_that_was_moved_earlier_leaves_no_node_beyond_a_full_pool() {
+    let wheel = TimerWheel::new();
+    let sleep = |_| armed(&wheel, ms(100));
+    let mut sleeps: Vec<_> = (0..POOLED_ENTRIES + 2).map(sleep).collect();
+    let context = Arc::clone(entry_of(&sleeps[0]).0.context());
+    wheel.settle().await;
+    let mut moved = sleeps.pop().expect("it is the last one");
+    // The second node of `moved` gets the place of this one, before that of its first.
+    let last = sleeps.pop();
+    drop((sleeps, last));
+    wheel.settle().await;
+    let entries = Arc::strong_count(&context);
+    moved.set_deadline(tokio::time::Instant::now() + ms(50));
+    drop(moved);
+    wheel.settle().await;
+    assert_eq!(Arc::strong_count(&context), entries - 1);
+}
+
 // A sleep that was reset before its first poll has the entry that fitted its first deadline.
 #[tokio::test(start_paused = true)]
 async fn entry_is_pooled_with_the_tick_of_the_wheel() {
