@@ -10,6 +10,7 @@ SELECT pg_catalog.pg_advisory_xact_lock(8388345094170240357);
 DO $install$
 DECLARE
     place pg_catalog.text := pg_catalog.quote_ident(pg_catalog.current_schema());
+    its pg_catalog.record;
 BEGIN
     SET LOCAL search_path = pg_catalog, pg_temp;
     IF place IS NULL THEN
@@ -346,115 +347,42 @@ FROM unnest(its_keys::bytea[]) AS i(key) LOOP
         END LOOP;
     END IF;
 END $body$;
--- Each of the functions for users has its owner's rights, so its callers need no other right. Its path has the built-in
--- functions, operators and types alone: no caller, and no role that may create in a schema, chooses what it runs. Where it calls
--- another of ours, the arguments have the exact types, so that no overload fits better. The settings have rows looked up by
--- indices, as those of the store's own connections do.
-CREATE OR REPLACE FUNCTION @.tickwheel_set(namespace text, key text, value jsonb, due timestamptz) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan SET jit = off
-AS $body$
-DECLARE
-    its record;
-BEGIN
-    its := @.tickwheel_write(namespace, convert_to(to_json(key)::text, 'UTF8'), convert_to(value::text, 'UTF8'), due, 'set'::text);
-    RETURN its.its_result;
-END $body$;
-REVOKE ALL ON FUNCTION @.tickwheel_set(text, text, jsonb, timestamptz) FROM PUBLIC;
-CREATE OR REPLACE FUNCTION @.tickwheel_set(namespace text, key jsonb, value jsonb, due timestamptz) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan SET jit = off
-AS $body$
-DECLARE
-    its record;
-BEGIN
-    its := @.tickwheel_write(namespace, convert_to(@.tickwheel_compact(key), 'UTF8'), convert_to(value::text, 'UTF8'), due, 'set'::text);
-    RETURN its.its_result;
-END $body$;
-REVOKE ALL ON FUNCTION @.tickwheel_set(text, jsonb, jsonb, timestamptz) FROM PUBLIC;
-CREATE OR REPLACE FUNCTION @.tickwheel_set_if_absent(namespace text, key text, value jsonb, due timestamptz) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan SET jit = off
-AS $body$
-DECLARE
-    its record;
-BEGIN
-    its := @.tickwheel_write(namespace, convert_to(to_json(key)::text, 'UTF8'), convert_to(value::text, 'UTF8'), due, 'set_if_absent'::text);
-    RETURN its.its_result;
-END $body$;
-REVOKE ALL ON FUNCTION @.tickwheel_set_if_absent(text, text, jsonb, timestamptz) FROM PUBLIC;
-CREATE OR REPLACE FUNCTION @.tickwheel_set_if_absent(namespace text, key jsonb, value jsonb, due timestamptz) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan SET jit = off
-AS $body$
-DECLARE
-    its record;
-BEGIN
-    its := @.tickwheel_write(namespace, convert_to(@.tickwheel_compact(key), 'UTF8'), convert_to(value::text, 'UTF8'), due, 'set_if_absent'::text);
-    RETURN its.its_result;
-END $body$;
-REVOKE ALL ON FUNCTION @.tickwheel_set_if_absent(text, jsonb, jsonb, timestamptz) FROM PUBLIC;
-CREATE OR REPLACE FUNCTION @.tickwheel_move(namespace text, key text, due timestamptz) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan SET jit = off
-AS $body$
-DECLARE
-    its record;
-BEGIN
-    its := @.tickwheel_write(namespace, convert_to(to_json(key)::text, 'UTF8'), NULL::bytea, due, 'move'::text);
-    RETURN its.its_result;
-END $body$;
-REVOKE ALL ON FUNCTION @.tickwheel_move(text, text, timestamptz) FROM PUBLIC;
-CREATE OR REPLACE FUNCTION @.tickwheel_move(namespace text, key jsonb, due timestamptz) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan SET jit = off
-AS $body$
-DECLARE
-    its record;
-BEGIN
-    its := @.tickwheel_write(namespace, convert_to(@.tickwheel_compact(key), 'UTF8'), NULL::bytea, due, 'move'::text);
-    RETURN its.its_result;
-END $body$;
-REVOKE ALL ON FUNCTION @.tickwheel_move(text, jsonb, timestamptz) FROM PUBLIC;
-CREATE OR REPLACE FUNCTION @.tickwheel_remove(namespace text, key text, OUT result text, OUT value json)
-LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan SET jit = off
-AS $body$
-DECLARE
-    its record;
-BEGIN
-    its := @.tickwheel_write(namespace, convert_to(to_json(key)::text, 'UTF8'), NULL::bytea, NULL::timestamptz, 'remove'::text);
-    result := its.its_result; value := convert_from(its.its_removed, 'UTF8')::json;
-END $body$;
-REVOKE ALL ON FUNCTION @.tickwheel_remove(text, text) FROM PUBLIC;
-CREATE OR REPLACE FUNCTION @.tickwheel_remove(namespace text, key jsonb, OUT result text, OUT value json)
-LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan SET jit = off
-AS $body$
-DECLARE
-    its record;
-BEGIN
-    its := @.tickwheel_write(namespace, convert_to(@.tickwheel_compact(key), 'UTF8'), NULL::bytea, NULL::timestamptz, 'remove'::text);
-    result := its.its_result; value := convert_from(its.its_removed, 'UTF8')::json;
-END $body$;
-REVOKE ALL ON FUNCTION @.tickwheel_remove(text, jsonb) FROM PUBLIC;
 REVOKE ALL ON FUNCTION @.tickwheel_compact(jsonb), @.tickwheel_write(text, bytea, bytea, timestamptz, text) FROM PUBLIC;
     $sql$, '@.', place || '.');
+    -- The functions for users. Each has its owner's rights, so its callers need no other right. Its path has the built-in
+    -- functions, operators and types alone: no caller, and no role that may create in a schema, chooses what it runs. Where it
+    -- calls another of ours, the arguments have the exact types, so that no overload fits better. The settings have rows looked
+    -- up by indices, as those of the store's own connections do.
+    FOR its IN
+        SELECT f.name, format('%s(namespace text, key %s%s)', f.name, k.type, f.parameters) AS signature, f.returns, k.bytes,
+            f.value, f.due, f.result
+        FROM (VALUES
+            ('set', ', value jsonb, due timestamptz', ' RETURNS text', 'convert_to(value::text, ''UTF8'')', 'due',
+                'RETURN its.its_result'),
+            ('set_if_absent', ', value jsonb, due timestamptz', ' RETURNS text', 'convert_to(value::text, ''UTF8'')', 'due',
+                'RETURN its.its_result'),
+            ('move', ', due timestamptz', ' RETURNS text', 'NULL::bytea', 'due',
+                'RETURN its.its_result'),
+            ('remove', ', OUT result text, OUT value json', '', 'NULL::bytea', 'NULL::timestamptz',
+                'result := its.its_result; value := convert_from(its.its_removed, ''UTF8'')::json')
+        ) AS f(name, parameters, returns, value, due, result),
+        (VALUES ('text', 'to_json(key)::text'), ('jsonb', '@.tickwheel_compact(key)')) AS k(type, bytes)
+    LOOP
+        EXECUTE replace(format($sql$
+CREATE OR REPLACE FUNCTION @.tickwheel_%s%s
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off
+AS $body$
+DECLARE
+    its record;
+BEGIN
+    its := @.tickwheel_write(namespace, convert_to(%s, 'UTF8'), %s, %s, %L::text);
+    %s;
+END $body$;
+REVOKE ALL ON FUNCTION @.tickwheel_%s FROM PUBLIC;
+        $sql$, its.signature, its.returns, its.bytes, its.value, its.due, its.name, its.result, its.signature), '@.', place || '.');
+    END LOOP;
 END $install$;
 COMMIT;
