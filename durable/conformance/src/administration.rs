@@ -1,26 +1,15 @@
 //! An operator's calls on a running instance.
 
 use std::collections::BTreeSet;
-use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
-use tickwheel_durable::store::Store;
 use tickwheel_durable::{Change, Changed, Error, Retry};
 use tokio::time::{sleep, timeout};
 
-use super::world::{Running, Stores, World};
+use super::world::{Stores, World, while_they_work};
 
 /// More timers than a store deletes or retries in one step.
 const MANY: u64 = 1_100;
-
-impl<S: Store> Running<S> {
-    /// How many timers are waiting, in flight and dead.
-    async fn counted(&self) -> [u64; 3] {
-        let counts = self.timers.counts().await.expect("it counts");
-        [counts.waiting, counts.in_flight, counts.dead]
-    }
-}
 
 /// An operator removes, moves and runs timers by key and by prefix, each once, and the answers are
 /// true.
@@ -112,11 +101,11 @@ pub async fn operator_changes_waiting_timers<T: Stores>(world: &World<T>) {
         1,
         "the one that repeats"
     );
-    assert_eq!(instance.counted().await[0], 1);
-    assert_eq!(other.counted().await[0], ORDERS + 1);
+    assert_eq!(instance.counts().await.waiting, 1);
+    assert_eq!(other.counts().await.waiting, ORDERS + 1);
     let theirs = other.timers.admin().change_prefix("", Change::Remove).await;
     assert_eq!(theirs.map(|changed| changed.rows), Ok(ORDERS + 1));
-    assert_eq!(instance.counted().await[0], 1);
+    assert_eq!(instance.counts().await.waiting, 1);
 
     // Timers that are gone hide no others: a page reached over what had been removed before it.
     let many: Vec<_> = (0..3_000).map(|number| format!("many {number}")).collect();
@@ -144,10 +133,8 @@ pub async fn retry_of_all_ends_although_they_die_again<T: Stores>(world: &World<
     let failing = instance
         .claims
         .dispatch(256, |_| async { Err(Retry::never("again")) });
-    match select(pin!(timeout(limit, retrying)), pin!(failing)).await {
-        Either::Left((ended, _)) => ended.expect("it ends"),
-        Either::Right(_) => panic!("the stream goes on"),
-    }
+    let ended = while_they_work(failing, timeout(limit, retrying)).await;
+    ended.expect("it ends");
 }
 
 /// A claim that an admin releases is delivered again, and the instance of its handle can be the one

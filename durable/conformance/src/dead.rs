@@ -1,14 +1,12 @@
 //! Timers that fail for good, through whole instances.
 
-use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
-use tickwheel_durable::store::{Action, Due, Fire, LoadWindow, Settle, Settlement, Store, Write};
+use tickwheel_durable::store::Store;
 use tickwheel_durable::{Backoff, Entry, Removed, Retry, SetIfAbsent};
-use tokio::time::{sleep, timeout};
 
-use super::world::{Running, Stores, World};
+use super::contract::Case;
+use super::world::{Running, Stores, World, by_state, key, until, while_they_work};
 
 impl<S: Store> Running<S> {
     async fn dead(&self) -> Vec<Entry<String, u64>> {
@@ -18,24 +16,15 @@ impl<S: Store> Running<S> {
 
     /// Runs handlers that fail for all values below 100, until so many timers are dead.
     async fn fail_until(&mut self, dead: u64) {
-        let timers = self.timers.clone();
-        let unit = self.unit;
-        let are_dead = async {
-            while timers.metrics().dead < dead {
-                sleep(unit / 4).await;
-            }
-        };
+        let (timers, unit) = (self.timers.clone(), self.unit);
+        let are_dead = until(&timers, unit, |metrics| metrics.dead >= dead);
         let handlers = self.claims.dispatch(4, |claim| async move {
             if claim.value < 100 {
                 return Err(Retry::backoff(format!("attempt {}", claim.attempt)));
             }
             Ok(())
         });
-        let limit = unit * 600;
-        match select(pin!(handlers), pin!(timeout(limit, are_dead))).await {
-            Either::Left(_) => panic!("the stream goes on"),
-            Either::Right((ended, _)) => ended.expect("they die"),
-        }
+        while_they_work(handlers, are_dead).await;
     }
 }
 
@@ -56,7 +45,7 @@ pub async fn d15_poison_message_dies_and_comes_back<T: Stores>(world: &World<T>)
     assert_eq!(dead[0].error.as_deref(), Some("attempt 3"));
     assert!(dead[0].dead.expect("it is dead").since >= dead[0].deadline);
     assert_eq!(instance.timers.metrics().dead, 1);
-    while instance.timers.counts().await.expect("it counts").waiting > 0 {
+    while instance.counts().await.waiting > 0 {
         let _acked = instance.next_acked().await;
     }
     instance.sees_nothing(4).await;
@@ -65,8 +54,7 @@ pub async fn d15_poison_message_dies_and_comes_back<T: Stores>(world: &World<T>)
     assert_eq!(admin.retry_dead_key("poison").await, Ok(1));
     let claim = instance.next_acked().await;
     assert_eq!((claim.value, claim.attempt), (1, 1));
-    let counts = instance.timers.counts().await.expect("it counts");
-    assert_eq!((counts.waiting, counts.in_flight, counts.dead), (0, 0, 0));
+    assert_eq!(by_state(&instance.counts().await), [0, 0, 0]);
 }
 
 /// An attempt counts if its process crashes: a timer that kills each process dies in the end.
@@ -87,12 +75,8 @@ pub async fn attempts_that_crash_count<T: Stores>(world: &World<T>) {
     }
     instance.set("sound", 2, 12).await;
     assert_eq!(instance.next_acked().await.value, 2);
-    let buried = async {
-        while instance.timers.metrics().dead == 0 {
-            sleep(world.units(1)).await;
-        }
-    };
-    timeout(world.units(600), buried).await.expect("it dies");
+    let unit = world.units(1);
+    until(&instance.timers, unit, |metrics| metrics.dead > 0).await;
     let dead = instance.dead().await;
     assert_eq!(dead[0].key.as_deref(), Ok("poison"));
     let error = dead[0].error.as_deref().expect("it says why");
@@ -176,29 +160,14 @@ pub async fn d9_repeats_when_an_occurrence_dies<T: Stores>(world: &World<T>) {
 /// Ten thousand dead timers cost living ones nothing: they are not loaded, not fired, and cause no
 /// call.
 pub async fn dead_timers_cost_living_ones_nothing<T: Stores>(world: &World<T>) {
-    const ROWS: usize = 10_000;
-    const BATCH: usize = 1_000;
+    const ROWS: u64 = 10_000;
     let (store, space) = (world.store().await, world.namespace());
+    let case = Case { store, space };
     let mut costs = Vec::new();
     for dead in [0, ROWS] {
-        for batch in 0..dead / BATCH {
-            let writes = (0..BATCH).map(|number| {
-                let key = format!("\"dead {}\"", batch * BATCH + number);
-                let now = Due::In(Duration::ZERO);
-                Write::new(key.into(), Action::set(b"1".to_vec(), now, None, false))
-            });
-            let written = store
-                .write(&space, writes.collect(), LoadWindow::NONE)
-                .await;
-            written.expect("it writes");
-            let mut fire = Fire::new(Vec::new(), Some(Duration::from_secs(60)), LoadWindow::NONE);
-            fire.unloaded = BATCH;
-            let fired = store.fire(&space, fire).await.expect("it fires").fired;
-            let settles = fired.iter().map(|f| Settle::new(f.token, Settlement::Dead));
-            let settled = store
-                .settle(&space, settles.collect(), LoadWindow::NONE)
-                .await;
-            settled.expect("it settles");
+        let keys: Vec<_> = (0..dead).map(key).collect();
+        for keys in keys.chunks(1_000) {
+            case.die(keys).await;
         }
         let mut instance = world.instance().await;
         instance.sees_nothing(2).await;
@@ -210,9 +179,8 @@ pub async fn dead_timers_cost_living_ones_nothing<T: Stores>(world: &World<T>) {
         let writes = instance.faults.row_writes() - writes;
         instance.sees_nothing(4).await;
         let calls = instance.faults.calls() - calls;
-        let counts = instance.timers.counts().await.expect("it counts");
-        assert_eq!((counts.waiting, counts.in_flight), (0, 0));
-        assert_eq!(counts.dead, dead as u64);
+        let counts = by_state(&instance.counts().await);
+        assert_eq!(counts, [0, 0, dead]);
         let metrics = instance.timers.metrics();
         assert_eq!(metrics.delivered, 20);
         assert!(metrics.loaded <= 20, "{} were loaded", metrics.loaded);

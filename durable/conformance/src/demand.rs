@@ -1,30 +1,20 @@
 //! Demand, through whole instances with handlers that take time: D5, D10 and D14.
 
 use std::future::Future;
-use std::pin::pin;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use futures_util::future::{Either, join, join_all, select};
+use futures_util::future::{join, join_all};
 use tickwheel_durable::store::Store;
 use tickwheel_durable::{Builder, Claim};
 use tokio::time::{sleep, timeout};
 
 use super::faulty::Faulty;
 use super::handled::Handled;
-use super::world::{Running, Stores, World};
+use super::world::{Running, Stores, World, until, while_they_work};
 
 /// How many handlers each instance runs at once, as in the README.
 const CONCURRENCY: usize = 16;
-
-/// Sets so many timers, with their numbers as values.
-async fn set<S: Store>(instance: &Running<S>, timers: u64, delay: Duration) {
-    let keys: Vec<_> = (0..timers)
-        .map(|number| (format!("key {number}"), number))
-        .collect();
-    let set = keys.iter().map(|(key, number)| (key, number, delay));
-    instance.timers.set_many(set).await.expect("they are set");
-}
 
 impl Handled {
     /// Runs handlers on one instance, as long as it claims.
@@ -48,7 +38,7 @@ impl Handled {
     /// there are, again and again.
     async fn wait(
         &self,
-        work: impl Future<Output = ()>,
+        work: impl Future,
         unit: Duration,
         enough: usize,
         longer: Duration,
@@ -61,8 +51,7 @@ impl Handled {
             }
             sleep(longer).await;
         };
-        let (work, done) = (pin!(work), pin!(done));
-        let run = timeout(unit * 1_200, select(work, done)).await;
+        let run = timeout(unit * 1_200, while_they_work(work, done)).await;
         assert!(run.is_ok(), "all are handled before long");
     }
 }
@@ -82,7 +71,7 @@ async fn handle<S: Store>(
         .iter_mut()
         .enumerate()
         .map(|(by, instance)| handled.dispatch(by, instance, concurrency, &time));
-    let work = async { drop(join_all(dispatch).await) };
+    let work = join_all(dispatch);
     handled.wait(work, unit, enough, longer, see).await;
     handled
 }
@@ -95,7 +84,7 @@ pub async fn d5_handles_once_however_long_it_takes<T: Stores>(world: &World<T>) 
 
 async fn handles_once<T: Stores>(world: &World<T>) -> Result<(), String> {
     let mut both = [world.instance().await, world.instance().await];
-    set(&both[0], 100, world.units(1)).await;
+    both[0].set_numbers(100, world.units(1)).await;
     let time = |number| world.units(if number % 20 == 7 { 30 } else { 10 });
     let longer = world.units(45);
     let handled = handle(&mut both, CONCURRENCY, time, 100, longer, |_| {}).await;
@@ -104,7 +93,7 @@ async fn handles_once<T: Stores>(world: &World<T>) -> Result<(), String> {
     let again = metrics
         .iter()
         .map(|metrics| metrics.lost + metrics.redelivered);
-    let counts = both[0].timers.counts().await.expect("it counts");
+    let counts = both[0].counts().await;
     let left = counts.waiting + counts.in_flight;
     match (handled.twice(), again.sum::<u64>(), left) {
         (twice, 0, 0) if twice.is_empty() => Ok(()),
@@ -130,7 +119,7 @@ async fn shares_what_waits<T: Stores>(world: &World<T>) -> Result<(), String> {
     let time = |_| world.units(10);
     let part = world.part("both");
     let mut both = [part.instance().await, part.instance().await];
-    set(&both[0], 120, world.units(1)).await;
+    both[0].set_numbers(120, world.units(1)).await;
     let handled = handle(&mut both, CONCURRENCY, time, 120, Duration::ZERO, |_| {}).await;
     let shares = [handled.by(0), handled.by(1)];
     if !are_fair(shares) {
@@ -140,7 +129,7 @@ async fn shares_what_waits<T: Stores>(world: &World<T>) -> Result<(), String> {
     for is_stuck in [false, true] {
         let part = world.part(if is_stuck { "stuck" } else { "late" });
         let mut first = part.instance().await;
-        set(&first, 120, world.units(1)).await;
+        first.set_numbers(120, world.units(1)).await;
         let handled = Handled::default();
         let mut before = 0;
         let work = async {
@@ -194,7 +183,7 @@ async fn bounds_the_writes<T: Stores>(
     let mut running = vec![world.instance().await];
     if was_due {
         running[0].claims.shutdown().await;
-        set(&running[0], 600, Duration::ZERO).await;
+        running[0].set_numbers(600, Duration::ZERO).await;
         running.clear();
     }
     while running.len() < instances {
@@ -202,7 +191,7 @@ async fn bounds_the_writes<T: Stores>(
     }
     if !was_due {
         // All loaded by the first one, and far more than it can handle.
-        set(&running[0], 600, world.units(2)).await;
+        running[0].set_numbers(600, world.units(2)).await;
     }
     let faults: Vec<_> = running.iter().map(|one| one.faults.clone()).collect();
     let writes = || faults.iter().map(Faulty::row_writes).sum::<u64>();
@@ -231,9 +220,7 @@ async fn bounds_the_writes<T: Stores>(
 
 /// D14: an instance knows which kind of call fails, and that it works again.
 pub async fn d14_says_which_calls_fail<T: Stores>(world: &World<T>) {
-    // The claims last, however busy the machine is.
-    let lease = world.units(600);
-    let mut instance = world.instance_with(|b| b.lease(lease)).await;
+    let mut instance = world.patient().await;
     for call in ["write", "load", "fire", "settle"] {
         instance.set("before", 1, 0).await;
         let before = instance.next().await;
@@ -272,14 +259,11 @@ pub async fn d14_says_which_calls_fail<T: Stores>(world: &World<T>) {
 /// Waits until the instance says that this kind of call fails, and no other.
 async fn until_failing<S>(instance: &Running<S>, call: &str) {
     let expected = ["load", "fire", "write", "settle"].map(|kind| kind == call);
-    for _ in 0..600 {
-        let failing = instance.timers.metrics().failing;
-        if [failing.load, failing.fire, failing.write, failing.settle] == expected {
-            return;
-        }
-        sleep(instance.unit).await;
-    }
-    panic!("not {call:?}: {:?}", instance.timers.metrics().failing);
+    until(&instance.timers, instance.unit, |metrics| {
+        let failing = metrics.failing;
+        [failing.load, failing.fire, failing.write, failing.settle] == expected
+    })
+    .await;
 }
 
 /// With `no_overlap` a repeating timer is handled by one instance at a time, however long its
@@ -321,10 +305,8 @@ pub async fn repeating_timer_does_not_overlap<T: Stores>(world: &World<T>) {
             second.claims.dispatch(4, handle),
         );
         let enough = timeout(period * 300, enough);
-        match select(pin!(handlers), pin!(enough)).await {
-            Either::Left(_) => panic!("the streams go on"),
-            Either::Right((ended, _)) => ended.expect("it is delivered"),
-        }
+        let ended = while_they_work(handlers, enough).await;
+        ended.expect("it is delivered");
         let (_, most, claims) = &*seen.lock().expect("it is free");
         assert_eq!(*most == 1, no_overlap, "{claims:?}");
         for pair in claims.windows(2).filter(|_| no_overlap) {

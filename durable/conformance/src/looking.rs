@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tickwheel_durable::store::{
-    Action, Due, List, LoadWindow, Namespace, PrefixRows, State, Store, Write,
-};
+use tickwheel_durable::store::{Due, List, LoadWindow, Namespace, PrefixRows, State, Store};
 use tokio::time::{Instant, sleep};
 
+use super::contract::set;
 use super::world::{Running, Stores, World};
 
 /// So many timers wait, and can be looked at.
@@ -58,15 +57,8 @@ async fn fill<S: Store>(store: &S, space: &Namespace) {
     let near = LoadWindow::NONE;
     let keys: Vec<_> = (0..ROWS).map(|number| format!("far {number}")).collect();
     for keys in keys.chunks(1_000) {
-        let far = |key: &String| {
-            Write::new(
-                key.clone().into_bytes(),
-                Action::set(b"1".to_vec(), Due::In(DAY), None, false),
-            )
-        };
-        let written = store
-            .write(space, keys.iter().map(far).collect(), near)
-            .await;
+        let writes = keys.iter().map(|key| set(key, "1", Due::In(DAY)));
+        let written = store.write(space, writes.collect(), near).await;
         written.expect("it writes");
     }
 }

@@ -1,15 +1,14 @@
 //! A store that is away for a moment while claims end, through whole instances: D2 and D5.
 
-use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::future::{join, select};
+use futures_util::future::join;
 use tickwheel_durable::{Builder, Claim, DurableTimers, Error, Retry};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::faulty::Faulty;
 use super::handled::Handled;
-use super::world::{Running, Stores, World};
+use super::world::{Stores, World, while_they_work};
 
 /// What happens to calls that settle.
 #[derive(Debug, Clone, Copy)]
@@ -35,12 +34,6 @@ impl Outage {
     }
 }
 
-/// An instance with leases much longer than an outage.
-async fn patient<T: Stores>(world: &World<T>) -> Running<T::Store> {
-    let lease = world.units(600);
-    world.instance_with(|builder| builder.lease(lease)).await
-}
-
 /// Waits until no timer is in flight, and returns how many wait.
 async fn settled(timers: &DurableTimers<String, u64>, unit: Duration) -> u64 {
     for _ in 0..200 {
@@ -62,17 +55,12 @@ async fn settled(timers: &DurableTimers<String, u64>, unit: Duration) -> u64 {
 pub async fn d5_handles_once_through_an_outage<T: Stores>(world: &World<T>) {
     for (part, outage) in Outage::ALL.into_iter().enumerate() {
         let world = world.part(&part.to_string());
-        let mut instance = patient(&world).await;
+        let mut instance = world.patient().await;
         for number in 0..12 {
             instance.set(&number.to_string(), number, 1).await;
         }
         let (handled, unit) = (Handled::default(), instance.unit);
-        let Running {
-            timers,
-            claims,
-            faults,
-            ..
-        } = &mut instance;
+        let (timers, faults) = (&instance.timers, &instance.faults);
         let handler = |claim: Claim<String, u64>| {
             handled.note(0, &claim);
             async move {
@@ -102,7 +90,7 @@ pub async fn d5_handles_once_through_an_outage<T: Stores>(world: &World<T>) {
             }
             timers.shutdown().await;
         };
-        join(claims.dispatch(2, handler), course).await;
+        join(instance.claims.dispatch(2, handler), course).await;
         assert_eq!(timers.metrics().lost, 0, "{outage:?}");
         assert_eq!(handled.twice(), [""; 0]);
     }
@@ -110,15 +98,10 @@ pub async fn d5_handles_once_through_an_outage<T: Stores>(world: &World<T>) {
 
 /// D5: a put-back that the store did not take keeps its error, and is due when it would have been.
 pub async fn d5_put_back_survives_an_outage<T: Stores>(world: &World<T>) {
-    let mut instance = patient(world).await;
+    let mut instance = world.patient().await;
     instance.set("a", 1, 0).await;
     let (unit, handled) = (instance.unit, Handled::default());
-    let Running {
-        timers,
-        claims,
-        faults,
-        ..
-    } = &mut instance;
+    let (timers, faults) = (&instance.timers, &instance.faults);
     let handler = |claim: Claim<String, u64>| {
         handled.note(0, &claim);
         faults.set_failing(Some("settle"));
@@ -148,8 +131,7 @@ pub async fn d5_put_back_survives_an_outage<T: Stores>(world: &World<T>) {
         // Not from the end of the outage on.
         assert!(due <= expected + unit * 10, "{due:?}, {expected:?}");
     };
-    let dispatch = pin!(claims.dispatch(1, handler));
-    select(dispatch, pin!(check)).await;
+    while_they_work(instance.claims.dispatch(1, handler), check).await;
 }
 
 /// D2: a lost answer of a fire delays its timers by no lease, and costs them no attempt.
@@ -165,12 +147,7 @@ pub async fn d2_lost_answer_to_a_fire_costs_nothing<T: Stores>(world: &World<T>)
         instance.set(&number.to_string(), number, 1).await;
     }
     let (unit, handled) = (instance.unit, Handled::default());
-    let Running {
-        timers,
-        claims,
-        faults,
-        ..
-    } = &mut instance;
+    let (timers, faults) = (&instance.timers, &instance.faults);
     faults.set_losing(Some("fire"));
     let handler = |claim: Claim<String, u64>| {
         handled.note(0, &claim);
@@ -191,7 +168,7 @@ pub async fn d2_lost_answer_to_a_fire_costs_nothing<T: Stores>(world: &World<T>)
         assert_eq!(settled(timers, unit).await, 0);
         timers.shutdown().await;
     };
-    join(claims.dispatch(64, handler), course).await;
+    join(instance.claims.dispatch(64, handler), course).await;
     assert_eq!(handled.twice(), [""; 0]);
     assert_eq!(timers.metrics().dead, 0);
 }
@@ -199,7 +176,7 @@ pub async fn d2_lost_answer_to_a_fire_costs_nothing<T: Stores>(world: &World<T>)
 /// D5: an acknowledgement that has failed is not followed by a release when its claim is dropped.
 /// It goes on.
 pub async fn d5_failed_acknowledgement_is_not_released<T: Stores>(world: &World<T>) {
-    let mut instance = patient(world).await;
+    let mut instance = world.patient().await;
     for key in ["awaited", "background"] {
         instance.set(key, 1, 0).await;
     }

@@ -5,15 +5,20 @@ use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::hash::BuildHasher;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
+use futures_util::future::{Either, join_all, select};
 use tickwheel::TimerWheel;
-use tickwheel_durable::store::{Action, Charter, Due, LoadWindow, Namespace, Opened, Store, Write};
-use tickwheel_durable::{BuildError, Builder, Claim, Claims, DurableTimers, Entry, builder};
+use tickwheel_durable::store::{Charter, Due, LoadWindow, Namespace, Opened, Store};
+use tickwheel_durable::{
+    BuildError, Builder, Claim, Claims, Counts, DurableMetrics, DurableTimers, Entry, builder,
+};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use super::contract::set;
 use super::faulty::Faulty;
 
 /// A way to connect to one store, again and again, as the instances of a program do.
@@ -122,10 +127,7 @@ impl<T: Stores> World<T> {
         let (store, space) = (self.store().await, self.part("pace").namespace());
         opened(&store, &space, &"test".into()).await;
         let near = LoadWindow::NONE;
-        let set = Write::new(
-            b"pace".to_vec(),
-            Action::set(Vec::new(), Due::In(self.units(1_000)), None, false),
-        );
+        let set = set("pace", "", Due::In(self.units(1_000)));
         let mut longest = Duration::ZERO;
         for _ in 0..5 {
             let began = Instant::now();
@@ -203,6 +205,12 @@ impl<T: Stores> World<T> {
         self.instance_with(|builder| builder).await
     }
 
+    /// Starts an instance whose claims last, however busy the machine is.
+    pub(super) async fn patient(&self) -> Running<T::Store> {
+        let lease = self.units(600);
+        self.instance_with(|builder| builder.lease(lease)).await
+    }
+
     /// Starts an instance with other settings. On a busy machine a server may be too slow to open
     /// the namespace: it tries again, as a program would.
     pub(super) async fn instance_with(
@@ -255,6 +263,15 @@ impl<S: Store> Running<S> {
         set.await.expect("it is set");
     }
 
+    /// Sets so many timers at once, with their numbers as values.
+    pub(super) async fn set_numbers(&self, count: u64, delay: Duration) {
+        let set = (0..count).map(async |number| {
+            let set = self.timers.set_timer(&key(number), &number, delay).await;
+            set.expect("it is set");
+        });
+        join_all(set).await;
+    }
+
     /// Sees that nothing comes for so many units.
     pub(super) async fn sees_nothing(&mut self, units: u32) {
         if let Ok(claim) = timeout(self.unit * units, self.claims.recv()).await {
@@ -262,10 +279,13 @@ impl<S: Store> Running<S> {
         }
     }
 
+    pub(super) async fn counts(&self) -> Counts {
+        self.timers.counts().await.expect("it counts")
+    }
+
     /// The store's time.
     pub(super) async fn now(&self) -> SystemTime {
-        let counts = self.timers.counts().await;
-        counts.expect("it counts").now.into()
+        self.counts().await.now.into()
     }
 
     /// The keys in flight, claimed by any instance, and when their leases end.
@@ -283,6 +303,39 @@ impl<S: Store> Running<S> {
     /// As SIGKILL: nothing it does has an effect any more.
     pub(super) fn kill(self) {
         self.faults.kill();
+    }
+}
+
+/// The key of the timer with this number.
+pub(super) fn key(number: u64) -> String {
+    format!("key {number}")
+}
+
+/// How many timers are waiting, in flight and dead.
+pub(super) fn by_state(counts: &Counts) -> [u64; 3] {
+    [counts.waiting, counts.in_flight, counts.dead]
+}
+
+/// Waits until the metrics are like that.
+pub(super) async fn until<V>(
+    timers: &DurableTimers<String, V>,
+    unit: Duration,
+    are_so: impl Fn(&DurableMetrics) -> bool,
+) {
+    for _ in 0..2_400 {
+        if are_so(&timers.metrics()) {
+            return;
+        }
+        sleep(unit / 4).await;
+    }
+    panic!("they stay {:?}", timers.metrics());
+}
+
+/// Makes a check while the instances work, which do not end before.
+pub(super) async fn while_they_work<O>(work: impl Future, check: impl Future<Output = O>) -> O {
+    match select(pin!(work), pin!(check)).await {
+        Either::Left(_) => panic!("the streams go on"),
+        Either::Right((checked, _)) => checked,
     }
 }
 

@@ -8,22 +8,21 @@ use tickwheel_durable::store::{
     WriteOutcome,
 };
 
-use super::{Case, FAR, NOW, armed, set, write};
+use super::{Case, FAR, write};
 use crate::steps::{in_steps, pages};
-use crate::world::{Stores, World};
+use crate::world::{Stores, World, by_state, key};
 
 const ALL: DeadRows = DeadRows::Until(StoreTime::NEVER);
 
 impl<S: Store> Case<S> {
     /// Sets a key, fires it, and makes it dead. Returns its token.
-    async fn dead(&self, key: &str, value: &str) -> Version {
-        let row = armed(&self.write(vec![set(key, value, NOW)]).await[0]).0;
-        let token = self.fire(vec![row.version]).await.fired[0].token;
+    async fn dead(&self, key: &str) -> Version {
+        let token = self.fired(key).await;
         assert_eq!(self.settle(token, Settlement::Dead).await, Settled::Done);
         token
     }
 
-    async fn retry(&self, which: DeadRows) -> u64 {
+    pub(super) async fn retry(&self, which: DeadRows) -> u64 {
         self.change_dead(which, DeadChange::Retry).await
     }
 
@@ -44,12 +43,6 @@ impl<S: Store> Case<S> {
         let rows = self.list(State::Dead).await.into_iter();
         rows.map(|row| row.version).collect()
     }
-
-    /// How many rows are waiting, in flight and dead.
-    async fn counts(&self) -> [u64; 3] {
-        let counts = self.store.count(&self.space).await.expect("it counts");
-        [counts.waiting, counts.in_flight, counts.dead]
-    }
 }
 
 /// Dead rows are discarded by token, by key, by time, and with everything else in a purge.
@@ -59,7 +52,7 @@ pub async fn discards_dead_rows<T: Stores>(world: &World<T>) {
     other.instance().await;
     let mut tokens = Vec::new();
     for key in ["a", "b", "c"] {
-        tokens.push(case.dead(key, key).await);
+        tokens.push(case.dead(key).await);
         world.wait(1).await;
     }
     assert_eq!(case.tokens().await, tokens, "those that died first");
@@ -76,29 +69,29 @@ pub async fn discards_dead_rows<T: Stores>(world: &World<T>) {
     assert_eq!(case.retry(DeadRows::Token(tokens[1])).await, 0);
     assert_eq!(case.discard(DeadRows::Key(b"a".to_vec())).await, 1);
     assert_eq!(case.tokens().await, tokens[2..]);
-    case.dead("d", "").await;
+    case.dead("d").await;
     let died = case.list(State::Dead).await[0].due;
     let before = died.before(Duration::from_micros(1));
     assert_eq!(case.discard(DeadRows::Until(before)).await, 0);
     assert_eq!(case.discard(DeadRows::Until(died)).await, 1);
     assert_eq!(case.discard(ALL).await, 1);
-    assert_eq!(case.counts().await, [0, 0, 0]);
+    assert_eq!(by_state(&case.counts().await), [0, 0, 0]);
 
-    case.dead("a", "").await;
+    case.dead("a").await;
     case.fired("b").await;
     case.set("c", FAR).await;
     assert_eq!(case.purge().await, 3);
-    assert_eq!(case.counts().await, [0, 0, 0]);
+    assert_eq!(by_state(&case.counts().await), [0, 0, 0]);
     assert_eq!(case.get("a").await, None);
 
     // A claim that died beside a newer timer goes with it.
     let token = case.fired("a").await;
     case.set("a", FAR).await;
     assert_eq!(case.settle(token, Settlement::Dead).await, Settled::Done);
-    assert_eq!(case.counts().await, [1, 0, 1]);
+    assert_eq!(by_state(&case.counts().await), [1, 0, 1]);
     let removed = case.write(vec![write("a", Action::Remove)]).await;
     assert!(matches!(removed[0], WriteOutcome::Removed { .. }));
-    assert_eq!(case.counts().await, [0, 0, 0]);
+    assert_eq!(by_state(&case.counts().await), [0, 0, 0]);
 
     // Pages go on by when rows died, whatever their tokens are.
     let claims = [case.fired("a").await, case.fired("b").await];
@@ -114,32 +107,27 @@ pub async fn discards_dead_rows<T: Stores>(world: &World<T>) {
 
 /// Very many are listed in pages, and retried and discarded in steps, each once.
 pub async fn retries_and_discards_many_dead_rows<T: Stores>(world: &World<T>) {
-    const ROWS: usize = 2_600;
+    const ROWS: u64 = 2_600;
     let case = Case::open(world).await;
-    let die = async |keys: std::ops::Range<usize>| {
-        let keys: Vec<_> = keys.map(|key| key.to_string()).collect();
+    let keys: Vec<_> = (0..ROWS).map(key).collect();
+    let die = async || {
         for keys in keys.chunks(500) {
-            let writes = keys.iter().map(|key| set(key, key, NOW));
-            case.write(writes.collect()).await;
-            let fired = case.fire_besides(vec![], 500).await.fired;
-            let tokens = fired.iter().map(|fired| fired.token);
-            let settled = case.settle_all(tokens, Settlement::Dead).await;
-            assert_eq!(settled, vec![Settled::Done; 500.min(keys.len())]);
+            case.die(keys).await;
         }
     };
-    die(0..ROWS).await;
+    die().await;
     let listed = pages(&case.store, &case.space, State::Dead, 700).await;
     let listed = listed.into_iter().flatten();
     let listed: Vec<_> = listed.map(|row| (row.due, row.version, row.key)).collect();
     assert!(listed.is_sorted(), "those that died first come first");
-    let keys: BTreeSet<_> = listed.iter().map(|(.., key)| key.clone()).collect();
-    assert_eq!((listed.len(), keys.len()), (ROWS, ROWS));
-    assert_eq!(case.counts().await, [0, 0, ROWS as u64]);
-    assert_eq!(case.retry(ALL).await, ROWS as u64);
-    assert_eq!(case.counts().await, [ROWS as u64, 0, 0]);
-    assert_eq!(case.purge().await, ROWS as u64);
-    die(0..ROWS).await;
-    assert_eq!(case.discard(ALL).await, ROWS as u64);
-    assert_eq!(case.counts().await, [0, 0, 0]);
+    let different: BTreeSet<_> = listed.iter().map(|(.., key)| key).collect();
+    assert_eq!((listed.len(), different.len()), (keys.len(), keys.len()));
+    assert_eq!(by_state(&case.counts().await), [0, 0, ROWS]);
+    assert_eq!(case.retry(ALL).await, ROWS);
+    assert_eq!(by_state(&case.counts().await), [ROWS, 0, 0]);
+    assert_eq!(case.purge().await, ROWS);
+    die().await;
+    assert_eq!(case.discard(ALL).await, ROWS);
+    assert_eq!(by_state(&case.counts().await), [0, 0, 0]);
     assert_eq!(case.purge().await, 0);
 }

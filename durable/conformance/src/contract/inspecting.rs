@@ -96,7 +96,7 @@ pub async fn lists_instances<T: Stores>(world: &World<T>) {
     let mut load = Load::new(second, HOUR, 5, HOUR);
     load.wanted = 3;
     load.name = Some("mailer on host-7".to_owned());
-    let loaded = case.store.load(&case.space, load).await.expect("it loads");
+    let loaded = case.load_as(load).await;
     // Its life ends later now, and its id stays the lesser one.
     case.load(first, HOUR, 0).await;
     let instances = inspect.instances(&case.space).await.expect("it lists");
@@ -136,15 +136,12 @@ pub async fn lists_all_rows_of_a_key<T: Stores>(world: &World<T>) {
     ];
     case.settle(claims[0], Settlement::Dead).await;
     expected[2].0 = State::Dead;
-    let rows = case.store.rows_of(&case.space, b"a".to_vec(), 9).await;
-    let rows = rows.expect("it lists");
+    let rows = case.rows_of("a", 9).await;
     let rows: Vec<_> = rows.iter().map(|row| (row.state, row.version)).collect();
     assert_eq!(rows, expected);
-    let rows = case.store.rows_of(&case.space, b"b".to_vec(), 9).await;
-    assert_eq!(rows, Ok(Vec::new()));
+    assert_eq!(case.rows_of("b", 9).await, []);
     let other = Case::open(&world.part("other")).await;
-    let rows = other.store.rows_of(&other.space, b"a".to_vec(), 9).await;
-    assert_eq!(rows, Ok(Vec::new()));
+    assert_eq!(other.rows_of("a", 9).await, []);
 
     // The answers name the latest of those in flight.
     let claims = [case.fired("c").await, case.fired("c").await];
@@ -158,8 +155,8 @@ pub async fn lists_all_rows_of_a_key<T: Stores>(world: &World<T>) {
         world.wait(1).await;
     }
     assert_eq!(case.get("c").await.map(|row| row.version), Some(claims[1]));
-    let rows = case.store.rows_of(&case.space, b"c".to_vec(), 9).await;
-    let rows = rows.expect("it lists").into_iter().map(|row| row.version);
+    let rows = case.rows_of("c", 9).await;
+    let rows = rows.iter().map(|row| row.version);
     assert_eq!(rows.collect::<Vec<_>>(), [claims[1], claims[0]]);
     // A page that ends between both goes on with the other.
     let rows = case.with_prefix(State::Dead, b"c", 1).await;
@@ -173,8 +170,7 @@ pub async fn lists_the_latest_of_many_rows_of_a_key<T: Stores>(world: &World<T>)
     const LIMIT: usize = 100;
     let case = Case::open(world).await;
     let rows_of = async |key: &str| {
-        let rows = case.store.rows_of(&case.space, key.into(), LIMIT).await;
-        let rows = rows.expect("it lists").into_iter();
+        let rows = case.rows_of(key, LIMIT).await.into_iter();
         rows.map(|row| (row.state, row.version)).collect::<Vec<_>>()
     };
     let expected = |waiting, state, tokens: &[Version], rows| {
@@ -262,7 +258,7 @@ pub async fn finds_rows_by_prefix<T: Stores>(world: &World<T>) {
 pub async fn counts_what_is_due_when<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let inspect = case.store.inspect();
-    let now = case.store.count(&case.space).await.expect("it counts").now;
+    let now = case.counts().await.now;
     let at = |minutes: u64| now.after(Duration::from_secs(60 * minutes));
     let writes = [1, 2, 2, 5, 9, 10]
         .iter()
@@ -286,11 +282,9 @@ pub async fn counts_what_is_due_when<T: Stores>(world: &World<T>) {
     // Times that do not ascend have nothing between them.
     let counts = inspect.count_due(&case.space, vec![at(10), at(0), at(0), at(10)]);
     assert_eq!(counts.await, Ok(vec![0, 0, 5]));
-    let near = LoadWindow::NONE;
     for part in 0..11 {
         let writes = (0..1_000).map(|key| set(&format!("{part} {key}"), "", Due::At(at(60))));
-        let written = case.store.write(&case.space, writes.collect(), near).await;
-        written.expect("it writes");
+        case.write(writes.collect()).await;
     }
     let counts = inspect.count_due(&case.space, vec![at(30), at(90)]).await;
     assert_eq!(counts, Ok(vec![MAX_DUE_COUNT as u64]));

@@ -8,7 +8,7 @@ use tickwheel_durable::store::{
     WriteOutcome,
 };
 
-use super::{Case, FAR, HOUR, NOW, armed, versions, write};
+use super::{Case, FAR, HOUR, NOW, armed, versions, waits_again, write};
 use crate::world::{Stores, World};
 
 /// A load tells how many due rows other living instances wanted and were not given, until another
@@ -19,8 +19,7 @@ pub async fn tells_what_others_lack<T: Stores>(world: &World<T>) {
     let load = async |instance, wanted, alive| {
         let mut request = Load::new(instance, HOUR, 10, alive);
         request.wanted = wanted;
-        let loaded = case.store.load(&case.space, request).await;
-        loaded.expect("it loads").others_lack
+        case.load_as(request).await.others_lack
     };
     let row = case.set("due", NOW).await.version;
     case.set("later", Due::In(Duration::from_secs(60))).await;
@@ -78,8 +77,7 @@ pub async fn loads_what_the_dead_left_piece_by_piece<T: Stores>(world: &World<T>
         let dead = case.instance().await;
         assert_eq!(case.load(dead, HOUR, 4).await.rows.len(), 4);
         let request = Load::new(dead, HOUR, 0, world.units(1));
-        let ended = case.store.load(&case.space, request).await;
-        assert!(ended.expect("it loads").more);
+        assert!(case.load_as(request).await.more);
     }
     world.wait(2).await;
     let instance = case.instance().await;
@@ -106,8 +104,7 @@ async fn says_that_others_have_left_more<T: Stores>(world: &World<T>) {
     for key in ["a", "b"] {
         let token = case.fired(key).await;
         let left = LeftRow::new(leaves, Duration::ZERO, HOUR);
-        let settled = case.settle(token, Settlement::Leave(left)).await;
-        assert!(matches!(settled, Settled::Armed(_)));
+        waits_again(case.settle(token, Settlement::Leave(left)).await);
     }
     for limit in [0, 1] {
         assert!(case.load(loads, HOUR, limit).await.more, "limit {limit}");
@@ -142,14 +139,11 @@ pub async fn leaves_rows_to_those_that_can_decode_them<T: Stores>(world: &World<
         let settlement = Settlement::Leave(LeftRow::new(by, pause, alive));
         let settle = Settle::new(token, settlement).with_error("no number");
         let near = LoadWindow::new(HOUR, Some(by));
-        let settled = case.store.settle(&case.space, vec![settle], near).await;
-        settled.expect("it settles")[0]
+        case.settle_as(vec![settle], near).await[0]
     };
     load(first).await;
     let token = case.fired("a").await;
-    let Settled::Armed(row) = leave(token, first, Duration::ZERO).await else {
-        panic!("it waits again")
-    };
+    let row = waits_again(leave(token, first, Duration::ZERO).await);
     assert!(!row.loaded && row.version > token);
     assert_eq!(load(first).await, []);
     assert_eq!(load(other).await, [row.version]);
@@ -184,9 +178,7 @@ pub async fn leaves_rows_to_those_that_can_decode_them<T: Stores>(world: &World<
     let mut left = Vec::new();
     for key in ["d", "e"] {
         let token = case.fired(key).await;
-        let Settled::Armed(row) = leave(token, first, Duration::ZERO).await else {
-            panic!("it waits again")
-        };
+        let row = waits_again(leave(token, first, Duration::ZERO).await);
         if left.is_empty() {
             // The former mark has run out, and the new one counts from now on.
             assert_eq!(load(first).await, []);
@@ -197,12 +189,9 @@ pub async fn leaves_rows_to_those_that_can_decode_them<T: Stores>(world: &World<
     assert_eq!(load(first).await, left);
 
     // A left row is moved and removed like any other, and then it is not left any more.
-    let mut rows = Vec::new();
     for key in ["b", "c"] {
         let token = case.fired(key).await;
-        let left = leave(token, first, Duration::ZERO).await;
-        assert!(matches!(left, Settled::Armed(_)));
-        rows.push(left);
+        waits_again(leave(token, first, Duration::ZERO).await);
     }
     let change = vec![write("b", Action::move_to(NOW)), write("c", Action::Remove)];
     let changed = case.write(change).await;
@@ -211,9 +200,7 @@ pub async fn leaves_rows_to_those_that_can_decode_them<T: Stores>(world: &World<
 
     // Among those that no instance has loaded they come when they are due.
     let token = case.fired("f").await;
-    let Settled::Armed(row) = leave(token, first, Duration::ZERO).await else {
-        panic!("it waits again")
-    };
+    let row = waits_again(leave(token, first, Duration::ZERO).await);
     world.wait(1).await;
     case.set("g", NOW).await;
     let loaded = case.load(other, HOUR, 1).await;
@@ -222,9 +209,7 @@ pub async fn leaves_rows_to_those_that_can_decode_them<T: Stores>(world: &World<
     // A mark that has run out counts anew, though no load has met it since.
     world.wait(25).await;
     let token = case.fired("h").await;
-    let Settled::Armed(row) = leave(token, first, Duration::ZERO).await else {
-        panic!("it waits again")
-    };
+    let row = waits_again(leave(token, first, Duration::ZERO).await);
     assert!(!load(first).await.contains(&row.version));
     says_that_others_have_left_more(&world.part("beside")).await;
 }

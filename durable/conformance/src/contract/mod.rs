@@ -13,8 +13,8 @@ mod writing;
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, Armed, Due, Fire, FireReport, InstanceId, List, Load, LoadWindow, Loaded, Namespace,
-    Settle, Settled, Settlement, State, Store, Stored, Version, Write, WriteOutcome,
+    Action, Armed, Counts, Due, Fire, FireReport, InstanceId, List, Load, LoadWindow, Loaded,
+    Namespace, Settle, Settled, Settlement, State, Store, Stored, Version, Write, WriteOutcome,
 };
 
 use super::steps::in_steps;
@@ -40,9 +40,9 @@ const NOW: Due = Due::In(Duration::ZERO);
 const CLAIMANT: InstanceId = InstanceId(17);
 
 /// A store and a namespace, with calls that must succeed.
-struct Case<S> {
-    store: S,
-    space: Namespace,
+pub(super) struct Case<S> {
+    pub(super) store: S,
+    pub(super) space: Namespace,
 }
 
 impl<S: Store> Case<S> {
@@ -79,7 +79,10 @@ impl<S: Store> Case<S> {
     }
 
     async fn load(&self, instance: InstanceId, window: Duration, limit: usize) -> Loaded {
-        let request = Load::new(instance, window, limit, HOUR);
+        self.load_as(Load::new(instance, window, limit, HOUR)).await
+    }
+
+    async fn load_as(&self, request: Load) -> Loaded {
         let loaded = self.store.load(&self.space, request).await;
         loaded.expect("it loads")
     }
@@ -124,14 +127,35 @@ impl<S: Store> Case<S> {
     ) -> Vec<Settled> {
         let settles = tokens.into_iter();
         let settles = settles.map(|token| Settle::new(token, settlement));
-        let settles = settles.collect();
-        let settled = (self.store).settle(&self.space, settles, LoadWindow::NONE);
-        settled.await.expect("it settles")
+        self.settle_as(settles.collect(), LoadWindow::NONE).await
+    }
+
+    async fn settle_as(&self, settles: Vec<Settle>, near: LoadWindow) -> Vec<Settled> {
+        let settled = self.store.settle(&self.space, settles, near).await;
+        settled.expect("it settles")
+    }
+
+    /// Sets these keys, fires them, and makes them dead.
+    pub(super) async fn die(&self, keys: &[String]) {
+        let writes = keys.iter().map(|key| set(key, key, NOW));
+        self.write(writes.collect()).await;
+        let fired = self.fire_besides(Vec::new(), keys.len()).await.fired;
+        let tokens = fired.iter().map(|fired| fired.token);
+        let settled = self.settle_all(tokens, Settlement::Dead).await;
+        assert_eq!(settled, vec![Settled::Done; keys.len()]);
     }
 
     async fn get(&self, key: &str) -> Option<Stored> {
-        let rows = self.store.rows_of(&self.space, key.into(), 1).await;
-        rows.expect("it reads").into_iter().next()
+        self.rows_of(key, 1).await.into_iter().next()
+    }
+
+    async fn rows_of(&self, key: &str, limit: usize) -> Vec<Stored> {
+        let rows = self.store.rows_of(&self.space, key.into(), limit).await;
+        rows.expect("it reads")
+    }
+
+    async fn counts(&self) -> Counts {
+        self.store.count(&self.space).await.expect("it counts")
     }
 
     /// Deletes everything, step by step. Returns how many rows there were.
@@ -156,7 +180,7 @@ fn repeating(key: &str, due: Due, period: Duration) -> Write {
     write(key, action)
 }
 
-fn set(key: &str, value: &str, due: Due) -> Write {
+pub(super) fn set(key: &str, value: &str, due: Due) -> Write {
     let action = Action::set(value.into(), due, None, false);
     write(key, action)
 }
@@ -165,6 +189,14 @@ fn armed(written: &WriteOutcome) -> (Armed, Option<Version>) {
     match *written {
         WriteOutcome::Armed { row, replaced, .. } => (row, replaced),
         ref other => panic!("{other:?} instead of a row that is armed"),
+    }
+}
+
+/// The row of a claim that waits again.
+fn waits_again(settled: Settled) -> Armed {
+    match settled {
+        Settled::Armed(row) => row,
+        other => panic!("{other:?} instead of a row that waits again"),
     }
 }
 

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tickwheel_durable::store::{
-    ANSWER_BYTES, Action, Due, Fired, Load, LoadWindow, Settle, Settled, Settlement, State, Store,
-    StoreTime, WriteOutcome,
+    ANSWER_BYTES, Action, Due, Fired, Load, Settled, Settlement, State, Store, StoreTime,
+    WriteOutcome,
 };
 
 use super::{Case, FAR, HOUR, NOW, armed, set, versions, write};
 use crate::steps::pages;
-use crate::world::{Stores, World};
+use crate::world::{Stores, World, by_state};
 
 /// Namespaces have nothing to do with each other.
 pub async fn keeps_namespaces_apart<T: Stores>(world: &World<T>) {
@@ -41,8 +41,7 @@ pub async fn keeps_namespaces_apart<T: Stores>(world: &World<T>) {
     // A load of one namespace ends no instance of another: nobody would load its rows.
     let brief = case.instance().await;
     let request = Load::new(brief, 2 * HOUR, 10, world.units(1));
-    let loaded = case.store.load(&case.space, request).await;
-    assert_eq!(loaded.expect("it loads").rows.len(), 1);
+    assert_eq!(case.load_as(request).await.rows.len(), 1);
     world.wait(2).await;
     other.load(instance, HOUR, 10).await;
     let next = case.instance().await;
@@ -53,29 +52,22 @@ pub async fn keeps_namespaces_apart<T: Stores>(world: &World<T>) {
 /// Lists go on where they ended; counts and purges are of everything.
 pub async fn lists_counts_and_purges<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
-    let counts = case.store.count(&case.space).await.expect("it counts");
-    assert_eq!(
-        (counts.waiting, counts.in_flight, counts.earliest),
-        (0, 0, None)
-    );
+    let counts = case.counts().await;
+    assert_eq!((by_state(&counts), counts.earliest), ([0; 3], None));
     case.fired("fired").await;
-    let counts = case.store.count(&case.space).await.expect("it counts");
-    assert_eq!(
-        (counts.waiting, counts.in_flight, counts.earliest),
-        (0, 1, None)
-    );
+    let counts = case.counts().await;
+    assert_eq!((by_state(&counts), counts.earliest), ([0, 1, 0], None));
     let earliest = case.set("first", NOW).await;
     let same = Due::At(earliest.due.after(HOUR));
     for key in ["b", "a", "c"] {
         case.set(key, same).await;
     }
     // While no row is loaded the last one of all is due an hour later.
-    let counts = case.store.count(&case.space).await.expect("it counts");
-    assert_eq!(counts.earliest, Some(earliest.due));
+    assert_eq!(case.counts().await.earliest, Some(earliest.due));
     let instance = case.instance().await;
     case.load(instance, Duration::ZERO, 1).await;
-    let counts = case.store.count(&case.space).await.expect("it counts");
-    assert_eq!((counts.waiting, counts.in_flight), (4, 1));
+    let counts = case.counts().await;
+    assert_eq!(by_state(&counts), [4, 1, 0]);
     assert_eq!(counts.earliest, Some(earliest.due), "loaded or not");
     assert!(counts.now >= earliest.due);
 
@@ -115,8 +107,7 @@ pub async fn purges_many_rows<T: Stores>(world: &World<T>) {
         case.load(instance, HOUR, 100).await;
     }
     assert_eq!(case.purge().await, ROWS);
-    let counts = case.store.count(&case.space).await.expect("it counts");
-    assert_eq!((counts.waiting, counts.in_flight), (0, 0));
+    assert_eq!(by_state(&case.counts().await), [0; 3]);
     assert_eq!(case.load(instance, 9 * HOUR, 9).await.rows, []);
     case.set("0", FAR).await;
     assert_eq!(case.purge().await, 1);
@@ -159,19 +150,9 @@ pub async fn gives_each_row_to_one_of_many<T: Stores>(world: &World<T>) {
     let tokens: BTreeSet<_> = fired.iter().map(|fired| fired.token).collect();
     assert_eq!(tokens.len(), 100);
 
-    let settles: Vec<_> = tokens
-        .iter()
-        .map(|&token| Settle::new(token, Settlement::Ack))
-        .collect();
-    let settle = cases.iter().map(|case| {
-        case.store
-            .settle(&case.space, settles.clone(), LoadWindow::NONE)
-    });
-    let settled: Vec<_> = join_all(settle)
-        .await
-        .into_iter()
-        .flat_map(|s| s.expect("it settles"))
-        .collect();
+    let settle = cases.iter();
+    let settle = settle.map(|case| case.settle_all(tokens.iter().copied(), Settlement::Ack));
+    let settled = join_all(settle).await.concat();
     assert_eq!(settled.iter().filter(|&&s| s == Settled::Done).count(), 100);
 
     let rows = (0..100).map(|number| set(&number.to_string(), "", NOW));
@@ -276,6 +257,5 @@ pub async fn bounds_answers_in_bytes<T: Stores>(world: &World<T>) {
         removed.iter().map(value).collect::<Vec<_>>(),
         [1, LARGE, LARGE, 0, LARGE, LARGE, LARGE, LARGE]
     );
-    let counts = case.store.count(&case.space).await.expect("it counts");
-    assert_eq!((counts.waiting, counts.in_flight), (1, 0));
+    assert_eq!(by_state(&case.counts().await), [1, 0, 0]);
 }

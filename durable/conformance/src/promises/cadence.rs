@@ -6,8 +6,8 @@ use futures_util::future::join_all;
 use tickwheel_durable::store::Missed;
 use tickwheel_durable::{Claim, Removed};
 
-use super::{Settings, key};
-use crate::world::{Stores, World, collect};
+use super::Settings;
+use crate::world::{Stores, World, collect, key};
 
 /// D8: timers that came due while no instance ran are delivered at start, earliest first.
 pub async fn d8_delivers_what_was_missed_in_order<T: Stores>(world: &World<T>) {
@@ -15,7 +15,7 @@ pub async fn d8_delivers_what_was_missed_in_order<T: Stores>(world: &World<T>) {
     writer.claims.shutdown().await;
     let order: Vec<u64> = (0..40).map(|number| number * 17 % 40).collect();
     // Absolute deadlines: relative ones count from when each is written.
-    let now = writer.timers.counts().await.expect("it counts").now;
+    let now = writer.counts().await.now;
     let set = order.iter().map(|&number| {
         let deadline = now.after(world.units(1) + Duration::from_millis(number));
         let timers = &writer.timers;
@@ -61,13 +61,9 @@ pub async fn d8_repeats_by_each_rule<T: Stores>(world: &World<T>) {
         // The fourth is the next one. Until it comes, all that were missed have come.
         while delivered.last().is_none_or(|&(number, _, _)| number < 4) {
             let claim = instance.next_acked().await;
-            let now = instance.timers.counts().await.expect("it counts").now;
-            let last_due = number_at(now.into());
-            delivered.push((
-                number_at(claim.deadline),
-                u128::from(claim.missed),
-                last_due,
-            ));
+            let last_due = number_at(instance.now().await);
+            let (number, missed) = (number_at(claim.deadline), u128::from(claim.missed));
+            delivered.push((number, missed, last_due));
         }
         let is_right = match (rule, &delivered[..]) {
             (Missed::FireAll, all) => all
@@ -92,8 +88,7 @@ pub async fn d9_keeps_the_cadence_unacknowledged<T: Stores>(world: &World<T>) {
 }
 
 async fn keeps_the_cadence<T: Stores>(world: &World<T>) -> Result<(), String> {
-    let lease = world.units(600);
-    let mut instance = world.instance_with(|b| b.lease(lease)).await;
+    let mut instance = world.patient().await;
     let period = world.units(6);
     let set = instance.timers.set_interval("a", &1, period).await;
     set.expect("it is set");

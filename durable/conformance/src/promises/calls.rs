@@ -2,22 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use futures_util::future::join_all;
 use tickwheel_durable::{Error, SetIfAbsent};
 use tokio::time::Instant;
 
-use super::{FAR, key};
+use super::FAR;
 use crate::world::{Stores, World};
 
 /// D11: while the store is unreachable, calls fail and nothing is delivered; then everything is.
 pub async fn d11_recovers_when_the_store_is_back<T: Stores>(world: &World<T>) {
-    // The claims last, however busy the machine is.
-    let lease = world.units(600);
-    let mut instance = world.instance_with(|b| b.lease(lease)).await;
-    let numbers: Vec<_> = (0..20).map(|number| (key(number), number)).collect();
-    let delay = world.units(8);
-    let set = numbers.iter().map(|(key, number)| (key, number, delay));
-    instance.timers.set_many(set).await.expect("they are set");
+    let mut instance = world.patient().await;
+    instance.set_numbers(20, world.units(8)).await;
     world.wait(2).await;
     instance.faults.set_away(true);
     let failed = instance.timers.set_timer("late", &0, FAR).await;
@@ -38,11 +32,7 @@ pub async fn d11_recovers_when_the_store_is_back<T: Stores>(world: &World<T>) {
 /// D12: an instance that waits for far timers only asks the store once for each poll.
 pub async fn d12_is_quiet_when_idle<T: Stores>(world: &World<T>) {
     let mut instance = world.instance().await;
-    let keys: Vec<_> = (0..100).map(key).collect();
-    let set = |key| instance.timers.set_timer(key, &1, FAR);
-    for set in join_all(keys.iter().map(set)).await {
-        set.expect("it is set");
-    }
+    instance.set_numbers(100, FAR).await;
     instance.sees_nothing(2).await;
     let (began, before) = (Instant::now(), instance.faults.calls());
     instance.sees_nothing(20).await;

@@ -2,10 +2,10 @@
 
 use tickwheel_durable::Error;
 use tickwheel_durable::store::{Store, StoreError};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::Instant;
 
 use super::{FAR, Settings};
-use crate::world::{Running, Stores, World};
+use crate::world::{Running, Stores, World, until};
 
 /// D16: when the charter is amended, an instance that differs stops loading, firing and writing
 /// within a poll and says why. It goes on by itself when it agrees again.
@@ -81,11 +81,8 @@ async fn stops_an_instance_that_differs<T: Stores>(world: &World<T>) -> Result<(
 
 /// Waits until the instance knows that it differs, or that it agrees again.
 async fn until_differs<S: Store>(instance: &Running<S>, differs: bool) {
-    let known = async {
-        while instance.timers.metrics().differs != differs {
-            sleep(instance.unit / 10).await;
-        }
-    };
-    let known = timeout(instance.unit * 600, known).await;
-    known.unwrap_or_else(|_| panic!("it never says that differs is {differs}"));
+    until(&instance.timers, instance.unit, |metrics| {
+        metrics.differs == differs
+    })
+    .await;
 }

@@ -24,7 +24,3 @@ pub use writes::*;
 const FAR: Duration = Duration::from_secs(360_000);
 
 type Settings = Builder<String, u64>;
-
-fn key(number: u64) -> String {
-    format!("key {number}")
-}

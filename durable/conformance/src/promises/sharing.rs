@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
 
-use super::{FAR, Settings, key};
-use crate::world::{Stores, World, acked_of, collect};
+use super::{FAR, Settings};
+use crate::world::{Stores, World, acked_of, collect, key};
 
 /// D5: many instances on the same timers deliver each once.
 pub async fn d5_delivers_once_among_many<T: Stores>(world: &World<T>) {
@@ -41,13 +41,7 @@ pub async fn d10_leaves_to_others_when_full<T: Stores>(world: &World<T>) {
     // Its claims stay its own, however slow the machine is.
     let settings = |b: Settings| b.capacity(2).lease(world.units(200));
     let mut full = world.instance_with(settings).await;
-    let keys: Vec<_> = (0..10).map(key).collect();
-    let set = keys
-        .iter()
-        .map(|key| full.timers.set_timer(key, &1, world.units(1)));
-    for set in join_all(set).await {
-        set.expect("it is set");
-    }
+    full.set_numbers(10, world.units(1)).await;
     let held = [full.next().await, full.next().await];
     full.sees_nothing(3).await;
     assert_eq!(full.timers.metrics().unsettled, 2);

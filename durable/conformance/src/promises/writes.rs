@@ -1,31 +1,26 @@
 //! D1 and D4: what a call has written is kept, and the last write wins.
 
 use std::collections::BTreeSet;
-use std::pin::pin;
 
-use futures_util::future::{Either, join_all, select};
+use futures_util::future::join_all;
 use tickwheel_durable::{Moved, Removed};
 
-use super::{FAR, key};
-use crate::world::{Stores, World, acked_of, collect, next_of};
+use super::FAR;
+use crate::world::{Stores, World, acked_of, collect, key, next_of, while_they_work};
 
 /// D1: what a call said it had set is there after a crash right after it.
 pub async fn d1_keeps_what_it_said_it_set<T: Stores>(world: &World<T>) {
     let first = world.instance().await;
-    let keys: Vec<_> = (0..100).map(key).collect();
-    let set = |key| first.timers.set_timer(key, &7, world.units(1));
-    for set in join_all(keys.iter().map(set)).await {
-        set.expect("it is set");
-    }
+    first.set_numbers(100, world.units(1)).await;
     first.kill();
     let mut second = world.instance().await;
     let mut delivered = BTreeSet::new();
-    while delivered.len() < keys.len() {
+    while delivered.len() < 100 {
         let claim = second.next_acked().await;
-        assert_eq!((claim.value, claim.missed), (7, 0));
-        delivered.insert(claim.key);
+        assert_eq!((claim.key, claim.missed), (key(claim.value), 0));
+        delivered.insert(claim.value);
     }
-    assert!(keys.iter().all(|key| delivered.contains(key)));
+    assert!(delivered.into_iter().eq(0..100));
 }
 
 /// D4: after a set, move or remove by another instance the old deadline and value are never
@@ -70,23 +65,15 @@ pub async fn d4_removed_or_fired_never_both<T: Stores>(world: &World<T>) {
 }
 
 async fn removes_while_they_fire<T: Stores>(world: &World<T>) -> Result<(), String> {
-    // The claims last, however busy the machine is. Either instance may have loaded a timer.
-    let lease = world.units(600);
-    let mut instances = [
-        world.instance_with(|b| b.lease(lease)).await,
-        world.instance_with(|b| b.lease(lease)).await,
-    ];
-    let [setter, remover] = [0, 1].map(|number: usize| instances[number].timers.clone());
-    let keys: Vec<_> = (0..60).map(key).collect();
-    let set = |key| setter.set_timer(key, &1, world.units(3));
-    for set in join_all(keys.iter().map(set)).await {
-        set.expect("it is set");
-    }
+    // Either instance may have loaded a timer.
+    let mut instances = [world.patient().await, world.patient().await];
+    instances[0].set_numbers(60, world.units(3)).await;
+    let remover = instances[1].timers.clone();
     // Some before, some after, and some while they fire.
-    let remover = &remover;
-    let remove = keys.iter().zip(0..).map(|(key, number)| async move {
+    let remove = (0..60).map(async |number| {
         tokio::time::sleep(world.units(2) + world.units(6) * number / 60).await;
-        remover.remove_timer(key).await.expect("it answers")
+        let removed = remover.remove_timer(&key(number.into())).await;
+        removed.expect("it answers")
     });
     let mut held = Vec::new();
     let hold = async {
@@ -94,29 +81,24 @@ async fn removes_while_they_fire<T: Stores>(world: &World<T>) -> Result<(), Stri
             held.push(next_of(&mut instances).await.1);
         }
     };
-    let outcomes = match select(join_all(remove), pin!(hold)).await {
-        Either::Left((outcomes, _)) => outcomes,
-        Either::Right((never, _)) => never,
-    };
-    let mut removed = BTreeSet::new();
-    let mut fired = BTreeSet::new();
-    for (key, outcome) in keys.iter().zip(outcomes) {
+    let outcomes = while_they_work(hold, join_all(remove)).await;
+    let (mut removed, mut fired) = (0, BTreeSet::new());
+    for (number, outcome) in (0..).zip(outcomes) {
         match outcome {
-            Removed::Done(1) => assert!(removed.insert(key.clone())),
-            Removed::InFlight(_) => assert!(fired.insert(key.clone())),
-            other => panic!("{key} was neither there nor in flight: {other:?}"),
+            Removed::Done(value) if value == number => removed += 1,
+            Removed::InFlight(_) => _ = fired.insert(number),
+            other => panic!("{number} was neither there nor in flight: {other:?}"),
         }
     }
     for claim in &held {
         claim.ack().await.expect("it is held");
     }
     held.extend(collect(&mut instances, world.units(10)).await);
-    let delivered: BTreeSet<_> = held.iter().map(|claim| claim.key.clone()).collect();
+    let delivered: BTreeSet<_> = held.iter().map(|claim| claim.value).collect();
     assert_eq!(delivered.len(), held.len());
     assert_eq!(delivered, fired);
-    assert_eq!(delivered.len() + removed.len(), keys.len());
-    if removed.is_empty() || fired.is_empty() {
-        return Err(format!("{} removed, {} fired", removed.len(), fired.len()));
+    if removed == 0 || fired.is_empty() {
+        return Err(format!("{removed} removed, {} fired", fired.len()));
     }
     Ok(())
 }
