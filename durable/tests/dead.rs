@@ -26,6 +26,15 @@ async fn counts(timers: &Timers) -> (u64, u64, u64) {
     (counts.waiting, counts.in_flight, counts.dead)
 }
 
+/// Sets a timer of another program, whose values are texts.
+async fn set_text(builder: Builder<String, String>, store: &Memory) {
+    let started = builder.start(&TimerWheel::new(), store.clone()).await;
+    let (timers, claims) = started.expect("it starts");
+    claims.shutdown().await;
+    let set = timers.set_timer("a", &"a text".to_owned(), SECOND).await;
+    set.expect("it is set");
+}
+
 async fn die(claim: Claim<String, u32>) {
     let failed = claim.fail(Retry::never("why")).await;
     failed.expect("it is held");
@@ -63,13 +72,8 @@ async fn handlers_wait_for_the_backoff_and_die() {
 #[tokio::test(start_paused = true)]
 async fn timer_that_does_not_decode_shows_why() {
     let store = Memory::new();
-    let wheel = TimerWheel::new();
-    let texts = builder::<String, String>("orders").start(&wheel, store.clone());
-    let (writer, texts) = texts.await.expect("it starts");
+    set_text(builder("orders"), &store).await;
     let (timers, mut claims) = start(store, |b| b.lease(SECOND * 10)).await;
-    let set = writer.set_timer("a", &"a text".to_owned(), SECOND).await;
-    set.expect("it is set");
-    texts.shutdown().await;
     let reason = "invalid type: string";
     let shows = |entry: &Entry<String, u32>| {
         let error = entry.error.as_deref().unwrap_or_default();
@@ -92,13 +96,8 @@ async fn timer_of_at_most_once_that_does_not_decode_is_logged_as_lost() {
     let log = Log::default();
     let _logging = log.capture();
     let store = Memory::new();
-    let wheel = TimerWheel::new();
-    let texts = builder::<String, String>("orders").at_most_once();
-    let (writer, texts) = texts.start(&wheel, store.clone()).await.expect("it starts");
-    texts.shutdown().await;
+    set_text(builder("orders").at_most_once(), &store).await;
     let (timers, mut claims) = start(store, Builder::at_most_once).await;
-    let set = writer.set_timer("a", &"a text".to_owned(), SECOND).await;
-    set.expect("it is set");
     assert!(timeout(SECOND * 5, claims.recv()).await.is_err());
     assert_eq!(log.with(&["ERROR", "does not decode", "\"a\""]), 1);
     assert_eq!(log.with(&["left to other instances"]), 0);
@@ -110,14 +109,9 @@ async fn timer_of_at_most_once_that_does_not_decode_is_logged_as_lost() {
 #[tokio::test(start_paused = true)]
 async fn timer_that_does_not_decode_is_left_for_three_polls() {
     let store = Memory::new();
-    let wheel = TimerWheel::new();
-    let texts = builder::<String, String>("orders").start(&wheel, store.clone());
-    let (writer, texts) = texts.await.expect("it starts");
-    texts.shutdown().await;
+    set_text(builder("orders"), &store).await;
     let poll = SECOND * 10;
     let (timers, mut claims) = start(store, |b| b.poll(poll).lease(SECOND)).await;
-    let set = writer.set_timer("a", &"a text".to_owned(), SECOND).await;
-    set.expect("it is set");
     let dispatch = claims.dispatch(1, |_| async { Ok(()) });
     let looking = async {
         while timers.metrics().undecoded == 0 {

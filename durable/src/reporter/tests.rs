@@ -77,9 +77,7 @@ impl Seen {
             .unwrap_or_else(|| panic!("no {name} in {all:?}"))
             .clone()
     }
-}
 
-impl Seen {
     fn describe(&self, name: &KeyName, unit: Option<Unit>) {
         let mut units = self.1.lock().unwrap_or_else(PoisonError::into_inner);
         units.insert(name.as_str().to_owned(), unit);
