@@ -5,7 +5,6 @@ mod dead;
 mod entry;
 
 use std::borrow::Borrow;
-use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -452,10 +451,4 @@ async fn list(
     Ok(rows)
 }
 
-impl<K, V> fmt::Debug for Admin<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Admin")
-            .field("namespace", self.cores.namespace())
-            .finish_non_exhaustive()
-    }
-}
+opaque!(Admin<K, V>, |admin| namespace: admin.cores.namespace());

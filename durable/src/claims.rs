@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::convert::Infallible;
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -451,10 +450,4 @@ impl<K, V> Drop for Claims<K, V> {
     }
 }
 
-impl<K, V> fmt::Debug for Claims<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Claims")
-            .field("namespace", self.cores.namespace())
-            .finish_non_exhaustive()
-    }
-}
+opaque!(Claims<K, V>, |claims| namespace: claims.cores.namespace());

@@ -79,6 +79,9 @@
 #![doc(test(attr(deny(unused_imports, unused_must_use))))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[macro_use]
+mod opaque;
+
 mod admin;
 mod backoff;
 mod builder;

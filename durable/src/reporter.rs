@@ -1,7 +1,6 @@
 //! Publishes what an instance counts through the `metrics` facade.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -238,13 +237,7 @@ fn describe(recorder: &dyn Recorder) {
     }
 }
 
-impl fmt::Debug for Reporter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reporter")
-            .field("label", &self.label)
-            .finish_non_exhaustive()
-    }
-}
+opaque!(Reporter, |reporter| label: reporter.label);
 
 #[cfg(test)]
 mod tests;

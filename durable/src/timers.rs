@@ -1,7 +1,6 @@
 //! The handle that sets, moves and removes durable timers.
 
 use std::borrow::Borrow;
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -513,10 +512,4 @@ impl<K, V> Clone for DurableTimers<K, V> {
     }
 }
 
-impl<K, V> fmt::Debug for DurableTimers<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DurableTimers")
-            .field("namespace", self.cores.namespace())
-            .finish_non_exhaustive()
-    }
-}
+opaque!(DurableTimers<K, V>, |timers| namespace: timers.cores.namespace());

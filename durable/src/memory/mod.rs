@@ -4,7 +4,6 @@ mod inspect;
 mod rows;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fmt;
 use std::future::ready;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -168,14 +167,7 @@ impl Default for Memory {
     }
 }
 
-impl fmt::Debug for Memory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let spaces = self.lock().spaces.len();
-        f.debug_struct("Memory")
-            .field("namespaces", &spaces)
-            .finish_non_exhaustive()
-    }
-}
+opaque!(Memory, |store| namespaces: store.lock().spaces.len());
 
 impl Store for Memory {
     fn open<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, Opened> {

@@ -46,7 +46,6 @@ mod url;
 mod write;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -408,13 +407,7 @@ impl Postgres {
     }
 }
 
-impl fmt::Debug for Postgres {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Postgres")
-            .field("target", &self.inner.target)
-            .finish_non_exhaustive()
-    }
-}
+opaque!(Postgres, |store| target: store.inner.target);
 
 impl Store for Postgres {
     fn open<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, Opened> {

@@ -1,6 +1,5 @@
 //! How a store connects, beyond what a URL says.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -175,13 +174,7 @@ impl From<Config> for PostgresOptions {
     }
 }
 
-impl fmt::Debug for PostgresOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The client's `Debug` hides the password.
-        f.debug_struct("PostgresOptions")
-            .field("config", &self.config)
-            .field("connections", &self.connections)
-            .field("create_tables", &self.create_tables)
-            .finish_non_exhaustive()
-    }
-}
+// The client's `Debug` hides the password.
+opaque!(PostgresOptions, |it|
+    config: it.config, connections: it.connections, create_tables: it.create_tables
+);

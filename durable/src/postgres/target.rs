@@ -193,13 +193,7 @@ impl fmt::Display for Target {
     }
 }
 
-impl fmt::Debug for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Target")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
-}
+opaque!(Target, |target| name: target.name);
 
 /// User, hosts, ports and database.
 fn name(config: &Config) -> String {

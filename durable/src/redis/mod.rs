@@ -61,7 +61,6 @@ mod url;
 mod write;
 
 use std::collections::HashMap;
-use std::fmt;
 
 use ::redis::{Cmd, from_redis_value};
 use tokio::time::timeout;
@@ -368,13 +367,7 @@ impl Redis {
     }
 }
 
-impl fmt::Debug for Redis {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Redis")
-            .field("server", &self.connection.place())
-            .finish_non_exhaustive()
-    }
-}
+opaque!(Redis, |store| server: store.connection.place());
 
 impl Store for Redis {
     fn open<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, Opened> {

@@ -22,7 +22,6 @@ mod tests;
 mod thread;
 mod transaction;
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -122,13 +121,7 @@ impl Sqlite {
     }
 }
 
-impl fmt::Debug for Sqlite {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sqlite")
-            .field("path", &self.path)
-            .finish_non_exhaustive()
-    }
-}
+opaque!(Sqlite, |store| path: store.path);
 
 impl Store for Sqlite {
     fn open<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, Opened> {

@@ -1,7 +1,6 @@
 //! Timers in a transaction of the user's own.
 
 use std::borrow::Borrow;
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -327,10 +326,4 @@ fn path(connection: &Connection) -> PathBuf {
     connection.path().unwrap_or_default().into()
 }
 
-impl<K, V> fmt::Debug for SqliteTransaction<'_, K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqliteTransaction")
-            .field("namespace", &self.namespace)
-            .finish_non_exhaustive()
-    }
-}
+opaque!(SqliteTransaction<'t, K, V>, |it| namespace: it.namespace);
