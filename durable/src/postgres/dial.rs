@@ -80,14 +80,11 @@ fn no_host(target: &Target, mut failures: Vec<StoreError>) -> StoreError {
         return failures.remove(0);
     }
     let reasons: Vec<_> = failures.iter().map(|error| format!("{error:#}")).collect();
-    let message = format!(
-        "PostgreSQL {target}: no host can be used: {}",
-        reasons.join("; ")
-    );
+    let why = format!("no host can be used: {}", reasons.join("; "));
     if failures.iter().any(StoreError::may_pass) {
-        StoreError::unavailable(message)
+        target.unavailable(why)
     } else {
-        StoreError::refused(message)
+        target.refused(why)
     }
 }
 
@@ -107,25 +104,21 @@ async fn attempt(
         (host.dial)(config).await
     };
     let Ok(dialed) = timeout(limit, dialed).await else {
-        let message = format!("PostgreSQL {host}: no connection within {limit:?}");
-        return Err(StoreError::unavailable(message));
+        return Err(host.unavailable(format_args!("no connection within {limit:?}")));
     };
     let (client, messages) = dialed.map_err(|error| host.blame(error))?;
     let (open, closed) = watch::channel(());
     drop(tokio::spawn(drive(messages, hints, open)));
     let Ok(asked) = timeout(limit, client.query_typed(READS_ONLY, &[])).await else {
-        let message = format!(
-            "PostgreSQL {host}: a connection has no answer within {limit:?}: a pooler between has to have room for all \
-             connections of a store"
-        );
-        return Err(StoreError::unavailable(message));
+        return Err(host.unavailable(format_args!(
+            "a connection has no answer within {limit:?}: a pooler between has to have room for all connections of a store"
+        )));
     };
     let rows = asked.map_err(|error| host.describe(error))?;
     if rows[0].get::<_, &str>(0) == "on" {
-        let message = format!(
-            "PostgreSQL {host}: the server accepts no writes: it is a standby, or the role has default_transaction_read_only"
-        );
-        return Err(StoreError::unavailable(message));
+        return Err(host.unavailable(
+            "the server accepts no writes: it is a standby, or the role has default_transaction_read_only",
+        ));
     }
     Ok((client, closed))
 }

@@ -191,11 +191,8 @@ impl Lanes {
         }
         let ended = session.terminate(&orphans).await;
         if !ended.map_err(|error| self.target.describe(error))? {
-            let message = format!(
-                "PostgreSQL {}: the server does not end a process after its call was given up",
-                self.target
-            );
-            return Err(StoreError::unavailable(message));
+            let why = "the server does not end a process after its call was given up";
+            return Err(self.target.unavailable(why));
         }
         self.orphans().retain(|orphan| !orphans.contains(orphan));
         Ok(())

@@ -40,21 +40,19 @@ pub(super) async fn refuse_shared(
     for asks in LOOKS {
         let asked = clients[asks].query_typed("SELECT pg_catalog.pg_backend_pid()", &[]);
         let Ok(answer) = timeout(ANSWER, asked).await else {
-            let message = format!(
-                "PostgreSQL {target}: of two connections one has no answer within {ANSWER:?}: a pooler between has to have \
-                 room for all connections of a store"
-            );
-            return Err(StoreError::unavailable(message));
+            return Err(target.unavailable(format_args!(
+                "of two connections one has no answer within {ANSWER:?}: a pooler between has to have room for all \
+                 connections of a store"
+            )));
         };
         let rows = answer.map_err(|error| target.describe(error))?;
         let process: i32 = rows[0].get(0);
         let before = seen[asks].replace(process);
         if before.is_some_and(|before| before != process) || seen[0] == seen[1] {
-            let message = format!(
-                "PostgreSQL {target}: connections do not keep their processes: there is a pooler of transactions between, \
-                 such as pgbouncer with pool_mode=transaction. Connect directly, or through one with pool_mode=session"
-            );
-            return Err(StoreError::refused(message));
+            return Err(target.refused(
+                "connections do not keep their processes: there is a pooler of transactions between, such as pgbouncer \
+                 with pool_mode=transaction. Connect directly, or through one with pool_mode=session",
+            ));
         }
     }
     Ok(())

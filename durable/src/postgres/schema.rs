@@ -134,11 +134,10 @@ impl Tables {
         } = &self.rights;
         let schema = self.place.trim_end_matches('.');
         if let Some(replacer) = replacer {
-            let message = format!(
-                "PostgreSQL {target}: schema {schema} belongs to {replacer}, who could replace the functions in it, and so act \
-                 as {owner}, to whom the tables belong: give schema and tables the same owner"
-            );
-            return Err(StoreError::refused(message));
+            return Err(target.refused(format_args!(
+                "schema {schema} belongs to {replacer}, who could replace the functions in it, and so act as {owner}, to \
+                 whom the tables belong: give schema and tables the same owner"
+            )));
         }
         let Some(creators) = creators else {
             return Ok(());
@@ -151,12 +150,11 @@ impl Tables {
             );
             return Ok(());
         }
-        let message = format!(
-            "PostgreSQL {target}: the tables in schema {schema} belong to {owner}, who does not own the schema, and other roles \
-             may create in it ({creators}), so any of them may have made the tables: REVOKE CREATE ON SCHEMA {schema} from \
-             these, if {owner} is to be trusted"
-        );
-        Err(StoreError::refused(message))
+        Err(target.refused(format_args!(
+            "the tables in schema {schema} belong to {owner}, who does not own the schema, and other roles may create in it \
+             ({creators}), so any of them may have made the tables: REVOKE CREATE ON SCHEMA {schema} from these, if {owner} \
+             is to be trusted"
+        )))
     }
 
     /// Whether they can be used.
@@ -239,10 +237,8 @@ pub(super) async fn not_there(client: &Client, target: &Target) -> StoreError {
         None => "there are no tables".to_owned(),
         Some(version) => format!("the tables have version {version}, and {SCHEMA} is needed"),
     };
-    StoreError::refused(format!(
-        "PostgreSQL {target}: {found}: apply {} of tickwheel-durable",
-        files(version.unwrap_or(0))
-    ))
+    let files = files(version.unwrap_or(0));
+    target.refused(format_args!("{found}: apply {files} of tickwheel-durable"))
 }
 
 /// The tables could not be made or upgraded.
@@ -250,12 +246,11 @@ pub(super) fn not_made(target: &Target, error: Error) -> StoreError {
     if error.code() != Some(&SqlState::INSUFFICIENT_PRIVILEGE) {
         return target.describe(error);
     }
-    let message = format!(
-        "PostgreSQL {target}: the role may not make or upgrade the tables: let another one apply what is missing of {} of \
-         tickwheel-durable",
+    let why = format!(
+        "the role may not make or upgrade the tables: let another one apply what is missing of {} of tickwheel-durable",
         files(0)
     );
-    StoreError::refused(message).because_of(error)
+    target.refused(why).because_of(error)
 }
 
 /// Makes the tables or upgrades them, if no other process has done so meanwhile.

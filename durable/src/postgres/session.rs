@@ -211,9 +211,8 @@ async fn set_up(client: &Client, target: &Target) -> Result<(Backend, Option<Tab
 }
 
 fn gone(target: &Target) -> StoreError {
-    let message = format!(
-        "PostgreSQL {target}: the tables are not those that this store was connected to: they were dropped or made again. \
-         Restart the instances, for what they know is about other tables"
-    );
-    StoreError::refused(message)
+    target.refused(
+        "the tables are not those that this store was connected to: they were dropped or made again. Restart the \
+         instances, for what they know is about other tables",
+    )
 }

@@ -78,12 +78,19 @@ impl Target {
             Ok(error) => self.describe(*error),
             Err(error) => match error.downcast::<StoreError>() {
                 Ok(error) => *error,
-                Err(error) => {
-                    let message = format!("PostgreSQL {self}: no connection was made");
-                    StoreError::unavailable(message).because_of(error)
-                }
+                Err(error) => (self.unavailable("no connection was made")).because_of(error),
             },
         }
+    }
+
+    /// An error that lasts.
+    pub(super) fn refused(&self, why: impl fmt::Display) -> StoreError {
+        StoreError::refused(format_args!("PostgreSQL {self}: {why}"))
+    }
+
+    /// An error that may pass.
+    pub(super) fn unavailable(&self, why: impl fmt::Display) -> StoreError {
+        StoreError::unavailable(format_args!("PostgreSQL {self}: {why}"))
     }
 
     /// Says what has gone wrong, where, and whether it may pass.
