@@ -444,20 +444,22 @@ impl Store for Other {
         self.store.inspect()
     }
 
-    fn load<'a>(&'a self, namespace: &'a Namespace, mut request: Load) -> Answer<'a, Loaded> {
+    fn load(&self, namespace: &Namespace, mut request: Load) -> Answer<'_, Loaded> {
+        let namespace = namespace.clone();
         Box::pin(async move {
             self.known(&mut request.schedules);
-            let mut loaded = self.store.load(namespace, request).await?;
+            let mut loaded = self.store.load(&namespace, request).await?;
             for row in &mut loaded.scheduled {
                 self.renamed(&mut row.schedule);
             }
             Ok(loaded)
         })
     }
-    fn fire<'a>(&'a self, namespace: &'a Namespace, mut request: Fire) -> Answer<'a, FireReport> {
+    fn fire(&self, namespace: &Namespace, mut request: Fire) -> Answer<'_, FireReport> {
+        let namespace = namespace.clone();
         Box::pin(async move {
             self.known(&mut request.schedules);
-            let mut report = self.store.fire(namespace, request).await?;
+            let mut report = self.store.fire(&namespace, request).await?;
             for row in &mut report.scheduled {
                 self.renamed(&mut row.schedule);
             }

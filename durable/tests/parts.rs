@@ -47,11 +47,11 @@ impl Store for InParts {
         3
     }
 
-    fn load<'a>(&'a self, namespace: &'a Namespace, request: Load) -> Answer<'a, Loaded> {
+    fn load(&self, namespace: &Namespace, request: Load) -> Answer<'_, Loaded> {
         self.of(namespace).load(namespace, request)
     }
 
-    fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport> {
+    fn fire(&self, namespace: &Namespace, request: Fire) -> Answer<'_, FireReport> {
         self.of(namespace).fire(namespace, request)
     }
 }

@@ -306,27 +306,30 @@ impl<S> Clone for Faulty<S> {
 }
 
 impl<S: Store> Store for Faulty<S> {
-    fn open<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, Opened> {
-        Box::pin(self.call("open", move || self.store.open(namespace, charter)))
+    fn open(&self, namespace: &Namespace, charter: &Charter) -> Answer<'_, Opened> {
+        let (namespace, charter) = (namespace.clone(), charter.clone());
+        Box::pin(self.call("open", move || self.store.open(&namespace, &charter)))
     }
 
-    fn amend<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, ()> {
-        Box::pin(self.call("amend", move || self.store.amend(namespace, charter)))
+    fn amend(&self, namespace: &Namespace, charter: &Charter) -> Answer<'_, ()> {
+        let (namespace, charter) = (namespace.clone(), charter.clone());
+        Box::pin(self.call("amend", move || self.store.amend(&namespace, &charter)))
     }
 
-    fn write<'a>(
-        &'a self,
-        namespace: &'a Namespace,
+    fn write(
+        &self,
+        namespace: &Namespace,
         writes: Vec<Write>,
         near: LoadWindow,
-    ) -> Answer<'a, Vec<WriteOutcome>> {
+    ) -> Answer<'_, Vec<WriteOutcome>> {
+        let namespace = namespace.clone();
         Box::pin(async move {
             if let Some(delay) = self.late_by("write") {
-                let (store, namespace) = (Arc::clone(&self.store), namespace.clone());
+                let store = Arc::clone(&self.store);
                 let write = async move { store.write(&namespace, writes, near).await };
                 return Err(happen_late(delay, write));
             }
-            let writing = self.call("write", || self.write_unlocked(namespace, writes, near));
+            let writing = self.call("write", || self.write_unlocked(&namespace, writes, near));
             let written = writing.await?;
             let changed = |written: &&WriteOutcome| {
                 matches!(
@@ -339,12 +342,13 @@ impl<S: Store> Store for Faulty<S> {
         })
     }
 
-    fn load<'a>(&'a self, namespace: &'a Namespace, request: Load) -> Answer<'a, Loaded> {
+    fn load(&self, namespace: &Namespace, request: Load) -> Answer<'_, Loaded> {
+        let namespace = namespace.clone();
         Box::pin(async move {
             let load = || {
                 let is_unloaded = self.lock().unloaded.contains(&request.instance);
                 assert!(!is_unloaded, "an id loads after its unload: {request:?}");
-                self.store.load(namespace, request)
+                self.store.load(&namespace, request)
             };
             let loaded = self.call("load", load).await?;
             self.lock().writes += loaded.rows.len() as u64;
@@ -352,29 +356,31 @@ impl<S: Store> Store for Faulty<S> {
         })
     }
 
-    fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport> {
+    fn fire(&self, namespace: &Namespace, request: Fire) -> Answer<'_, FireReport> {
+        let namespace = namespace.clone();
         Box::pin(async move {
             if let Some(delay) = self.late_by("fire") {
-                let (store, namespace) = (Arc::clone(&self.store), namespace.clone());
+                let store = Arc::clone(&self.store);
                 let fire = async move { store.fire(&namespace, request).await };
                 return Err(happen_late(delay, fire));
             }
-            let firing = self.call("fire", || self.fire_unlocked(namespace, request));
+            let firing = self.call("fire", || self.fire_unlocked(&namespace, request));
             let report = firing.await?;
             self.lock().writes += (report.fired.len() + report.next.len()) as u64;
             Ok(report)
         })
     }
 
-    fn settle<'a>(
-        &'a self,
-        namespace: &'a Namespace,
+    fn settle(
+        &self,
+        namespace: &Namespace,
         settles: Vec<Settle>,
         near: LoadWindow,
-    ) -> Answer<'a, Vec<Settled>> {
+    ) -> Answer<'_, Vec<Settled>> {
+        let namespace = namespace.clone();
         Box::pin(async move {
             let settlements: Vec<_> = settles.iter().map(|settle| settle.settlement).collect();
-            let settling = self.call("settle", || self.settle_unlocked(namespace, settles, near));
+            let settling = self.call("settle", || self.settle_unlocked(&namespace, settles, near));
             let settled = settling.await?;
             let mut state = self.lock();
             for (settled, settlement) in settled.iter().zip(settlements) {
@@ -389,31 +395,26 @@ impl<S: Store> Store for Faulty<S> {
         })
     }
 
-    fn unload<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        instance: InstanceId,
-    ) -> Answer<'a, InstanceId> {
-        Box::pin(async move {
-            self.lock().unloaded.insert(instance);
-            self.call("unload", || self.store.unload(namespace, instance))
-                .await
-        })
+    fn unload(&self, namespace: &Namespace, instance: InstanceId) -> Answer<'_, InstanceId> {
+        self.lock().unloaded.insert(instance);
+        let namespace = namespace.clone();
+        Box::pin(self.call("unload", move || self.store.unload(&namespace, instance)))
     }
 
-    fn unmark<'a>(
-        &'a self,
-        namespace: &'a Namespace,
+    fn unmark(
+        &self,
+        namespace: &Namespace,
         instance: InstanceId,
         versions: Vec<Version>,
-    ) -> Answer<'a, Vec<Version>> {
+    ) -> Answer<'_, Vec<Version>> {
+        let namespace = namespace.clone();
         Box::pin(async move {
             let asked = versions.len();
             let unmarking = self.call("unmark", || async {
                 if self.lock().locked {
                     return Ok(versions);
                 }
-                self.store.unmark(namespace, instance, versions).await
+                self.store.unmark(&namespace, instance, versions).await
             });
             let left = unmarking.await?;
             self.lock().writes += (asked - left.len()) as u64;
@@ -421,25 +422,31 @@ impl<S: Store> Store for Faulty<S> {
         })
     }
 
-    fn rows_of<'a>(
-        &'a self,
-        namespace: &'a Namespace,
+    fn rows_of(
+        &self,
+        namespace: &Namespace,
         key: Vec<u8>,
         limit: usize,
-    ) -> Answer<'a, Vec<Stored>> {
-        Box::pin(self.call("rows_of", move || self.store.rows_of(namespace, key, limit)))
+    ) -> Answer<'_, Vec<Stored>> {
+        let namespace = namespace.clone();
+        Box::pin(self.call("rows_of", move || {
+            self.store.rows_of(&namespace, key, limit)
+        }))
     }
 
-    fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>> {
-        Box::pin(self.call("list", move || self.store.list(namespace, request)))
+    fn list(&self, namespace: &Namespace, request: List) -> Answer<'_, Vec<Stored>> {
+        let namespace = namespace.clone();
+        Box::pin(self.call("list", move || self.store.list(&namespace, request)))
     }
 
-    fn count<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Counts> {
-        Box::pin(self.call("count", move || self.store.count(namespace)))
+    fn count(&self, namespace: &Namespace) -> Answer<'_, Counts> {
+        let namespace = namespace.clone();
+        Box::pin(self.call("count", move || self.store.count(&namespace)))
     }
 
-    fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, ChangedRows> {
-        Box::pin(self.call("purge", move || self.store.purge(namespace)))
+    fn purge(&self, namespace: &Namespace) -> Answer<'_, ChangedRows> {
+        let namespace = namespace.clone();
+        Box::pin(self.call("purge", move || self.store.purge(&namespace)))
     }
 
     fn parts(&self) -> usize {
@@ -451,23 +458,24 @@ impl<S: Store> Store for Faulty<S> {
         self.store.inspect()
     }
 
-    fn change_dead<'a>(
-        &'a self,
-        namespace: &'a Namespace,
+    fn change_dead(
+        &self,
+        namespace: &Namespace,
         which: DeadRows,
         change: DeadChange,
-    ) -> Answer<'a, ChangedRows> {
+    ) -> Answer<'_, ChangedRows> {
+        let namespace = namespace.clone();
         Box::pin(self.call("change_dead", move || async move {
             if self.lock().locked {
                 let mut changed = ChangedRows::default();
                 changed.locked = 1;
                 return Ok(changed);
             }
-            self.store.change_dead(namespace, which, change).await
+            self.store.change_dead(&namespace, which, change).await
         }))
     }
 
-    fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {
+    fn hinted(&self, namespace: &Namespace) -> BoxFuture<'_, ()> {
         self.store.hinted(namespace)
     }
 }

@@ -23,13 +23,13 @@ impl Inspect for Memory {
         Box::pin(ready(Ok(namespaces)))
     }
 
-    fn charter<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Option<Charter>> {
+    fn charter(&self, namespace: &Namespace) -> Answer<'_, Option<Charter>> {
         let database = self.lock();
         let space = database.spaces.get(namespace);
         Box::pin(ready(Ok(space.map(|space| space.charter.clone()))))
     }
 
-    fn instances<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<StoredInstance>> {
+    fn instances(&self, namespace: &Namespace) -> Answer<'_, Vec<StoredInstance>> {
         self.call(namespace, |call| {
             let each = call.space.instances.values().filter(|it| !it.id.is_left());
             let each = each.map(|instance| {
@@ -45,11 +45,7 @@ impl Inspect for Memory {
         })
     }
 
-    fn rows_with_prefix<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        request: PrefixRows,
-    ) -> Answer<'a, RowPage> {
+    fn rows_with_prefix(&self, namespace: &Namespace, request: PrefixRows) -> Answer<'_, RowPage> {
         let after = match KeyPlace::start(&request) {
             Ok(after) => after,
             Err(error) => return Box::pin(ready(Err(error))),
@@ -66,11 +62,7 @@ impl Inspect for Memory {
         })
     }
 
-    fn count_due<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        times: Vec<StoreTime>,
-    ) -> Answer<'a, Vec<u64>> {
+    fn count_due(&self, namespace: &Namespace, times: Vec<StoreTime>) -> Answer<'_, Vec<u64>> {
         self.call(namespace, move |call| {
             let first = |time: StoreTime| (State::Waiting, time, Version(0));
             let counts = times.windows(2).map(|span| {

@@ -170,7 +170,7 @@ impl Default for Memory {
 opaque!(Memory, |store| namespaces: store.lock().spaces.len());
 
 impl Store for Memory {
-    fn open<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, Opened> {
+    fn open(&self, namespace: &Namespace, charter: &Charter) -> Answer<'_, Opened> {
         let mut database = self.lock();
         let now = database.now();
         let Database {
@@ -189,7 +189,7 @@ impl Store for Memory {
         Box::pin(ready(checked.map(|()| opened)))
     }
 
-    fn amend<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, ()> {
+    fn amend(&self, namespace: &Namespace, charter: &Charter) -> Answer<'_, ()> {
         let amending = self.call(namespace, |call| {
             let (space, next) = (&mut *call.space, charter.clone());
             space.charter.check_amendment(namespace, charter)?;
@@ -202,46 +202,42 @@ impl Store for Memory {
         Box::pin(async move { amending.await? })
     }
 
-    fn write<'a>(
-        &'a self,
-        namespace: &'a Namespace,
+    fn write(
+        &self,
+        namespace: &Namespace,
         writes: Vec<Write>,
         near: LoadWindow,
-    ) -> Answer<'a, Vec<WriteOutcome>> {
+    ) -> Answer<'_, Vec<WriteOutcome>> {
         self.call_under(namespace, near, move |call| {
             done(rules::write(call, writes, near))
         })
     }
 
-    fn load<'a>(&'a self, namespace: &'a Namespace, request: Load) -> Answer<'a, Loaded> {
+    fn load(&self, namespace: &Namespace, request: Load) -> Answer<'_, Loaded> {
         let near = LoadWindow::NONE.under(request.charter);
         self.call_under(namespace, near, move |call| {
             done(rules::load(call, &request))
         })
     }
 
-    fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport> {
+    fn fire(&self, namespace: &Namespace, request: Fire) -> Answer<'_, FireReport> {
         self.call_under(namespace, request.near, move |call| {
             done(rules::fire(call, &request))
         })
     }
 
-    fn settle<'a>(
-        &'a self,
-        namespace: &'a Namespace,
+    fn settle(
+        &self,
+        namespace: &Namespace,
         settles: Vec<Settle>,
         near: LoadWindow,
-    ) -> Answer<'a, Vec<Settled>> {
+    ) -> Answer<'_, Vec<Settled>> {
         self.call(namespace, move |call| {
             done(rules::settle(call, settles, near))
         })
     }
 
-    fn unload<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        instance: InstanceId,
-    ) -> Answer<'a, InstanceId> {
+    fn unload(&self, namespace: &Namespace, instance: InstanceId) -> Answer<'_, InstanceId> {
         self.call(namespace, move |call| {
             call.unload(instance);
             let Ok(Version(fresh)) = call.next_version();
@@ -249,12 +245,12 @@ impl Store for Memory {
         })
     }
 
-    fn unmark<'a>(
-        &'a self,
-        namespace: &'a Namespace,
+    fn unmark(
+        &self,
+        namespace: &Namespace,
         instance: InstanceId,
         versions: Vec<Version>,
-    ) -> Answer<'a, Vec<Version>> {
+    ) -> Answer<'_, Vec<Version>> {
         self.call(namespace, move |call| {
             if call.unmark(instance, &versions) {
                 for instance in call.space.instances.values_mut() {
@@ -265,12 +261,12 @@ impl Store for Memory {
         })
     }
 
-    fn rows_of<'a>(
-        &'a self,
-        namespace: &'a Namespace,
+    fn rows_of(
+        &self,
+        namespace: &Namespace,
         key: Vec<u8>,
         limit: usize,
-    ) -> Answer<'a, Vec<Stored>> {
+    ) -> Answer<'_, Vec<Stored>> {
         self.call(namespace, move |call| {
             let states = [State::Waiting, State::InFlight, State::Dead].into_iter();
             let rows = states.flat_map(|state| call.of_key(state, &key).take(limit));
@@ -278,7 +274,7 @@ impl Store for Memory {
         })
     }
 
-    fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>> {
+    fn list(&self, namespace: &Namespace, request: List) -> Answer<'_, Vec<Stored>> {
         let state = request.state;
         let (due, version) = request.after.unwrap_or((StoreTime::default(), Version(0)));
         let after = Bound::Excluded((state, due, version));
@@ -290,7 +286,7 @@ impl Store for Memory {
         })
     }
 
-    fn count<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Counts> {
+    fn count(&self, namespace: &Namespace) -> Answer<'_, Counts> {
         self.call(namespace, |call| {
             let [waiting, in_flight, dead] = call.space.counts;
             let first = call.space.by_due.first();
@@ -302,7 +298,7 @@ impl Store for Memory {
         })
     }
 
-    fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, ChangedRows> {
+    fn purge(&self, namespace: &Namespace) -> Answer<'_, ChangedRows> {
         self.call(namespace, |call| {
             let batch = call.space.by_due.iter().take(rules::STEP_ROWS);
             let batch: Vec<_> = batch.map(|&(.., version)| version).collect();
@@ -312,12 +308,12 @@ impl Store for Memory {
         })
     }
 
-    fn change_dead<'a>(
-        &'a self,
-        namespace: &'a Namespace,
+    fn change_dead(
+        &self,
+        namespace: &Namespace,
         which: DeadRows,
         change: DeadChange,
-    ) -> Answer<'a, ChangedRows> {
+    ) -> Answer<'_, ChangedRows> {
         self.call(namespace, |call| {
             done(rules::change_dead(call, &which, change))
         })
@@ -327,12 +323,13 @@ impl Store for Memory {
         self
     }
 
-    fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {
+    fn hinted(&self, namespace: &Namespace) -> BoxFuture<'_, ()> {
+        let namespace = namespace.clone();
         Box::pin(async move {
             let hint = self
                 .lock()
                 .spaces
-                .get(namespace)
+                .get(&namespace)
                 .map(|space| Arc::clone(&space.hint));
             if let Some(hint) = hint {
                 hint.notified().await;

@@ -65,11 +65,11 @@ pub(super) async fn open(
 /// Amends the charter of a namespace.
 pub(super) async fn amend(
     postgres: &Postgres,
-    namespace: &Namespace,
-    charter: &Charter,
+    namespace: Namespace,
+    charter: Charter,
 ) -> Result<(), StoreError> {
-    let space = postgres.space(namespace).await?;
-    let (id, parts) = (&space.id, parts_of(charter));
+    let space = postgres.space(&namespace).await?;
+    let (id, parts) = (&space.id, parts_of(&charter));
     let amended: &Parameters<'_> = &[
         id,
         &charter.codec,
@@ -84,5 +84,5 @@ pub(super) async fn amend(
         let gone = format!("namespace {namespace} is not there any more");
         return Err(StoreError::refused(gone));
     };
-    read_charter(row, 0).check_amendment(namespace, charter)
+    read_charter(row, 0).check_amendment(&namespace, &charter)
 }

@@ -50,11 +50,11 @@ async fn choose(
 /// these it goes on by smaller ones.
 pub(super) async fn change_dead(
     postgres: &Postgres,
-    namespace: &Namespace,
+    namespace: Namespace,
     which: DeadRows,
     change: DeadChange,
 ) -> Result<ChangedRows, StoreError> {
-    let space = postgres.space(namespace).await?;
+    let space = postgres.space(&namespace).await?;
     let (mut at_once, mut after, mut locked) = (AT_ONCE, (-1, 0), 0);
     loop {
         let mut page = choose(postgres, space.id, &which, after, at_once + 1).await?;

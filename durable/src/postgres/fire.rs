@@ -46,10 +46,10 @@ fn rule(missed: Missed) -> i32 {
 
 pub(super) async fn fire(
     postgres: &Postgres,
-    namespace: &Namespace,
+    namespace: Namespace,
     request: Fire,
 ) -> Result<FireReport, StoreError> {
-    let space = postgres.space(namespace).await?;
+    let space = postgres.space(&namespace).await?;
     let near = NearParameters::from(request.near);
     let mut missing = HashSet::new();
     let versions = request.versions.iter().map(|version| version.0);

@@ -23,16 +23,18 @@ impl Inspect for Postgres {
         })
     }
 
-    fn charter<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Option<Charter>> {
+    fn charter(&self, namespace: &Namespace) -> Answer<'_, Option<Charter>> {
+        let namespace = namespace.clone();
         Box::pin(async move {
             let found = self.look(sql::CHARTER, &[&namespace.as_str()]).await?;
             Ok(found.first().map(|row| read_charter(row, 0)))
         })
     }
 
-    fn instances<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<StoredInstance>> {
+    fn instances(&self, namespace: &Namespace) -> Answer<'_, Vec<StoredInstance>> {
+        let namespace = namespace.clone();
         Box::pin(async move {
-            let Space { id, .. } = &*self.space(namespace).await?;
+            let Space { id, .. } = &*self.space(&namespace).await?;
             let rows = self.look(sql::INSTANCES, &[id]).await?;
             let each = rows.iter().map(|row| {
                 let mut instance = StoredInstance::new(InstanceId(row.get(0)), time(row.get(1)));
@@ -44,13 +46,10 @@ impl Inspect for Postgres {
         })
     }
 
-    fn rows_with_prefix<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        request: PrefixRows,
-    ) -> Answer<'a, RowPage> {
+    fn rows_with_prefix(&self, namespace: &Namespace, request: PrefixRows) -> Answer<'_, RowPage> {
+        let namespace = namespace.clone();
         Box::pin(async move {
-            let Space { id, .. } = &*self.space(namespace).await?;
+            let Space { id, .. } = &*self.space(&namespace).await?;
             let KeyPlace { key, version } = KeyPlace::start(&request)?;
             let statement = match request.state {
                 State::Waiting => sql::PREFIX_WAITING,
@@ -65,13 +64,10 @@ impl Inspect for Postgres {
         })
     }
 
-    fn count_due<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        times: Vec<StoreTime>,
-    ) -> Answer<'a, Vec<u64>> {
+    fn count_due(&self, namespace: &Namespace, times: Vec<StoreTime>) -> Answer<'_, Vec<u64>> {
+        let namespace = namespace.clone();
         Box::pin(async move {
-            let Space { id, .. } = &*self.space(namespace).await?;
+            let Space { id, .. } = &*self.space(&namespace).await?;
             let times: Vec<i64> = times.into_iter().map(StoreTime::as_micros).collect();
             let most = limit(MAX_DUE_COUNT);
             let rows = self.look(sql::COUNT_DUE, &[id, &times, &most]).await?;

@@ -18,10 +18,10 @@ const PURGED_AT_ONCE: i64 = 2_000;
 
 pub(super) async fn load(
     postgres: &Postgres,
-    namespace: &Namespace,
+    namespace: Namespace,
     request: Load,
 ) -> Result<Loaded, StoreError> {
-    let space = postgres.space(namespace).await?;
+    let space = postgres.space(&namespace).await?;
     let InstanceId(instance) = request.instance;
     let queries: &[(_, &Parameters<'_>)] = &[
         (
@@ -71,11 +71,11 @@ pub(super) async fn load(
 
 pub(super) async fn unload(
     postgres: &Postgres,
-    namespace: &Namespace,
+    namespace: Namespace,
     InstanceId(instance): InstanceId,
 ) -> Result<InstanceId, StoreError> {
     // What the server has lost has no rows. The id ends all the same: the next load opens it again.
-    let found = postgres.find(namespace).await?;
+    let found = postgres.find(&namespace).await?;
     let (id, channel) = found.map_or((NONE, String::new()), |space| {
         (space.id, space.channel.clone())
     });
@@ -87,11 +87,11 @@ pub(super) async fn unload(
 /// Leaves rows to others.
 pub(super) async fn unmark(
     postgres: &Postgres,
-    namespace: &Namespace,
+    namespace: Namespace,
     InstanceId(instance): InstanceId,
     versions: Vec<Version>,
 ) -> Result<Vec<Version>, StoreError> {
-    let space = postgres.space(namespace).await?;
+    let space = postgres.space(&namespace).await?;
     let versions: Vec<i64> = versions.iter().map(|version| version.0).collect();
     let queries: &[(_, &Parameters<'_>)] = &[
         (
@@ -107,9 +107,9 @@ pub(super) async fn unmark(
 
 pub(super) async fn purge(
     postgres: &Postgres,
-    namespace: &Namespace,
+    namespace: Namespace,
 ) -> Result<ChangedRows, StoreError> {
-    let Space { id, .. } = &*postgres.space(namespace).await?;
+    let Space { id, .. } = &*postgres.space(&namespace).await?;
     let purged = postgres.look(sql::PURGE, &[id, &PURGED_AT_ONCE]).await?;
     let rows = unsigned(purged[0].get(0));
     if rows > 0 {

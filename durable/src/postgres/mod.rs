@@ -367,18 +367,19 @@ impl Postgres {
     /// Makes a call under the charter of a namespace.
     fn call<'a, T>(
         &'a self,
-        namespace: &'a Namespace,
+        namespace: &Namespace,
         call: impl Future<Output = Result<T, StoreError>> + Send + 'a,
     ) -> Answer<'a, T> {
+        let namespace = namespace.clone();
         Box::pin(async move {
             let answer = call.await;
             if matches!(answer, Err(StoreError::Amended { .. })) {
                 // Its number may be another one's by now: the server may have lost the namespace.
-                if let Some(lost) = self.spaces().remove(namespace) {
+                if let Some(lost) = self.spaces().remove(&namespace) {
                     // Listeners wake, and look for the channel of the new one.
                     self.inner.hints.notify(&lost.channel);
                 }
-                return Err(StoreError::amended(namespace));
+                return Err(StoreError::amended(&namespace));
             }
             answer
         })
@@ -410,11 +411,12 @@ impl Postgres {
 opaque!(Postgres, |store| target: store.inner.target);
 
 impl Store for Postgres {
-    fn open<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, Opened> {
+    fn open(&self, namespace: &Namespace, charter: &Charter) -> Answer<'_, Opened> {
+        let (namespace, charter) = (namespace.clone(), charter.clone());
         Box::pin(async move {
-            let (space, opened) = charter::open(self, namespace, charter).await?;
+            let (space, opened) = charter::open(self, &namespace, &charter).await?;
             let space = Arc::new(space);
-            let old = (self.spaces()).insert(namespace.clone(), Arc::clone(&space));
+            let old = self.spaces().insert(namespace, Arc::clone(&space));
             if let Some(lost) = old.filter(|old| *old != space) {
                 self.inner.hints.notify(&lost.channel);
             }
@@ -422,92 +424,92 @@ impl Store for Postgres {
         })
     }
 
-    fn amend<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, ()> {
-        Box::pin(charter::amend(self, namespace, charter))
+    fn amend(&self, namespace: &Namespace, charter: &Charter) -> Answer<'_, ()> {
+        Box::pin(charter::amend(self, namespace.clone(), charter.clone()))
     }
 
-    fn write<'a>(
-        &'a self,
-        namespace: &'a Namespace,
+    fn write(
+        &self,
+        namespace: &Namespace,
         writes: Vec<Write>,
         near: LoadWindow,
-    ) -> Answer<'a, Vec<WriteOutcome>> {
-        self.call(namespace, write::write(self, namespace, writes, near))
+    ) -> Answer<'_, Vec<WriteOutcome>> {
+        self.call(
+            namespace,
+            write::write(self, namespace.clone(), writes, near),
+        )
     }
 
-    fn load<'a>(&'a self, namespace: &'a Namespace, request: Load) -> Answer<'a, Loaded> {
-        self.call(namespace, load::load(self, namespace, request))
+    fn load(&self, namespace: &Namespace, request: Load) -> Answer<'_, Loaded> {
+        self.call(namespace, load::load(self, namespace.clone(), request))
     }
 
-    fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport> {
-        self.call(namespace, fire::fire(self, namespace, request))
+    fn fire(&self, namespace: &Namespace, request: Fire) -> Answer<'_, FireReport> {
+        self.call(namespace, fire::fire(self, namespace.clone(), request))
     }
 
-    fn settle<'a>(
-        &'a self,
-        namespace: &'a Namespace,
+    fn settle(
+        &self,
+        namespace: &Namespace,
         settles: Vec<Settle>,
         near: LoadWindow,
-    ) -> Answer<'a, Vec<Settled>> {
-        Box::pin(settle::settle(self, namespace, settles, near))
+    ) -> Answer<'_, Vec<Settled>> {
+        Box::pin(settle::settle(self, namespace.clone(), settles, near))
     }
 
-    fn unload<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        instance: InstanceId,
-    ) -> Answer<'a, InstanceId> {
-        Box::pin(load::unload(self, namespace, instance))
+    fn unload(&self, namespace: &Namespace, instance: InstanceId) -> Answer<'_, InstanceId> {
+        Box::pin(load::unload(self, namespace.clone(), instance))
     }
 
-    fn unmark<'a>(
-        &'a self,
-        namespace: &'a Namespace,
+    fn unmark(
+        &self,
+        namespace: &Namespace,
         instance: InstanceId,
         versions: Vec<Version>,
-    ) -> Answer<'a, Vec<Version>> {
-        Box::pin(load::unmark(self, namespace, instance, versions))
+    ) -> Answer<'_, Vec<Version>> {
+        Box::pin(load::unmark(self, namespace.clone(), instance, versions))
     }
 
-    fn rows_of<'a>(
-        &'a self,
-        namespace: &'a Namespace,
+    fn rows_of(
+        &self,
+        namespace: &Namespace,
         key: Vec<u8>,
         limit: usize,
-    ) -> Answer<'a, Vec<Stored>> {
-        Box::pin(read::rows_of(self, namespace, key, limit))
+    ) -> Answer<'_, Vec<Stored>> {
+        Box::pin(read::rows_of(self, namespace.clone(), key, limit))
     }
 
-    fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>> {
-        Box::pin(read::list(self, namespace, request))
+    fn list(&self, namespace: &Namespace, request: List) -> Answer<'_, Vec<Stored>> {
+        Box::pin(read::list(self, namespace.clone(), request))
     }
 
-    fn count<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Counts> {
-        Box::pin(read::count(self, namespace))
+    fn count(&self, namespace: &Namespace) -> Answer<'_, Counts> {
+        Box::pin(read::count(self, namespace.clone()))
     }
 
-    fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, ChangedRows> {
-        Box::pin(load::purge(self, namespace))
+    fn purge(&self, namespace: &Namespace) -> Answer<'_, ChangedRows> {
+        Box::pin(load::purge(self, namespace.clone()))
     }
 
-    fn change_dead<'a>(
-        &'a self,
-        namespace: &'a Namespace,
+    fn change_dead(
+        &self,
+        namespace: &Namespace,
         which: DeadRows,
         change: DeadChange,
-    ) -> Answer<'a, ChangedRows> {
-        Box::pin(dead::change_dead(self, namespace, which, change))
+    ) -> Answer<'_, ChangedRows> {
+        Box::pin(dead::change_dead(self, namespace.clone(), which, change))
     }
 
     fn inspect(&self) -> &dyn Inspect {
         self
     }
 
-    fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {
+    fn hinted(&self, namespace: &Namespace) -> BoxFuture<'_, ()> {
+        let namespace = namespace.clone();
         Box::pin(async move {
             // It fails while the server is away, or has lost the namespace.
             let space = loop {
-                match self.space(namespace).await {
+                match self.space(&namespace).await {
                     Ok(space) => break space,
                     Err(_) => tokio::time::sleep(jittered(LOOK_AGAIN)).await,
                 }

@@ -54,11 +54,11 @@ const SAMPLED_PAGES: i64 = 500;
 
 pub(super) async fn rows_of(
     postgres: &Postgres,
-    namespace: &Namespace,
+    namespace: Namespace,
     key: Vec<u8>,
     rows: usize,
 ) -> Result<Vec<Stored>, StoreError> {
-    let Space { id, .. } = &*postgres.space(namespace).await?;
+    let Space { id, .. } = &*postgres.space(&namespace).await?;
     let parameters: &Parameters<'_> = &[id, &key, &limit(rows), &limit(ANSWER_BYTES)];
     let rows = postgres.lanes().read(sql::ROWS_OF, parameters).await?;
     Ok(rows.iter().map(stored).collect())
@@ -67,10 +67,10 @@ pub(super) async fn rows_of(
 /// Rows in a state.
 pub(super) async fn list(
     postgres: &Postgres,
-    namespace: &Namespace,
+    namespace: Namespace,
     request: List,
 ) -> Result<Vec<Stored>, StoreError> {
-    let Space { id, .. } = &*postgres.space(namespace).await?;
+    let Space { id, .. } = &*postgres.space(&namespace).await?;
     let (bytes, rows) = (limit(ANSWER_BYTES), limit(request.limit));
     let after = request
         .after
@@ -86,11 +86,8 @@ pub(super) async fn list(
 }
 
 /// How many rows there are.
-pub(super) async fn count(
-    postgres: &Postgres,
-    namespace: &Namespace,
-) -> Result<Counts, StoreError> {
-    let Space { id, .. } = &*postgres.space(namespace).await?;
+pub(super) async fn count(postgres: &Postgres, namespace: Namespace) -> Result<Counts, StoreError> {
+    let Space { id, .. } = &*postgres.space(&namespace).await?;
     let rows = postgres.look(sql::COUNT, &[id, &COUNTED]).await?;
     let row = &rows[0];
     let counted: [i64; 2] = [row.get(1), row.get(2)];

@@ -158,11 +158,11 @@ fn part_queries<'a>(part: &'a Part<'a>, head: &[&'a (dyn ToSql + Sync); 4]) -> V
 
 pub(super) async fn settle(
     postgres: &Postgres,
-    namespace: &Namespace,
+    namespace: Namespace,
     mut settles: Vec<Settle>,
     near: LoadWindow,
 ) -> Result<Vec<Settled>, StoreError> {
-    let space = postgres.space(namespace).await?;
+    let space = postgres.space(&namespace).await?;
     match send(postgres, &space, &settles, near).await {
         // A question mark stands for each character of an error text that is not ASCII.
         Err(error) if is_untranslatable(&error) => {

@@ -158,12 +158,12 @@ type Query<'a> = (&'static str, Vec<&'a (dyn ToSql + Sync)>, Option<Answers>);
 
 pub(super) async fn write(
     postgres: &Postgres,
-    namespace: &Namespace,
+    namespace: Namespace,
     writes: Vec<Write>,
     near: LoadWindow,
 ) -> Result<Vec<WriteOutcome>, StoreError> {
     let mut written = vec![None; writes.len()];
-    let space = postgres.space(namespace).await?;
+    let space = postgres.space(&namespace).await?;
     send(postgres, &space, &writes, near, &mut written).await?;
     let written = writes.into_iter().zip(written).map(|(write, outcome)| {
         // A transaction of a user has locked its key.

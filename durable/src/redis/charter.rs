@@ -30,16 +30,16 @@ pub(super) fn read_charter(reply: &mut Reply) -> Result<Charter, StoreError> {
 
 pub(super) async fn open(
     redis: &Redis,
-    namespace: &Namespace,
-    charter: &Charter,
+    namespace: Namespace,
+    charter: Charter,
 ) -> Result<Opened, StoreError> {
-    let opening = redis.run(&scripts::OPEN, namespace, |command| {
-        charter_arguments(command, charter);
+    let opening = redis.run(&scripts::OPEN, &namespace, |command| {
+        charter_arguments(command, &charter);
     });
     let mut reply = opening.await?;
     let (now, instance) = (reply.time()?, InstanceId(reply.int()?));
     let edition = Edition(reply.int()?);
-    read_charter(&mut reply)?.check(namespace, charter)?;
+    read_charter(&mut reply)?.check(&namespace, &charter)?;
     Ok(Opened {
         now,
         instance,
@@ -49,11 +49,11 @@ pub(super) async fn open(
 
 pub(super) async fn amend(
     redis: &Redis,
-    namespace: &Namespace,
-    charter: &Charter,
+    namespace: Namespace,
+    charter: Charter,
 ) -> Result<(), StoreError> {
-    let amending = redis.run(&scripts::AMEND, namespace, |command| {
-        charter_arguments(command, charter);
+    let amending = redis.run(&scripts::AMEND, &namespace, |command| {
+        charter_arguments(command, &charter);
     });
-    read_charter(&mut amending.await?)?.check_amendment(namespace, charter)
+    read_charter(&mut amending.await?)?.check_amendment(&namespace, &charter)
 }

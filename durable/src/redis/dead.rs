@@ -10,11 +10,11 @@ const BURIED_AT_ONCE: usize = 256;
 
 pub(super) async fn change(
     redis: &Redis,
-    namespace: &Namespace,
+    namespace: Namespace,
     which: DeadRows,
     change: DeadChange,
 ) -> Result<ChangedRows, StoreError> {
-    let burying = redis.run(&scripts::BURY, namespace, |command| {
+    let burying = redis.run(&scripts::BURY, &namespace, |command| {
         near_arguments(command, LoadWindow::NONE);
         command.arg(match change {
             DeadChange::Retry => "retry",

@@ -10,12 +10,12 @@ const LOADED_AT_ONCE: usize = 1024;
 
 pub(super) async fn load(
     redis: &Redis,
-    namespace: &Namespace,
+    namespace: Namespace,
     request: Load,
 ) -> Result<Loaded, StoreError> {
     let limit = request.limit.min(LOADED_AT_ONCE);
     let terms = LoadWindow::NONE.under(request.charter);
-    let loading = redis.run_under(&scripts::LOAD, namespace, terms, |command| {
+    let loading = redis.run_under(&scripts::LOAD, &namespace, terms, |command| {
         command.arg(request.instance.0).arg(micros(request.window));
         command
             .arg(limit_argument(limit))

@@ -370,61 +370,59 @@ impl Redis {
 opaque!(Redis, |store| server: store.connection.place());
 
 impl Store for Redis {
-    fn open<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, Opened> {
-        Box::pin(charter::open(self, namespace, charter))
+    fn open(&self, namespace: &Namespace, charter: &Charter) -> Answer<'_, Opened> {
+        Box::pin(charter::open(self, namespace.clone(), charter.clone()))
     }
 
-    fn amend<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, ()> {
-        Box::pin(charter::amend(self, namespace, charter))
+    fn amend(&self, namespace: &Namespace, charter: &Charter) -> Answer<'_, ()> {
+        Box::pin(charter::amend(self, namespace.clone(), charter.clone()))
     }
 
-    fn write<'a>(
-        &'a self,
-        namespace: &'a Namespace,
+    fn write(
+        &self,
+        namespace: &Namespace,
         writes: Vec<Write>,
         near: LoadWindow,
-    ) -> Answer<'a, Vec<WriteOutcome>> {
-        Box::pin(write::write(self, namespace, writes, near))
+    ) -> Answer<'_, Vec<WriteOutcome>> {
+        Box::pin(write::write(self, namespace.clone(), writes, near))
     }
 
-    fn load<'a>(&'a self, namespace: &'a Namespace, request: Load) -> Answer<'a, Loaded> {
-        Box::pin(load::load(self, namespace, request))
+    fn load(&self, namespace: &Namespace, request: Load) -> Answer<'_, Loaded> {
+        Box::pin(load::load(self, namespace.clone(), request))
     }
 
-    fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport> {
-        Box::pin(fire::fire(self, namespace, request))
+    fn fire(&self, namespace: &Namespace, request: Fire) -> Answer<'_, FireReport> {
+        Box::pin(fire::fire(self, namespace.clone(), request))
     }
 
-    fn settle<'a>(
-        &'a self,
-        namespace: &'a Namespace,
+    fn settle(
+        &self,
+        namespace: &Namespace,
         settles: Vec<Settle>,
         near: LoadWindow,
-    ) -> Answer<'a, Vec<Settled>> {
-        Box::pin(settle::settle(self, namespace, settles, near))
+    ) -> Answer<'_, Vec<Settled>> {
+        Box::pin(settle::settle(self, namespace.clone(), settles, near))
     }
 
-    fn unload<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        instance: InstanceId,
-    ) -> Answer<'a, InstanceId> {
+    fn unload(&self, namespace: &Namespace, instance: InstanceId) -> Answer<'_, InstanceId> {
+        let namespace = namespace.clone();
         Box::pin(async move {
-            let unloading = self.run(&scripts::UNLOAD, namespace, |command| {
+            let unloading = self.run(&scripts::UNLOAD, &namespace, |command| {
                 command.arg(instance.0);
             });
             unloading.await?.int().map(InstanceId)
         })
     }
 
-    fn unmark<'a>(
-        &'a self,
-        namespace: &'a Namespace,
+    fn unmark(
+        &self,
+        namespace: &Namespace,
         instance: InstanceId,
         versions: Vec<Version>,
-    ) -> Answer<'a, Vec<Version>> {
+    ) -> Answer<'_, Vec<Version>> {
+        let namespace = namespace.clone();
         Box::pin(async move {
-            let unmarking = self.run(&scripts::UNMARK, namespace, |command| {
+            let unmarking = self.run(&scripts::UNMARK, &namespace, |command| {
                 command.arg(instance.0);
                 for &version in &versions {
                     command.arg(digits(version));
@@ -434,42 +432,44 @@ impl Store for Redis {
         })
     }
 
-    fn rows_of<'a>(
-        &'a self,
-        namespace: &'a Namespace,
+    fn rows_of(
+        &self,
+        namespace: &Namespace,
         key: Vec<u8>,
         limit: usize,
-    ) -> Answer<'a, Vec<Stored>> {
+    ) -> Answer<'_, Vec<Stored>> {
+        let namespace = namespace.clone();
         Box::pin(async move {
-            let asking = self.run(&scripts::ROWS_OF, namespace, |command| {
+            let asking = self.run(&scripts::ROWS_OF, &namespace, |command| {
                 command.arg(&key).arg(limit_argument(limit));
             });
             asking.await?.all(read::read_row)
         })
     }
 
-    fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>> {
-        Box::pin(read::list(self, namespace, request))
+    fn list(&self, namespace: &Namespace, request: List) -> Answer<'_, Vec<Stored>> {
+        Box::pin(read::list(self, namespace.clone(), request))
     }
 
-    fn count<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Counts> {
-        Box::pin(read::count(self, namespace))
+    fn count(&self, namespace: &Namespace) -> Answer<'_, Counts> {
+        Box::pin(read::count(self, namespace.clone()))
     }
 
-    fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, ChangedRows> {
+    fn purge(&self, namespace: &Namespace) -> Answer<'_, ChangedRows> {
+        let namespace = namespace.clone();
         Box::pin(async move {
-            let purging = self.run(&scripts::PURGE, namespace, |_| {});
+            let purging = self.run(&scripts::PURGE, &namespace, |_| {});
             Ok(ChangedRows::new(purging.await?.count()?, false))
         })
     }
 
-    fn change_dead<'a>(
-        &'a self,
-        namespace: &'a Namespace,
+    fn change_dead(
+        &self,
+        namespace: &Namespace,
         which: DeadRows,
         change: DeadChange,
-    ) -> Answer<'a, ChangedRows> {
-        Box::pin(dead::change(self, namespace, which, change))
+    ) -> Answer<'_, ChangedRows> {
+        Box::pin(dead::change(self, namespace.clone(), which, change))
     }
 
     fn parts(&self) -> usize {
@@ -480,9 +480,10 @@ impl Store for Redis {
         self
     }
 
-    fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {
+    fn hinted(&self, namespace: &Namespace) -> BoxFuture<'_, ()> {
+        let namespace = namespace.clone();
         Box::pin(async move {
-            let heard = self.hints.of(namespace, &self.connection);
+            let heard = self.hints.of(&namespace, &self.connection);
             heard.notified().await;
         })
     }

@@ -11,10 +11,10 @@ pub(super) const LISTED_AT_ONCE: usize = 128;
 
 pub(super) async fn list(
     redis: &Redis,
-    namespace: &Namespace,
+    namespace: Namespace,
     request: List,
 ) -> Result<Vec<Stored>, StoreError> {
-    let listing = redis.run(&scripts::LIST, namespace, |command| {
+    let listing = redis.run(&scripts::LIST, &namespace, |command| {
         command
             .arg(state_argument(request.state))
             .arg(limit_argument(request.limit.min(LISTED_AT_ONCE)));
@@ -25,8 +25,8 @@ pub(super) async fn list(
     listing.await?.all(read_row)
 }
 
-pub(super) async fn count(redis: &Redis, namespace: &Namespace) -> Result<Counts, StoreError> {
-    let counting = redis.run(&scripts::COUNT, namespace, |_| {});
+pub(super) async fn count(redis: &Redis, namespace: Namespace) -> Result<Counts, StoreError> {
+    let counting = redis.run(&scripts::COUNT, &namespace, |_| {});
     let mut reply = counting.await?;
     Ok(Counts {
         now: reply.time()?,

@@ -14,14 +14,14 @@ use crate::store::{
 /// Settles claims, in batches that the script bounds.
 pub(super) async fn settle(
     redis: &Redis,
-    namespace: &Namespace,
+    namespace: Namespace,
     settles: Vec<Settle>,
     near: LoadWindow,
 ) -> Result<Vec<Settled>, StoreError> {
     let mut settled = Vec::with_capacity(settles.len());
     while settled.len() < settles.len() {
         let rest = &settles[settled.len()..];
-        let settling = redis.run(&scripts::SETTLE, namespace, |command| {
+        let settling = redis.run(&scripts::SETTLE, &namespace, |command| {
             near_arguments(command, near);
             settle_arguments(command, rest);
         });

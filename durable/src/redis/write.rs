@@ -10,13 +10,13 @@ use crate::store::{Action, Due, LoadWindow, Namespace, StoreError, Write, WriteO
 /// Applies writes, in batches that the script bounds.
 pub(super) async fn write(
     redis: &Redis,
-    namespace: &Namespace,
+    namespace: Namespace,
     writes: Vec<Write>,
     near: LoadWindow,
 ) -> Result<Vec<WriteOutcome>, StoreError> {
     let mut written = Vec::with_capacity(writes.len());
     while written.len() < writes.len() {
-        let writing = redis.run_under(&scripts::WRITE, namespace, near, |command| {
+        let writing = redis.run_under(&scripts::WRITE, &namespace, near, |command| {
             near_arguments(command, near);
             write_arguments(command, &writes[written.len()..]);
         });

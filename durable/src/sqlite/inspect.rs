@@ -28,7 +28,7 @@ impl Inspect for Sqlite {
         })
     }
 
-    fn charter<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Option<Charter>> {
+    fn charter(&self, namespace: &Namespace) -> Answer<'_, Option<Charter>> {
         let name = namespace.clone();
         self.looks.ask(move |connection| {
             let found = charter::find(connection, &name)?;
@@ -36,15 +36,11 @@ impl Inspect for Sqlite {
         })
     }
 
-    fn instances<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<StoredInstance>> {
+    fn instances(&self, namespace: &Namespace) -> Answer<'_, Vec<StoredInstance>> {
         self.look(namespace, instances)
     }
 
-    fn rows_with_prefix<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        request: PrefixRows,
-    ) -> Answer<'a, RowPage> {
+    fn rows_with_prefix(&self, namespace: &Namespace, request: PrefixRows) -> Answer<'_, RowPage> {
         let after = match KeyPlace::start(&request) {
             Ok(after) => after,
             Err(error) => return Box::pin(std::future::ready(Err(error))),
@@ -54,11 +50,7 @@ impl Inspect for Sqlite {
         })
     }
 
-    fn count_due<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        times: Vec<StoreTime>,
-    ) -> Answer<'a, Vec<u64>> {
+    fn count_due(&self, namespace: &Namespace, times: Vec<StoreTime>) -> Answer<'_, Vec<u64>> {
         self.look(namespace, move |connection, namespace| {
             count_due(connection, namespace, &times)
         })

@@ -124,13 +124,13 @@ impl Sqlite {
 opaque!(Sqlite, |store| path: store.path);
 
 impl Store for Sqlite {
-    fn open<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, Opened> {
+    fn open(&self, namespace: &Namespace, charter: &Charter) -> Answer<'_, Opened> {
         let (name, charter) = (namespace.clone(), charter.clone());
         self.thread
             .call(move |batch| charter::open(batch, &name, &charter))
     }
 
-    fn amend<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, ()> {
+    fn amend(&self, namespace: &Namespace, charter: &Charter) -> Answer<'_, ()> {
         let (name, charter) = (namespace.clone(), charter.clone());
         let amending = self.in_namespace(namespace, move |call| {
             charter::amend(call.batch, &name, &charter)
@@ -138,85 +138,81 @@ impl Store for Sqlite {
         Box::pin(async move { amending.await? })
     }
 
-    fn write<'a>(
-        &'a self,
-        namespace: &'a Namespace,
+    fn write(
+        &self,
+        namespace: &Namespace,
         writes: Vec<Write>,
         near: LoadWindow,
-    ) -> Answer<'a, Vec<WriteOutcome>> {
+    ) -> Answer<'_, Vec<WriteOutcome>> {
         self.under(namespace, near, move |call| {
             rules::write(call, writes, near)
         })
     }
 
-    fn load<'a>(&'a self, namespace: &'a Namespace, request: Load) -> Answer<'a, Loaded> {
+    fn load(&self, namespace: &Namespace, request: Load) -> Answer<'_, Loaded> {
         let near = LoadWindow::NONE.under(request.charter);
         self.under(namespace, near, move |call| rules::load(call, &request))
     }
 
-    fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport> {
+    fn fire(&self, namespace: &Namespace, request: Fire) -> Answer<'_, FireReport> {
         self.under(namespace, request.near, move |call| {
             rules::fire(call, &request)
         })
     }
 
-    fn settle<'a>(
-        &'a self,
-        namespace: &'a Namespace,
+    fn settle(
+        &self,
+        namespace: &Namespace,
         settles: Vec<Settle>,
         near: LoadWindow,
-    ) -> Answer<'a, Vec<Settled>> {
+    ) -> Answer<'_, Vec<Settled>> {
         self.in_namespace(namespace, move |call| rules::settle(call, settles, near))
     }
 
-    fn unload<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        instance: InstanceId,
-    ) -> Answer<'a, InstanceId> {
+    fn unload(&self, namespace: &Namespace, instance: InstanceId) -> Answer<'_, InstanceId> {
         self.in_namespace(namespace, move |call| call.unload(instance))
     }
 
-    fn unmark<'a>(
-        &'a self,
-        namespace: &'a Namespace,
+    fn unmark(
+        &self,
+        namespace: &Namespace,
         instance: InstanceId,
         versions: Vec<Version>,
-    ) -> Answer<'a, Vec<Version>> {
+    ) -> Answer<'_, Vec<Version>> {
         self.in_namespace(namespace, move |call| call.unmark(instance, &versions))
     }
 
-    fn rows_of<'a>(
-        &'a self,
-        namespace: &'a Namespace,
+    fn rows_of(
+        &self,
+        namespace: &Namespace,
         key: Vec<u8>,
         limit: usize,
-    ) -> Answer<'a, Vec<Stored>> {
+    ) -> Answer<'_, Vec<Stored>> {
         self.look(namespace, move |connection, namespace| {
             reading::rows_of(connection, namespace, &key, limit)
         })
     }
 
-    fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>> {
+    fn list(&self, namespace: &Namespace, request: List) -> Answer<'_, Vec<Stored>> {
         self.look(namespace, move |connection, namespace| {
             reading::list(connection, namespace, request)
         })
     }
 
-    fn count<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Counts> {
+    fn count(&self, namespace: &Namespace) -> Answer<'_, Counts> {
         self.look(namespace, reading::count)
     }
 
-    fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, ChangedRows> {
+    fn purge(&self, namespace: &Namespace) -> Answer<'_, ChangedRows> {
         self.in_namespace(namespace, purge::purge)
     }
 
-    fn change_dead<'a>(
-        &'a self,
-        namespace: &'a Namespace,
+    fn change_dead(
+        &self,
+        namespace: &Namespace,
         which: DeadRows,
         change: DeadChange,
-    ) -> Answer<'a, ChangedRows> {
+    ) -> Answer<'_, ChangedRows> {
         self.in_namespace(namespace, move |call| {
             rules::change_dead(call, &which, change)
         })
@@ -226,10 +222,9 @@ impl Store for Sqlite {
         self
     }
 
-    fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {
-        Box::pin(async move {
-            self.thread.hints().wait(namespace).await;
-        })
+    fn hinted(&self, namespace: &Namespace) -> BoxFuture<'_, ()> {
+        let namespace = namespace.clone();
+        Box::pin(async move { self.thread.hints().wait(&namespace).await })
     }
 }
 

@@ -20,32 +20,24 @@ pub trait Inspect: Send + Sync {
     fn namespaces(&self) -> Answer<'_, Vec<StoredNamespace>>;
 
     /// The charter of a namespace; `None` if it was not opened.
-    fn charter<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Option<Charter>>;
+    fn charter(&self, namespace: &Namespace) -> Answer<'_, Option<Charter>>;
 
     /// The instances of a namespace, by id: those that count as living, and those whose time has
     /// run out and whose rows no other instance has unloaded yet.
-    fn instances<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<StoredInstance>>;
+    fn instances(&self, namespace: &Namespace) -> Answer<'_, Vec<StoredInstance>>;
 
     /// A page of the rows in one state with keys that begin with some bytes. Follow
     /// [`RowPage::next`] until it is `None`.
     ///
     /// Each row that is there from the first page to the last is listed. One that changes meanwhile
     /// may be listed twice, or not.
-    fn rows_with_prefix<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        request: PrefixRows,
-    ) -> Answer<'a, RowPage>;
+    fn rows_with_prefix(&self, namespace: &Namespace, request: PrefixRows) -> Answer<'_, RowPage>;
 
     /// How many rows wait whose `due` lies between each of these times and the next, the first of
     /// both included: none if the next one is earlier. So there is one number less than times. A
     /// number is at most [`MAX_DUE_COUNT`] for each living instance and once more: so many are
     /// counted.
-    fn count_due<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        times: Vec<StoreTime>,
-    ) -> Answer<'a, Vec<u64>>;
+    fn count_due(&self, namespace: &Namespace, times: Vec<StoreTime>) -> Answer<'_, Vec<u64>>;
 }
 
 impl fmt::Debug for dyn Inspect + '_ {

@@ -128,8 +128,8 @@ pub use time::{StoreTime, micros};
 /// A future in a box.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// The future that a call of a [`Store`] returns. It need not be cancel safe: see rule 3 of [the
-/// contract](self#the-contract).
+/// The future that a call of a [`Store`] returns. It borrows the store alone. It need not be cancel
+/// safe: see rule 3 of [the contract](self#the-contract).
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
 /// Keeps timers. [The module](self) says what every implementation promises.
@@ -151,15 +151,16 @@ pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 /// struct Logged<S>(S);
 ///
 /// impl<S: Store> Store for Logged<S> {
-///     fn write<'a>(
-///         &'a self,
-///         namespace: &'a Namespace,
+///     fn write(
+///         &self,
+///         namespace: &Namespace,
 ///         writes: Vec<Write>,
 ///         near: LoadWindow,
-///     ) -> Answer<'a, Vec<WriteOutcome>> {
+///     ) -> Answer<'_, Vec<WriteOutcome>> {
+///         let namespace = namespace.clone();
 ///         Box::pin(async move {
 ///             let began = Instant::now();
-///             let answer = self.0.write(namespace, writes, near).await;
+///             let answer = self.0.write(&namespace, writes, near).await;
 ///             if began.elapsed() > Duration::from_secs(1) {
 ///                 eprintln!("a write to {namespace} took {:?}", began.elapsed());
 ///             }
@@ -167,63 +168,63 @@ pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 ///         })
 ///     }
 ///
-///     fn open<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, Opened> {
+///     fn open(&self, namespace: &Namespace, charter: &Charter) -> Answer<'_, Opened> {
 ///         self.0.open(namespace, charter)
 ///     }
 ///
 ///     // The other calls likewise.
-/// #   fn amend<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, ()> {
+/// #   fn amend(&self, namespace: &Namespace, charter: &Charter) -> Answer<'_, ()> {
 /// #       self.0.amend(namespace, charter)
 /// #   }
-/// #   fn load<'a>(&'a self, namespace: &'a Namespace, request: Load) -> Answer<'a, Loaded> {
+/// #   fn load(&self, namespace: &Namespace, request: Load) -> Answer<'_, Loaded> {
 /// #       self.0.load(namespace, request)
 /// #   }
-/// #   fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport> {
+/// #   fn fire(&self, namespace: &Namespace, request: Fire) -> Answer<'_, FireReport> {
 /// #       self.0.fire(namespace, request)
 /// #   }
-/// #   fn settle<'a>(
-/// #       &'a self,
-/// #       namespace: &'a Namespace,
+/// #   fn settle(
+/// #       &self,
+/// #       namespace: &Namespace,
 /// #       settles: Vec<Settle>,
 /// #       near: LoadWindow,
-/// #   ) -> Answer<'a, Vec<Settled>> {
+/// #   ) -> Answer<'_, Vec<Settled>> {
 /// #       self.0.settle(namespace, settles, near)
 /// #   }
-/// #   fn unload<'a>(&'a self, namespace: &'a Namespace, instance: InstanceId) -> Answer<'a, InstanceId> {
+/// #   fn unload(&self, namespace: &Namespace, instance: InstanceId) -> Answer<'_, InstanceId> {
 /// #       self.0.unload(namespace, instance)
 /// #   }
-/// #   fn unmark<'a>(
-/// #       &'a self,
-/// #       namespace: &'a Namespace,
+/// #   fn unmark(
+/// #       &self,
+/// #       namespace: &Namespace,
 /// #       instance: InstanceId,
 /// #       versions: Vec<Version>,
-/// #   ) -> Answer<'a, Vec<Version>> {
+/// #   ) -> Answer<'_, Vec<Version>> {
 /// #       self.0.unmark(namespace, instance, versions)
 /// #   }
-/// #   fn rows_of<'a>(&'a self, namespace: &'a Namespace, key: Vec<u8>, limit: usize) -> Answer<'a, Vec<Stored>> {
+/// #   fn rows_of(&self, namespace: &Namespace, key: Vec<u8>, limit: usize) -> Answer<'_, Vec<Stored>> {
 /// #       self.0.rows_of(namespace, key, limit)
 /// #   }
-/// #   fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>> {
+/// #   fn list(&self, namespace: &Namespace, request: List) -> Answer<'_, Vec<Stored>> {
 /// #       self.0.list(namespace, request)
 /// #   }
-/// #   fn count<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Counts> {
+/// #   fn count(&self, namespace: &Namespace) -> Answer<'_, Counts> {
 /// #       self.0.count(namespace)
 /// #   }
-/// #   fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, ChangedRows> {
+/// #   fn purge(&self, namespace: &Namespace) -> Answer<'_, ChangedRows> {
 /// #       self.0.purge(namespace)
 /// #   }
-/// #   fn change_dead<'a>(
-/// #       &'a self,
-/// #       namespace: &'a Namespace,
+/// #   fn change_dead(
+/// #       &self,
+/// #       namespace: &Namespace,
 /// #       which: DeadRows,
 /// #       change: DeadChange,
-/// #   ) -> Answer<'a, ChangedRows> {
+/// #   ) -> Answer<'_, ChangedRows> {
 /// #       self.0.change_dead(namespace, which, change)
 /// #   }
 /// #   fn inspect(&self) -> &dyn Inspect {
 /// #       self.0.inspect()
 /// #   }
-/// #   fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {
+/// #   fn hinted(&self, namespace: &Namespace) -> BoxFuture<'_, ()> {
 /// #       self.0.hinted(namespace)
 /// #   }
 /// }
@@ -246,7 +247,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// [`StoreError::Charter`] when the namespace has another charter, and [`StoreError::Schema`]
     /// when another version of the store's schema is found. So does every other call but a look.
-    fn open<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, Opened>;
+    fn open(&self, namespace: &Namespace, charter: &Charter) -> Answer<'_, Opened>;
 
     /// Gives an open namespace another charter, with another [edition](Edition). If it has this one
     /// already, nothing happens.
@@ -254,7 +255,7 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     ///
     /// [`StoreError::Refused`] by [`Charter::check_amendment`].
-    fn amend<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, ()>;
+    fn amend(&self, namespace: &Namespace, charter: &Charter) -> Answer<'_, ()>;
 
     /// Sets, moves and removes waiting rows by their keys. One answer for each write, in their
     /// order.
@@ -270,12 +271,12 @@ pub trait Store: Send + Sync + 'static {
     ///   with the latest token if the key has a row in flight, else [`WriteOutcome::Absent`].
     /// * A store with keys that transactions of others can lock does not wait for these:
     ///   [`WriteOutcome::Locked`].
-    fn write<'a>(
-        &'a self,
-        namespace: &'a Namespace,
+    fn write(
+        &self,
+        namespace: &Namespace,
         writes: Vec<Write>,
         near: LoadWindow,
-    ) -> Answer<'a, Vec<WriteOutcome>>;
+    ) -> Answer<'_, Vec<WriteOutcome>>;
 
     /// Marks rows as loaded by the instance and returns them, earliest `due` first: the waiting
     /// ones due within the window, and those in flight whose lease has ended. At most `limit` of
@@ -293,7 +294,7 @@ pub trait Store: Send + Sync + 'static {
     /// The store notes how many due rows the instance [lacks](Load::wanted), until its next load,
     /// its unload or the next [`unmark`](Store::unmark) by another one. The answer tells what
     /// [others lack](Loaded::others_lack).
-    fn load<'a>(&'a self, namespace: &'a Namespace, request: Load) -> Answer<'a, Loaded>;
+    fn load(&self, namespace: &Namespace, request: Load) -> Answer<'_, Loaded>;
 
     /// Fires rows: for each version that still exists and is due, the row goes in flight with a new
     /// version, the token, and a lease that begins now; its count of attempts grows by one, but not
@@ -331,7 +332,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// Once what has fired has [`ANSWER_BYTES`], the rest of the batch is
     /// [`left`](FireReport::left) as it is.
-    fn fire<'a>(&'a self, namespace: &'a Namespace, request: Fire) -> Answer<'a, FireReport>;
+    fn fire(&self, namespace: &Namespace, request: Fire) -> Answer<'_, FireReport>;
 
     /// Settles rows in flight by their tokens. One answer for each, in their order.
     ///
@@ -353,12 +354,12 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// A row that stays takes the [error](Settle::error) of its settle, if there is one. Moving
     /// keeps it, setting does not.
-    fn settle<'a>(
-        &'a self,
-        namespace: &'a Namespace,
+    fn settle(
+        &self,
+        namespace: &Namespace,
         settles: Vec<Settle>,
         near: LoadWindow,
-    ) -> Answer<'a, Vec<Settled>>;
+    ) -> Answer<'_, Vec<Settled>>;
 
     /// Ends the life of an id, takes away its marks, and sends a hint if there were any. Returns a
     /// fresh id, under which the instance goes on: a version from the sequence.
@@ -366,11 +367,7 @@ pub trait Store: Send + Sync + 'static {
     /// Marks that cannot be taken away at once, because a transaction has locked the row, may stay:
     /// see rule 6. The call does not wait for them. It can be made again for the same id, when its
     /// answer was lost, and then returns another one.
-    fn unload<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        instance: InstanceId,
-    ) -> Answer<'a, InstanceId>;
+    fn unload(&self, namespace: &Namespace, instance: InstanceId) -> Answer<'_, InstanceId>;
 
     /// Takes the mark of the instance off rows that it leaves to others, and sends a hint if there
     /// were any. Rows that are not marked by that id are left alone. If there were any, no instance
@@ -378,35 +375,31 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// Returns the versions that stay marked, because a transaction has locked the row. The call
     /// does not wait for them.
-    fn unmark<'a>(
-        &'a self,
-        namespace: &'a Namespace,
+    fn unmark(
+        &self,
+        namespace: &Namespace,
         instance: InstanceId,
         versions: Vec<Version>,
-    ) -> Answer<'a, Vec<Version>>;
+    ) -> Answer<'_, Vec<Version>>;
 
     /// The rows under a key: the waiting one, then those in flight, then the dead ones, each from
     /// the latest on. At most `limit` in each state, and no more once they have [`ANSWER_BYTES`].
-    fn rows_of<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        key: Vec<u8>,
-        limit: usize,
-    ) -> Answer<'a, Vec<Stored>>;
+    fn rows_of(&self, namespace: &Namespace, key: Vec<u8>, limit: usize)
+    -> Answer<'_, Vec<Stored>>;
 
     /// Rows in one state, by `due` and then by version. To read on, pass both of the last one. An
     /// answer has no more rows once it has [`ANSWER_BYTES`], and may have fewer than the limit for
     /// other reasons. When there are none, the list has ended.
-    fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>>;
+    fn list(&self, namespace: &Namespace, request: List) -> Answer<'_, Vec<Stored>>;
 
     /// How many rows there are. Where counting them would take long it is [an
     /// estimate](Counts::is_estimate).
-    fn count<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Counts>;
+    fn count(&self, namespace: &Namespace) -> Answer<'_, Counts>;
 
     /// Deletes rows of the namespace in every state: as many as it can without delaying other calls
     /// by more than some milliseconds, and at least one if there are any. The caller goes on until
     /// there are no [`more`](ChangedRows::more).
-    fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, ChangedRows>;
+    fn purge(&self, namespace: &Namespace) -> Answer<'_, ChangedRows>;
 
     /// How many parts each namespace has. The number is the same for all stores that reach the
     /// namespace, and never changes: the [charter](Charter::parts) has it. An instance opens a
@@ -427,12 +420,12 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// A store with keys that transactions of others can lock leaves their rows out. The step that
     /// finds no others is the last, and says how many are [`locked`](ChangedRows::locked).
-    fn change_dead<'a>(
-        &'a self,
-        namespace: &'a Namespace,
+    fn change_dead(
+        &self,
+        namespace: &Namespace,
         which: DeadRows,
         change: DeadChange,
-    ) -> Answer<'a, ChangedRows>;
+    ) -> Answer<'_, ChangedRows>;
 
     /// The reads of an operator.
     fn inspect(&self) -> &dyn Inspect;
@@ -440,7 +433,7 @@ pub trait Store: Send + Sync + 'static {
     /// Returns when another instance may have left near rows that no instance has loaded: at a hint
     /// that comes while a caller waits. So an instance has one caller, which calls it again and
     /// again. Cancel safe.
-    fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()>;
+    fn hinted(&self, namespace: &Namespace) -> BoxFuture<'_, ()>;
 }
 
 impl<S: Store> From<S> for Box<dyn Store> {

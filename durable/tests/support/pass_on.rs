@@ -5,73 +5,65 @@
 /// calls.
 macro_rules! pass_on {
     ($store:ident) => {
-        fn open<'a>(
-            &'a self,
-            namespace: &'a Namespace,
-            charter: &'a Charter,
-        ) -> Answer<'a, Opened> {
+        fn open(&self, namespace: &Namespace, charter: &Charter) -> Answer<'_, Opened> {
             self.$store(namespace).open(namespace, charter)
         }
-        fn amend<'a>(&'a self, namespace: &'a Namespace, charter: &'a Charter) -> Answer<'a, ()> {
+        fn amend(&self, namespace: &Namespace, charter: &Charter) -> Answer<'_, ()> {
             self.$store(namespace).amend(namespace, charter)
         }
-        fn write<'a>(
-            &'a self,
-            namespace: &'a Namespace,
+        fn write(
+            &self,
+            namespace: &Namespace,
             writes: Vec<Write>,
             near: LoadWindow,
-        ) -> Answer<'a, Vec<WriteOutcome>> {
+        ) -> Answer<'_, Vec<WriteOutcome>> {
             self.$store(namespace).write(namespace, writes, near)
         }
-        fn settle<'a>(
-            &'a self,
-            namespace: &'a Namespace,
+        fn settle(
+            &self,
+            namespace: &Namespace,
             settles: Vec<Settle>,
             near: LoadWindow,
-        ) -> Answer<'a, Vec<Settled>> {
+        ) -> Answer<'_, Vec<Settled>> {
             self.$store(namespace).settle(namespace, settles, near)
         }
-        fn unload<'a>(
-            &'a self,
-            namespace: &'a Namespace,
-            instance: InstanceId,
-        ) -> Answer<'a, InstanceId> {
+        fn unload(&self, namespace: &Namespace, instance: InstanceId) -> Answer<'_, InstanceId> {
             self.$store(namespace).unload(namespace, instance)
         }
-        fn unmark<'a>(
-            &'a self,
-            namespace: &'a Namespace,
+        fn unmark(
+            &self,
+            namespace: &Namespace,
             instance: InstanceId,
             versions: Vec<Version>,
-        ) -> Answer<'a, Vec<Version>> {
+        ) -> Answer<'_, Vec<Version>> {
             self.$store(namespace).unmark(namespace, instance, versions)
         }
-        fn rows_of<'a>(
-            &'a self,
-            namespace: &'a Namespace,
+        fn rows_of(
+            &self,
+            namespace: &Namespace,
             key: Vec<u8>,
             limit: usize,
-        ) -> Answer<'a, Vec<Stored>> {
+        ) -> Answer<'_, Vec<Stored>> {
             self.$store(namespace).rows_of(namespace, key, limit)
         }
-        fn list<'a>(&'a self, namespace: &'a Namespace, request: List) -> Answer<'a, Vec<Stored>> {
+        fn list(&self, namespace: &Namespace, request: List) -> Answer<'_, Vec<Stored>> {
             self.$store(namespace).list(namespace, request)
         }
-        fn count<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Counts> {
+        fn count(&self, namespace: &Namespace) -> Answer<'_, Counts> {
             self.$store(namespace).count(namespace)
         }
-        fn purge<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, ChangedRows> {
+        fn purge(&self, namespace: &Namespace) -> Answer<'_, ChangedRows> {
             self.$store(namespace).purge(namespace)
         }
-        fn change_dead<'a>(
-            &'a self,
-            namespace: &'a Namespace,
+        fn change_dead(
+            &self,
+            namespace: &Namespace,
             which: DeadRows,
             change: DeadChange,
-        ) -> Answer<'a, ChangedRows> {
+        ) -> Answer<'_, ChangedRows> {
             self.$store(namespace).change_dead(namespace, which, change)
         }
-        fn hinted<'a>(&'a self, namespace: &'a Namespace) -> BoxFuture<'a, ()> {
+        fn hinted(&self, namespace: &Namespace) -> BoxFuture<'_, ()> {
             self.$store(namespace).hinted(namespace)
         }
     };
