@@ -216,7 +216,6 @@ impl<K, V> DurableTimers<K, V> {
         if_absent: bool,
     ) -> Result<Write, Error>
     where
-        K: Borrow<Q>,
         Q: Serialize + ?Sized,
     {
         let key = self.coder.encode_key(&key)?;
@@ -444,7 +443,6 @@ impl<K, V> DurableTimers<K, V> {
 
     async fn move_to<Q>(&self, key: &Q, due: Due) -> Result<Moved, Error>
     where
-        K: Borrow<Q>,
         Q: Serialize + ?Sized,
     {
         let key = self.coder.encode_key(&key)?;
@@ -472,7 +470,6 @@ impl<K, V> DurableTimers<K, V> {
         if_absent: bool,
     ) -> Result<Write, Error>
     where
-        K: Borrow<Q>,
         Q: Serialize + ?Sized,
     {
         Ok(Write {

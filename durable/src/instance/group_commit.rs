@@ -47,16 +47,6 @@ pub(crate) struct Group<I, O> {
     limit: Duration,
 }
 
-impl<I, O> Clone for Group<I, O> {
-    fn clone(&self) -> Self {
-        Group {
-            queue: self.queue.clone(),
-            call: self.call,
-            limit: self.limit,
-        }
-    }
-}
-
 #[allow(clippy::struct_field_names)] // what callers submit is an item
 struct Item<I, O> {
     item: I,
