@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::hash::BuildHasher;
 use std::pin::pin;
@@ -100,14 +99,6 @@ pub(super) struct Running<S, V = u64> {
     /// Its store, which fails on demand.
     pub(super) faults: Faulty<S>,
     pub(super) unit: Duration,
-}
-
-impl<S, V> fmt::Debug for Running<S, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Running")
-            .field("timers", &self.timers)
-            .finish_non_exhaustive()
-    }
 }
 
 impl<T: Stores> World<T> {
