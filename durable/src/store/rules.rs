@@ -9,7 +9,7 @@ mod settle;
 
 use std::time::{Duration, Instant};
 
-use super::answers::{Armed, ChangedRows, Loaded, Stored, WriteOutcome};
+use super::answers::{Armed, ChangedRows, Loaded, Settled, Stored, WriteOutcome};
 use super::ids::{InstanceId, Version};
 use super::requests::{Action, DeadChange, DeadRows, Load, LoadWindow, State, Write};
 use super::schedule::{Scheduled, Schedules};
@@ -128,20 +128,20 @@ fn arm<R: Rows>(rows: &mut R, row: &mut Stored, near: LoadWindow) -> Result<Arme
     Ok(row.armed())
 }
 
-/// Arms a row again.
-fn rearm<R: Rows>(rows: &mut R, mut row: Stored, near: LoadWindow) -> Result<Armed, R::Error> {
-    let old = (row.version, row.state);
-    let armed = arm(rows, &mut row, near)?;
-    rows.update(old, &row)?;
-    Ok(armed)
-}
-
-/// Makes a row one that is put back in flight, beside a newer one of its key. No claim holds it.
-fn put_beside<R: Rows>(rows: &mut R, row: &mut Stored) -> Result<(), R::Error> {
+/// Makes a row the waiting one of its key. Beside a newer one it stays in flight, and no claim
+/// holds it.
+fn put_back<R: Rows>(
+    rows: &mut R,
+    row: &mut Stored,
+    near: LoadWindow,
+) -> Result<Settled, R::Error> {
+    if rows.latest(State::Waiting, &row.key)?.is_none() {
+        return arm(rows, row, near).map(Settled::Armed);
+    }
     row.version = rows.next_version()?;
     row.state = State::InFlight;
     (row.loaded_by, row.claimed_by) = (None, None);
-    Ok(())
+    Ok(Settled::Done)
 }
 
 /// Sets, moves and removes, in order.
@@ -194,11 +194,15 @@ fn write_one<R: Rows>(
         }
         Action::Move { due } => match waiting {
             Some(mut row) => {
-                let replaced = Some(row.version);
+                let old = row.version;
                 row.due = due.at(rows.now());
                 row.deadline = row.due;
-                let row = rearm(rows, row, near)?;
-                Ok(WriteOutcome::Armed { row, replaced })
+                let armed = arm(rows, &mut row, near)?;
+                rows.update((old, State::Waiting), &row)?;
+                Ok(WriteOutcome::Armed {
+                    row: armed,
+                    replaced: Some(old),
+                })
             }
             None => Ok(match rows.latest(State::InFlight, &key)? {
                 Some(row) => WriteOutcome::InFlight(row.version),
@@ -289,10 +293,7 @@ fn revive<R: Rows>(rows: &mut R, version: Version) -> Result<(), R::Error> {
     };
     row.attempt = 0;
     row.due = rows.now();
-    if rows.latest(State::Waiting, &row.key)?.is_none() {
-        arm(rows, &mut row, LoadWindow::NONE)?;
-    } else {
-        put_beside(rows, &mut row)?;
+    if put_back(rows, &mut row, LoadWindow::NONE)? == Settled::Done {
         rows.hint();
     }
     rows.update((version, State::Dead), &row)

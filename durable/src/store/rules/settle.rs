@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Rows, arm, die, living, put_beside, rearm};
+use super::{Rows, die, living, put_back};
 use crate::store::{LeftRow, LoadWindow, Settle, Settled, Settlement, State, Stored};
 
 /// Settles rows in flight, in order.
@@ -56,18 +56,14 @@ fn settle_one<R: Rows>(
         Settlement::Ack | Settlement::Release | Settlement::Unfire => Duration::ZERO,
     };
     row.due = now.after(delay);
-    if rows.latest(State::Waiting, &row.key)?.is_none() {
-        if matches!(settlement, Settlement::RetryAfter(_)) {
-            row.deadline = row.due;
-        }
-        return rearm(rows, row, near).map(Settled::Armed);
-    }
-    put_beside(rows, &mut row)?;
-    if delay.is_zero() {
-        rows.hint();
+    let settled = put_back(rows, &mut row, near)?;
+    match (settled, settlement) {
+        (Settled::Armed(_), Settlement::RetryAfter(_)) => row.deadline = row.due,
+        (Settled::Done, _) if delay.is_zero() => rows.hint(),
+        _ => {}
     }
     rows.update(old, &row)?;
-    Ok(Settled::Done)
+    Ok(settled)
 }
 
 /// Puts a row back for other instances.
@@ -83,13 +79,7 @@ fn leave<R: Rows>(
     }
     let old = (row.version, row.state);
     row.due = rows.now().after(left.pause);
-    let settled = if rows.latest(State::Waiting, &row.key)?.is_none() {
-        let unloaded = LoadWindow::new(near.window, None);
-        Settled::Armed(arm(rows, &mut row, unloaded)?)
-    } else {
-        put_beside(rows, &mut row)?;
-        Settled::Done
-    };
+    let settled = put_back(rows, &mut row, LoadWindow::new(near.window, None))?;
     row.loaded_by = Some(id);
     rows.hint();
     rows.update(old, &row)?;
