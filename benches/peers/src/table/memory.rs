@@ -7,7 +7,7 @@ pub(super) fn rows(c: &mut Checks) {
     let bytes = ("bytes", "B");
     let ours = Series("S10", OURS);
     let what = "a pending keyed timer";
-    c.absolute("S10", what, bytes, ours, Some(80.0));
+    c.absolute("S10", what, bytes, ours, Some(84.0));
     c.ratio("S10", what, bytes, ours, Series("S10", QUEUE), None);
     c.ratio(
         "S10",
