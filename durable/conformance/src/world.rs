@@ -11,13 +11,12 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::{Either, join_all, select};
 use tickwheel::TimerWheel;
-use tickwheel_durable::store::{Charter, Due, LoadWindow, Namespace, Opened, Store};
+use tickwheel_durable::store::{Action, Charter, Due, LoadWindow, Namespace, Opened, Store, Write};
 use tickwheel_durable::{
     BuildError, Builder, Claim, Claims, Counts, DurableMetrics, DurableTimers, Entry, builder,
 };
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::contract::set;
 use super::faulty::Faulty;
 
 /// A way to connect to one store, again and again, as the instances of a program do.
@@ -118,7 +117,10 @@ impl<T: Stores> World<T> {
         let (store, space) = (self.store().await, self.part("pace").namespace());
         opened(&store, &space, &"test".into()).await;
         let near = LoadWindow::NONE;
-        let set = set("pace", "", Due::In(self.units(1_000)));
+        let set = Write::new(
+            b"pace".to_vec(),
+            Action::set(Vec::new(), Due::In(self.units(1_000)), None, false),
+        );
         let mut longest = Duration::ZERO;
         for _ in 0..5 {
             let began = Instant::now();

@@ -27,10 +27,10 @@ const ORDER: [&str; 17] = [
 ];
 
 /// The parts of `tickwheel-durable`, likewise.
-const ORDER_OF_DURABLE: [&str; 26] = [
-    "lock", "race", "silence", "jitter", "store", "token", "error", "cron", "metrics", "backoff",
-    "retry", "settings", "codec", "crypto", "instance", "claim", "claims", "admin", "outcomes",
-    "timers", "reporter", "builder", "memory", "sqlite", "redis", "postgres",
+const ORDER_OF_DURABLE: [&str; 27] = [
+    "opaque", "lock", "race", "silence", "jitter", "store", "token", "error", "cron", "metrics",
+    "backoff", "retry", "settings", "codec", "crypto", "instance", "claim", "claims", "admin",
+    "outcomes", "timers", "reporter", "builder", "memory", "sqlite", "redis", "postgres",
 ];
 
 /// The parts of `tickwheel-durable-conformance`, likewise.
