@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::hint::black_box;
 use std::task::Waker;
 
-use crate::shared::entry::{Entry, EntryArc, Expiration};
+use crate::shared::entry::{Entry, EntryArc, Expiration, is_stale};
 use crate::tick::NEVER;
 use crate::wheel::BareWheel;
 
@@ -128,14 +128,7 @@ impl<H> SleepWheel<H> {
             entries.for_each(fetch);
             for index in part {
                 let node = self.wheel.get(index).zip(self.wheel.tick_of(index));
-                let is_stale = node.map(|(entry, tick)| {
-                    if entry.is_unique() {
-                        // E3: only this node holds it.
-                        return Some(true);
-                    }
-                    entry.is_stale(tick, now, unless_armed)
-                });
-                match is_stale {
+                match node.map(|(entry, tick)| is_stale(entry, tick, now, unless_armed)) {
                     Some(Some(true)) => drop(self.wheel.remove(index)),
                     Some(None) => locked += 1,
                     Some(Some(false)) | None => {}

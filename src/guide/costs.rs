@@ -10,7 +10,7 @@
 //! | make, poll and drop a sleep or timeout, with a pooled entry that fits | nothing | its own entry's, twice | none |
 //! | the same without one | the entry, unless the thread's pool has four entries or more | its own entry's, three times | one |
 //! | a timeout with a future that is ready at the first poll, with a pooled entry that fits | nothing | none | none |
-//! | dropping a sleep when the thread's pool is full | nothing | its own entry's, twice | none, but one once many were dropped |
+//! | dropping a sleep when the thread's pool is full | nothing | its own entry's; twice if it was moved earlier | none, but one once many were dropped |
 //! | [`Sleep::reset`] to later | nothing | its own entry's | none |
 //! | [`Sleep::reset`] to before the scheduled tick of its entry | nothing | its own entry's | one |
 //! | [`set_timer`](KeyedTimers::set_timer) of a new key | amortised | the set's | none if the index of a removed timer fits, else one |

@@ -10,8 +10,8 @@
 //!
 //! A command names an entry and a tick, and the actor puts a *node* for them on its wheel without a
 //! look at the entry: its memory lies in the cache of another core. So an entry that is scheduled
-//! earlier gets a second node, and one that is released keeps its node. Such nodes are *stale*, and
-//! the entry tells which ones are. The actor drops a stale node when it reaches it, and
+//! earlier gets a second node, and one that its owner drops keeps its nodes. Such nodes are
+//! *stale*: [`is_stale`] tells which ones are. The actor drops a stale node when it reaches it, and
 //! [sweeps](super::stale) them off the wheel when there are too many.
 //!
 //! # The operations
@@ -26,8 +26,9 @@
 //! | [`disarm`](Entry::disarm) | owner | cancels: takes the waker out, without a command |
 //! | [`try_arm`](Entry::try_arm), [`try_disarm`](Entry::try_disarm) | owner | the same where that takes neither a wait for the lock nor a command; else nothing |
 //! | [`release`](Entry::release) | owner | releases the entry: its nodes are stale from now on |
+//! | dropping a reference | owner | if that leaves one node alone, it is stale from now on |
 //! | [`process_expiration`](Entry::process_expiration) | actor | the wheel reached a node |
-//! | [`is_stale`](Entry::is_stale) | actor | a sweep came to a node |
+//! | [`is_stale`] | actor | a sweep came to a node |
 //! | [`evict`](Entry::evict) | actor | the clock is virtual: takes the entry off the wheel, and disarms it |
 //! | [`close`](Entry::close) | actor | the actor ends |
 //!
@@ -68,7 +69,12 @@ use crate::tick::NEVER;
 
 /// Counts the references to an entry. The standard library's also counts weak ones, of which there
 /// are none.
+#[cfg(not(tickwheel_loom))]
 pub(crate) use triomphe::Arc as EntryArc;
+
+/// The count is loom's in the models.
+#[cfg(tickwheel_loom)]
+pub(crate) use loom::sync::Arc as EntryArc;
 
 #[cfg(all(test, tickwheel_loom))]
 mod model;
@@ -295,10 +301,8 @@ impl<H> Entry<H> {
         }
     }
 
-    /// Whether the node at `tick` is stale, on a wheel that has reached `now`. If `unless_armed`,
-    /// an entry that no task waits for takes all of its nodes off the wheel. `None` if its owner
-    /// has locked it.
-    pub(crate) fn is_stale(&self, tick: u64, now: u64, unless_armed: bool) -> Option<bool> {
+    /// Whether a node at `tick` is stale by its tick.
+    fn is_stale_at(&self, tick: u64, now: u64, unless_armed: bool) -> Option<bool> {
         let mut state = self.state.try_lock_spinning()?;
         if unless_armed && state.phase() != Phase::Armed {
             state.scheduled = NEVER;
@@ -335,6 +339,22 @@ impl<H> Entry<H> {
     pub(crate) fn hold(&self) -> impl Drop + '_ {
         self.state.lock()
     }
+}
+
+/// Whether the node at `tick` that holds this entry is stale (E3), on a wheel that has reached
+/// `now`. If `unless_armed`, an entry that no task waits for takes all of its nodes off the wheel.
+/// `None` if its owner has locked it.
+pub(crate) fn is_stale<H>(
+    entry: &EntryArc<Entry<H>>,
+    tick: u64,
+    now: u64,
+    unless_armed: bool,
+) -> Option<bool> {
+    // No other thread has a reference to clone, so the count does not rise.
+    if EntryArc::strong_count(entry) == 1 {
+        return Some(true);
+    }
+    entry.is_stale_at(tick, now, unless_armed)
 }
 
 impl State {

@@ -21,8 +21,8 @@
 //!
 //! A thread keeps pools for the wheels that it used last. To make room it evicts the pool it has
 //! not used for longest, and those of wheels that have ended. Entries for which there is no room,
-//! those of an evicted pool, and those of a thread that ends are released: their nodes on the wheel
-//! are [stale](crate::shared::stale), and the thread counts them.
+//! those of an evicted pool, and those of a thread that ends leave
+//! [stale](crate::shared::stale) nodes on the wheel, which the thread counts.
 //!
 //! A thread's counts of sleeps live beside its pool. Only the thread writes them, and a reader adds
 //! up all threads.
@@ -34,8 +34,10 @@ use std::task::Waker;
 
 use tokio::time::Instant;
 
+use crate::clock::CAN_PAUSE;
 use crate::metrics::{Event, OwnCounters};
 use crate::shared::entry::{Entry, EntryArc};
+use crate::shared::stale::STALE_AT_ONCE;
 use crate::shared::{Shared, SleepContext, SleepEntry};
 use crate::sync::{EXPLORED, thread_local};
 use crate::tick::{NEVER, Rounded};
@@ -54,7 +56,7 @@ const NEAR: usize = if EXPLORED { 2 } else { 4 };
 const UNSCHEDULED: u64 = 0;
 
 /// For how many wheels a thread keeps pools. A thread that uses more wheels in turn pays an
-/// allocation, a command and about a microsecond for each timer. Sixteen full pools hold some 120
+/// allocation, a command and about a microsecond for each timer. Sixteen full pools hold some 160
 /// kB.
 const POOLS_PER_THREAD: usize = 16;
 
@@ -184,27 +186,24 @@ impl Pool {
         self.has(context) && !self.shared.is_orphaned()
     }
 
-    /// Drops a disarmed entry that is scheduled, and for which there is no room. Returns how many
-    /// stale nodes to add up, if there are enough.
+    /// Drops a disarmed entry that is scheduled, and for which there is no room, and counts its
+    /// stale node. Returns the wheel if the nodes may have to be [added up](add_up).
     #[inline(never)]
-    fn leave(&mut self, entry: Option<EntryArc<SleepEntry>>) -> Option<(Arc<Shared>, usize)> {
-        // An entry that only its node holds is stale. One with more nodes has to say so itself.
-        if let Some(entry) = entry.filter(|entry| EntryArc::strong_count(entry) > 2) {
-            entry.release();
+    fn leave(&mut self, entry: Option<EntryArc<SleepEntry>>) -> Option<Arc<Shared>> {
+        // Besides this reference there is that of its node. An entry with more nodes has to be
+        // released, for none of them will be alone (E3). Nobody else can clone it, so the count is
+        // not too low.
+        if let Some(entry) = &entry {
+            if EntryArc::strong_count(entry) > 2 {
+                entry.release();
+            }
         }
-        match self.count_stale(self.shared.stale_at_once()) {
-            0 => None,
-            stale => Some((Arc::clone(&self.shared), stale)),
-        }
-    }
-
-    /// Counts one more stale node. Returns how many to add up: none until there are `at_once`.
-    fn count_stale(&mut self, at_once: usize) -> usize {
+        // It has no waker, and the pool has its context: no code of a user runs. W1: before it is
+        // counted.
+        drop(entry);
         self.stale += 1;
-        if self.stale < at_once {
-            return 0;
-        }
-        mem::take(&mut self.stale)
+        let is_enough = CAN_PAUSE || self.stale >= STALE_AT_ONCE || self.shared.is_orphaned();
+        is_enough.then(|| Arc::clone(&self.shared))
     }
 }
 
@@ -298,8 +297,8 @@ pub(crate) fn tick(shared: &Arc<Shared>, deadline: Instant) -> u64 {
     rounded.unwrap_or_else(|| shared.ticks.deadline(deadline))
 }
 
-/// Pools the entry of an armed sleep that is dropped, or releases it if there is no room. Drops the
-/// waker.
+/// Pools the entry of an armed sleep that is dropped, or leaves its node stale if there is no room.
+/// Drops the waker.
 #[inline]
 pub(crate) fn give(entry: &mut Option<EntryArc<SleepEntry>>, scheduled: u64, waker: Option<Waker>) {
     let left = with_first(|pool| {
@@ -314,7 +313,7 @@ pub(crate) fn give(entry: &mut Option<EntryArc<SleepEntry>>, scheduled: u64, wak
     });
     match left {
         Some(None) => {}
-        Some(Some((shared, stale))) => shared.left_stale(stale),
+        Some(Some(shared)) => add_up(&shared),
         None => give_any(entry, scheduled, true),
     }
     drop(waker);
@@ -356,11 +355,20 @@ fn leave(entry: Option<EntryArc<SleepEntry>>) {
         return;
     };
     let shared = &entry.context().shared;
+    match with_first(|pool| pool.is_of(shared).then(|| pool.stale += 1)) {
+        Some(()) => add_up(shared),
+        None => shared.left_stale(1),
+    }
+}
+
+/// Adds up the stale nodes that this thread has counted, if they are enough.
+fn add_up(shared: &Arc<Shared>) {
+    // This may find a paused clock, and tell the actor.
     let at_once = shared.stale_at_once();
-    let counted = with_first(|pool| pool.is_of(shared).then(|| pool.count_stale(at_once)));
-    match counted.unwrap_or(1) {
-        0 => {}
-        stale => shared.left_stale(stale),
+    let is_enough = |pool: &Pool| pool.is_of(shared) && pool.stale >= at_once;
+    let stale = with_first(|pool| is_enough(pool).then(|| mem::take(&mut pool.stale)));
+    if let Some(stale) = stale {
+        shared.left_stale(stale);
     }
 }
 

@@ -8,6 +8,8 @@ use std::task::Waker;
 
 use loom::thread::{self, JoinHandle};
 
+#[cfg(doc)]
+use super::is_stale;
 use super::{ActorAction, Disarmed, Entry, EntryArc, Phase, Wait};
 use crate::model::{Actor, Shared, SleepEntry, Wakes, check};
 use crate::sync::{Mutex, lock};
@@ -243,8 +245,8 @@ fn releases_during_expiration() {
 /// An entry with two nodes, the later one stale, is released while a sweep goes on: the next sweep
 /// finds nothing else, and the entry does not fire.
 ///
-/// Fails without `scheduled = NEVER` in [`Entry::release`], and if [`Entry::is_stale`] takes a node
-/// for stale only before or only after `scheduled`.
+/// Fails without `scheduled = NEVER` in [`Entry::release`], and if [`Entry::is_stale_at`] takes a
+/// node for stale only before or only after `scheduled`.
 #[test]
 fn releases_during_a_sweep() {
     check(None, || {
@@ -265,9 +267,63 @@ fn releases_during_a_sweep() {
     });
 }
 
+/// The last owner of an entry drops it while a sweep goes on, as a thread whose pool is full does:
+/// without a word if it has one node, and released if it has two. The next sweep finds nothing
+/// else.
+///
+/// Fails if [`is_stale`] does not look at the count.
+fn drop_during_a_sweep(nodes: usize) {
+    check(None, move || {
+        let (shared, mut actor, entry, wakes) = armed(9);
+        if nodes == 2 {
+            assert_eq!(shared.reset(&entry, 4), Phase::Armed);
+            actor.turn(0);
+        }
+        let sweeping = thread::spawn(move || {
+            actor.sweep(false);
+            actor
+        });
+        assert_eq!(cancel(&entry).was, Phase::Armed);
+        if EntryArc::strong_count(&entry) > 2 {
+            entry.release();
+        }
+        drop(entry);
+        let mut actor = sweeping.join().unwrap();
+        actor.sweep(false);
+        assert_eq!(actor.next_wake(), None, "a stale node is left");
+        assert_eq!(wakes.count(), 0);
+    });
+}
+
+#[test]
+fn drops_an_entry_with_one_node_during_a_sweep() {
+    drop_during_a_sweep(1);
+}
+
+#[test]
+fn drops_an_entry_with_two_nodes_during_a_sweep() {
+    drop_during_a_sweep(2);
+}
+
+/// The last owner of an entry drops it while the actor reaches its node: it does not fire, or had
+/// fired before it was cancelled.
+#[test]
+fn drops_an_entry_during_expiration() {
+    check(None, || {
+        let (_shared, actor, entry, wakes) = armed(2);
+        let actor = turn(actor, 2);
+        let was = cancel(&entry).was;
+        drop(entry);
+        let mut actor = actor.join().unwrap();
+        actor.sweep(false);
+        assert_eq!(actor.next_wake(), None);
+        assert_eq!(wakes.count(), usize::from(was == Phase::Fired));
+    });
+}
+
 /// A sweep goes on while a sleep is moved earlier, and its older node becomes stale.
 ///
-/// Fails if [`Entry::is_stale`] takes a node at `scheduled` for stale, and if an owner pushes no
+/// Fails if [`Entry::is_stale_at`] takes a node at `scheduled` for stale, and if an owner pushes no
 /// command for [`ActorAction::EnqueueEarlier`].
 #[test]
 fn moves_earlier_during_a_sweep() {
@@ -356,7 +412,7 @@ fn cancels_and_arms_during_a_turn() {
 
 /// The last sweep, after which no handle uses an entry again, finds one that is being armed.
 ///
-/// Fails without `state.scheduled = NEVER` in [`Entry::is_stale`], if that does not check the
+/// Fails without `state.scheduled = NEVER` in [`Entry::is_stale_at`], if that does not check the
 /// phase, and if it takes a node for stale whose entry is locked.
 #[test]
 fn arms_during_the_last_sweep() {
@@ -411,8 +467,8 @@ fn arms_a_pooled_entry_during_the_end() {
 
 /// The actor ends while one task resets the sleep for which another waits: that other is woken.
 ///
-/// Fails if `Sleep::reset` drops the waker of an entry that it closes, and without
-/// `state.waker.take()` in [`Entry::close`].
+/// Fails if `Sleep::reset` drops the waker of an entry that it closes, and if [`Entry::close`] does
+/// not return it.
 #[test]
 fn moves_earlier_during_the_end() {
     check(None, || {
