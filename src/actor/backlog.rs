@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use tokio::sync::oneshot;
 
 use crate::shared::command::{Command, CommandMailbox};
-use crate::shared::mailbox::{CommandQueue, Lanes};
+use crate::shared::mailbox::{Lane, Lanes};
 use crate::shared::note::SetKey;
 use crate::sync::EXPLORED;
 
@@ -29,11 +29,11 @@ const COMMANDS_PER_TURN: usize = if EXPLORED { 4 } else { 4096 };
 const SOON_PER_TURN: usize = if EXPLORED { 2 } else { 3072 };
 
 /// The lanes in the order in which a turn applies their commands, and how many it has applied in
-/// all when it goes on to the next. `true` stands for the lane soon.
-pub(super) const LANES_OF_A_TURN: [(bool, usize); 3] = [
-    (true, SOON_PER_TURN),
-    (false, COMMANDS_PER_TURN),
-    (true, COMMANDS_PER_TURN),
+/// all when it goes on to the next.
+pub(super) const LANES_OF_A_TURN: [(Lane, usize); 3] = [
+    (Lane::Soon, SOON_PER_TURN),
+    (Lane::Later, COMMANDS_PER_TURN),
+    (Lane::Soon, COMMANDS_PER_TURN),
 ];
 
 /// See the module.
@@ -85,22 +85,14 @@ impl Backlog {
 
     /// The next commands of a lane, in order. They are counted, and have to be applied in this
     /// turn. Their memory can be [recycled](Self::recycle).
-    pub(super) fn next_block(&mut self, is_soon: bool) -> Option<VecDeque<Command>> {
-        let block = self.lane(is_soon).pop_block()?;
-        self.applied[usize::from(!is_soon)] += block.len() as u64;
+    pub(super) fn next_block(&mut self, lane: Lane) -> Option<VecDeque<Command>> {
+        let block = self.taken.lane(lane).pop_block()?;
+        self.applied[lane as usize] += block.len() as u64;
         Some(block)
     }
 
-    pub(super) fn recycle(&mut self, is_soon: bool, emptied: VecDeque<Command>) {
-        self.lane(is_soon).recycle(emptied);
-    }
-
-    fn lane(&mut self, is_soon: bool) -> &mut CommandQueue<Command> {
-        if is_soon {
-            &mut self.taken.soon
-        } else {
-            &mut self.taken.later
-        }
+    pub(super) fn recycle(&mut self, lane: Lane, emptied: VecDeque<Command>) {
+        self.taken.lane(lane).recycle(emptied);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -171,7 +163,7 @@ mod tests {
         drop(held);
         backlog.take(&mailbox);
         assert!(backlog.passed().is_none(), "its command is not applied");
-        assert!(backlog.next_block(true).is_some());
+        assert!(backlog.next_block(Lane::Soon).is_some());
         assert!(backlog.passed().is_some());
     }
 }

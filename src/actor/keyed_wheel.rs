@@ -36,7 +36,7 @@ pub(super) struct KeyedWheel {
     /// By the position of the set's key. `None` until a note about the set is applied.
     sets: Vec<Option<Box<Known>>>,
     /// The sets with due timers, those first that have waited longest for a visit.
-    due: VecDeque<SetKey>,
+    due_sets: VecDeque<SetKey>,
     /// No timer of these sets is due before this tick.
     earliest: u64,
     /// The visits since all of these sets were asked for their earliest tick.
@@ -65,7 +65,7 @@ impl KeyedWheel {
         KeyedWheel {
             wheel: Timers::new(slots),
             sets: Vec::new(),
-            due: VecDeque::new(),
+            due_sets: VecDeque::new(),
             earliest: NEVER,
             visits: 0,
             reached: Vec::new(),
@@ -144,7 +144,7 @@ impl KeyedWheel {
         let before = self.advance(until, limit);
         self.visit_due(before, 2 * limit, turn, backlog);
         // Not in each turn, if there are more sets than a turn visits.
-        if self.visits >= self.due.len() {
+        if self.visits >= self.due_sets.len() {
             self.visits = 0;
             self.earliest = self.ask_due_sets();
         }
@@ -154,7 +154,7 @@ impl KeyedWheel {
 
     /// No timer of a due set is due before this tick.
     fn ask_due_sets(&self) -> u64 {
-        let due = self.due.iter();
+        let due = self.due_sets.iter();
         let due = due.filter_map(|set| self.sets[set.position()].as_ref());
         let earliest = due.map(|known| known.due.earliest());
         earliest.min().unwrap_or(NEVER)
@@ -169,7 +169,7 @@ impl KeyedWheel {
                 let known = known.expect("a set that is forgotten has no node");
                 known.places.reached(index);
                 if known.due.is_empty() {
-                    self.due.push_back(set);
+                    self.due_sets.push_back(set);
                 }
                 let tick = self.wheel.now();
                 known.due.reach(index, tick);
@@ -182,10 +182,10 @@ impl KeyedWheel {
     /// Visits sets in turn, and delivers timers that are due before tick `before`.
     fn visit_due(&mut self, before: u64, mut limit: usize, turn: &Turn<'_>, backlog: &mut Backlog) {
         // How many sets are left that were not visited in vain.
-        let mut round = self.due.len();
+        let mut round = self.due_sets.len();
         while round > 0 && limit > 0 {
             round -= 1;
-            let Some(set) = self.due.pop_front() else {
+            let Some(set) = self.due_sets.pop_front() else {
                 return;
             };
             let processed = self.visit(set, before, limit, turn, backlog);
@@ -195,7 +195,7 @@ impl KeyedWheel {
             let left = self.known(set).map_or(NEVER, |known| known.due.earliest());
             if left != NEVER {
                 self.earliest = self.earliest.min(left);
-                self.due.push_back(set);
+                self.due_sets.push_back(set);
                 round += usize::from(processed.is_some_and(|processed| processed > 0));
             }
         }

@@ -330,16 +330,16 @@ impl Actor {
     /// Applies commands of the backlog, as many as a turn may before it fires timers.
     fn apply_commands(&mut self, turn: &Turn<'_>) {
         let mut n = 0;
-        for (is_soon, limit) in LANES_OF_A_TURN {
+        for (lane, limit) in LANES_OF_A_TURN {
             while n < limit {
-                let Some(mut block) = self.backlog.next_block(is_soon) else {
+                let Some(mut block) = self.backlog.next_block(lane) else {
                     break;
                 };
                 n += block.len();
                 while let Some(command) = block.pop_front() {
                     self.apply(command);
                 }
-                self.backlog.recycle(is_soon, block);
+                self.backlog.recycle(lane, block);
             }
         }
         turn.metrics().actor.add(Event::Command, n as u64);

@@ -123,6 +123,13 @@ pub(crate) const FOLLOW: usize = if EXPLORED { 2 } else { 256 };
 /// moved or freed.
 pub(crate) type CommandQueue<C> = BlockQueue<C, BLOCK, SPARE_BLOCKS>;
 
+/// See the module.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Lane {
+    Soon,
+    Later,
+}
+
 /// The commands of both lanes.
 #[derive(Debug)]
 pub(crate) struct Lanes<C> {
@@ -135,6 +142,13 @@ impl<C> Lanes<C> {
         Lanes {
             soon: CommandQueue::new(),
             later: CommandQueue::new(),
+        }
+    }
+
+    pub(crate) fn lane(&mut self, lane: Lane) -> &mut CommandQueue<C> {
+        match lane {
+            Lane::Soon => &mut self.soon,
+            Lane::Later => &mut self.later,
         }
     }
 
@@ -235,7 +249,11 @@ impl<C, S: Notifier> Mailbox<C, S> {
     ) -> Result<Option<u64>, C> {
         let shard = self.shard(thread);
         let horizon = self.published.0.horizon.load(Ordering::Relaxed);
-        let is_soon = tick < horizon;
+        let lane = if tick < horizon {
+            Lane::Soon
+        } else {
+            Lane::Later
+        };
         // The clock as it was last published.
         let holds_up = tick.max(horizon - HORIZON);
         let mut queue = lock(&shard.queue);
@@ -245,9 +263,7 @@ impl<C, S: Notifier> Mailbox<C, S> {
         if holds_up < shard.earliest.load(Ordering::Relaxed) {
             shard.earliest.store(holds_up, Ordering::SeqCst);
         }
-        let Lanes { soon, later } = commands;
-        let lane = if is_soon { soon } else { later };
-        lane.push(holds_up, command);
+        commands.lane(lane).push(holds_up, command);
         let length = commands.len();
         if length % FOLLOW == 0 {
             self.set_horizon(now());
