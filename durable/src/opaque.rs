@@ -1,4 +1,4 @@
-//! `Debug` of types that say what they belong to, and nothing of what they hold.
+//! `Debug` of types that say what they belong to, and little of what they hold.
 
 /// Implements `Debug` for a type: these fields, and a sign that there are more.
 macro_rules! opaque {

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use tickwheel_durable::Counts;
 use tickwheel_durable::store::{List, State, StoredInstance, Version};
-use tokio::task::JoinSet;
 
 use crate::clock::{from_now, span};
 use crate::failure::Failure;
@@ -16,6 +15,9 @@ pub(crate) const LATE: Duration = Duration::from_secs(5);
 
 /// Timers that died within this time are news.
 const RECENT: Duration = Duration::from_secs(3_600);
+
+/// How many namespaces may hang before no further one is asked.
+const MAX_HUNG: usize = 2;
 
 /// An error in a table has at most so many characters.
 const ERROR: usize = 200;
@@ -84,20 +86,24 @@ impl Summary {
         })
     }
 
-    /// Reads them all at once: one that hangs takes its own time limit alone. One that cannot be
-    /// read, as one of another version, is failing. If none can be, the store has failed.
+    /// One that cannot be read, as one of another version, is failing. So is one that hangs, and
+    /// those after [`MAX_HUNG`] of them are not asked: each would wait for its own time limit. They
+    /// are read one after the other, as most stores would do it anyway. If none can be read, the
+    /// store has failed.
     pub(crate) async fn of_all(operators: &[Operator]) -> Result<Vec<Self>, Failure> {
-        let mut reads = JoinSet::new();
-        for (place, operator) in operators.iter().cloned().enumerate() {
-            reads.spawn(async move { (place, Summary::read(&operator).await) });
-        }
-        let mut read = reads.join_all().await;
-        read.sort_unstable_by_key(|(place, _)| *place);
-        let (mut all, mut failed) = (Vec::new(), None);
-        for ((_, read), operator) in read.into_iter().zip(operators) {
+        let (mut all, mut failed, mut hung) = (Vec::new(), None, 0);
+        for operator in operators {
+            let read = if hung < MAX_HUNG {
+                Summary::read(operator).await
+            } else {
+                let text = "it was not asked, since others have not responded";
+                Err(Failure::Failed(text.to_owned()))
+            };
+            hung +=
+                usize::from(read.as_ref().err() == Some(&Failure::timeout(operator.desk.limit)));
             all.push(read.unwrap_or_else(|failure| {
                 let (word, text) = ("failing", text_line(&failure.to_string(), ERROR));
-                failed = Some(failure);
+                failed.get_or_insert(failure);
                 Summary {
                     operator: operator.clone(),
                     counts: None,
@@ -192,21 +198,29 @@ mod tests {
         case.memory.set_clock(SystemTime::now() + 2 * RECENT);
         assert_eq!(word().await, "ok");
     }
+
     // One that hung once failed all of them.
     #[tokio::test(start_paused = true)]
-    async fn namespaces_that_hang_leave_the_others_to_be_read() {
-        let cases = [Case::new().await, Case::new().await, Case::new().await];
-        let operators = cases.each_ref().map(|case| case.operator.clone());
+    async fn namespaces_that_hang_leave_others_to_be_read() {
+        let mut cases = Vec::new();
+        for _ in 0..5 {
+            cases.push(Case::new().await);
+        }
+        let operators: Vec<_> = cases.iter().map(|case| case.operator.clone()).collect();
         let limit = operators[0].desk.limit;
-        for case in &cases[..2] {
-            case.store.set_slow("count", 2 * limit);
+        for place in [0, 2, 3] {
+            cases[place].store.set_slow("count", 2 * limit);
         }
         let began = Instant::now();
         let summaries = Summary::of_all(&operators).await.expect("one is read");
         let words = summaries.iter().map(|each| each.health.word);
-        assert_eq!(words.collect::<Vec<_>>(), ["failing", "failing", "ok"]);
-        assert_eq!(began.elapsed(), limit, "they wait at the same time");
-        let hung = Summary::of_all(&operators[..2]).await;
+        let expected = ["failing", "ok", "failing", "failing", "failing"];
+        assert_eq!(words.collect::<Vec<_>>(), expected);
+        let texts = [0, 4].map(|place| &*summaries[place].health.text);
+        assert!(texts[0].contains("not responded within"), "{texts:?}");
+        assert!(texts[1].contains("not asked"), "{texts:?}");
+        assert_eq!(began.elapsed(), 2 * limit, "no third one is waited for");
+        let hung = Summary::of_all(&operators[2..4]).await;
         assert_eq!(hung.expect_err("none is read"), Failure::timeout(limit));
     }
 }

@@ -306,21 +306,22 @@ async fn each_answer_has_the_headers_that_protect_it() {
     }
 }
 
-/// A browser waits for a store that hangs as long as the service says, not as long as it hangs.
+/// A browser waits for a store that hangs as long as the service says, not as long as it hangs, and
+/// for the list of namespaces not for each of them.
 #[tokio::test(start_paused = true)]
 async fn store_that_hangs_is_told_after_the_time_limit() {
     let limit = Duration::from_millis(200);
     let service = Service::new("/timers", |page| page.call_timeout(limit)).await;
     for is_known in [false, true] {
         if is_known {
-            // Each namespace waited for its own time limit.
+            // Then the list asks them, two at most.
             service.page("/timers").await;
         }
         service.store.set_delay(HOUR);
         for path in ["/timers", "/timers/n/orders", "/timers/n/orders/list/dead"] {
             let began = Instant::now();
             let (status, _, body) = service.ask(&format!("GET {path}"), &[ANNA], "").await;
-            assert!(began.elapsed() < 2 * limit, "{path}");
+            assert!(began.elapsed() <= 2 * limit, "{path}");
             assert_eq!(status, 502, "{path}: {body}");
             let words = "the store has not responded within 200ms";
             assert!(body.contains(words), "{path}: {body}");

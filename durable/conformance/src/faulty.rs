@@ -127,8 +127,8 @@ impl<S> Faulty<S> {
         self.lock().delay = delay;
     }
 
-    /// Makes the answers to calls of one kind take that much longer: `"load"`, `"fire"`, `"write"`
-    /// or `"settle"`.
+    /// Makes the answers to calls of one kind take that much longer, by the name of the method, as
+    /// `"load"`.
     pub fn set_slow(&self, call: &'static str, delay: Duration) {
         self.lock().slow = Some((call, delay));
     }

@@ -327,7 +327,7 @@ pub(super) async fn until<V>(
 /// Makes a check while the instances work, which do not end before.
 pub(super) async fn while_they_work<O>(work: impl Future, check: impl Future<Output = O>) -> O {
     match select(pin!(work), pin!(check)).await {
-        Either::Left(_) => panic!("the streams go on"),
+        Either::Left(_) => panic!("the streams have ended"),
         Either::Right((checked, _)) => checked,
     }
 }
