@@ -11,7 +11,7 @@ use apalis_redis::{Config, RedisStorage};
 use super::{BATCH, HEARTBEAT, POLL, Storage, work_on};
 
 impl Storage for RedisStorage<u64> {
-    // What is done stays, with its result.
+    // A task that is done stays, with its result.
     const LEFT: &str =
         "return redis.call('HLEN', 'queues:data') - redis.call('SCARD', 'queues:done')";
     const EMPTY: &str = "local tasks = redis.call('HRANDFIELD', 'queues:data', 5000)
