@@ -357,6 +357,17 @@ pub(crate) fn is_stale<H>(
     entry.is_stale_at(tick, now, unless_armed)
 }
 
+/// Drops the owner's reference to a disarmed entry that is scheduled: its nodes are stale from now
+/// on (E3).
+pub(crate) fn leave<H>(entry: EntryArc<Entry<H>>) {
+    // Besides this reference there is that of its node. With more nodes none is alone, and it has
+    // to be released. Nobody else can clone it, so the count is not too low.
+    if EntryArc::strong_count(&entry) > 2 {
+        entry.release();
+    }
+    drop(entry);
+}
+
 impl State {
     #[inline]
     fn phase(&self) -> Phase {

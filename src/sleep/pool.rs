@@ -36,7 +36,7 @@ use tokio::time::Instant;
 
 use crate::clock::CAN_PAUSE;
 use crate::metrics::{Event, OwnCounters};
-use crate::shared::entry::{Entry, EntryArc};
+use crate::shared::entry::{self, Entry, EntryArc};
 use crate::shared::stale::STALE_AT_ONCE;
 use crate::shared::{Shared, SleepContext, SleepEntry};
 use crate::sync::{EXPLORED, thread_local};
@@ -190,17 +190,11 @@ impl Pool {
     /// stale node. Returns the wheel if the nodes may have to be [added up](add_up).
     #[inline(never)]
     fn leave(&mut self, entry: Option<EntryArc<SleepEntry>>) -> Option<Arc<Shared>> {
-        // Besides this reference there is that of its node. An entry with more nodes has to be
-        // released, for none of them will be alone (E3). Nobody else can clone it, so the count is
-        // not too low.
-        if let Some(entry) = &entry {
-            if EntryArc::strong_count(entry) > 2 {
-                entry.release();
-            }
-        }
         // It has no waker, and the pool has its context: no code of a user runs. W1: before it is
         // counted.
-        drop(entry);
+        if let Some(entry) = entry {
+            entry::leave(entry);
+        }
         self.stale += 1;
         let is_enough = CAN_PAUSE || self.stale >= STALE_AT_ONCE || self.shared.is_orphaned();
         is_enough.then(|| Arc::clone(&self.shared))
