@@ -15,7 +15,7 @@ pub(crate) use threads::{
 
 /// Whether this runs under the explorer. Its schedules are short, so limits are lower there, to be
 /// reached.
-pub(crate) const EXPLORED: bool = cfg!(tickwheel_shuttle);
+pub(crate) const IN_EXPLORER: bool = cfg!(tickwheel_shuttle);
 
 /// Locks a mutex, poisoned or not. Under these mutexes, code of a user runs only if its panics are
 /// caught, or before anything is changed, so the value of a poisoned mutex is never half changed.

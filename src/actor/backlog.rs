@@ -18,15 +18,15 @@ use tokio::sync::oneshot;
 use crate::shared::command::{Command, CommandMailbox};
 use crate::shared::mailbox::{Lane, Lanes};
 use crate::shared::note::SetKey;
-use crate::sync::EXPLORED;
+use crate::sync::IN_EXPLORER;
 
 /// How many commands a turn applies before it fires timers. It applies whole blocks, so perhaps a
 /// few more.
-const COMMANDS_PER_TURN: usize = if EXPLORED { 4 } else { 4096 };
+const COMMANDS_PER_TURN: usize = if IN_EXPLORER { 4 } else { 4096 };
 
 /// How many of them are needed soon, if there are others. So those are not kept waiting forever.
 /// The rest is at least a block.
-const SOON_PER_TURN: usize = if EXPLORED { 2 } else { 3072 };
+const SOON_PER_TURN: usize = if IN_EXPLORER { 2 } else { 3072 };
 
 /// The lanes in the order in which a turn applies their commands, and how many it has applied in
 /// all when it goes on to the next.

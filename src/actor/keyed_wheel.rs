@@ -19,11 +19,11 @@ use super::places::{Places, Timers};
 use crate::shared::note::{Note, SetKey};
 use crate::shared::timer_set::{Due, DueTimers, TimerSet};
 use crate::shared::turn::Turn;
-use crate::sync::EXPLORED;
+use crate::sync::IN_EXPLORER;
 use crate::tick::NEVER;
 
 /// The cost of an attempt to lock a set that is locked by another thread. The unit is one timer.
-const CONTENDED_COST: usize = if EXPLORED { 1 } else { 64 };
+const CONTENDED_COST: usize = if IN_EXPLORER { 1 } else { 64 };
 
 /// An empty heap of due timers, and an empty list of chunks, keep memory for this many.
 const KEPT: usize = 64;
@@ -81,7 +81,7 @@ impl KeyedWheel {
         if position >= self.sets.len() {
             self.sets.resize_with(position + 1, || None);
         }
-        // A key is not released while a note is left, so no note is for an earlier set.
+        // A key keeps its set while a note is left, so no note is for an earlier set.
         let known = self.sets[position].get_or_insert_default();
         if let Some(chunk) = known.places.apply(note, &mut self.wheel) {
             self.emptied.push((note.set, chunk));
@@ -238,7 +238,7 @@ impl KeyedWheel {
                 self.emptied.push((set, chunk));
             }
         }
-        if let Some(set) = visited.release() {
+        if let Some(set) = visited.give_back() {
             backlog.put_behind(Behind::Forget(set));
         }
         processed

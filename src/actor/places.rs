@@ -25,7 +25,7 @@ mod model;
 mod tests;
 
 use crate::shared::note::{Note, SetKey};
-use crate::sync::EXPLORED;
+use crate::sync::IN_EXPLORER;
 use crate::tick::NEVER;
 use crate::wheel::BareWheel;
 
@@ -33,7 +33,7 @@ use crate::wheel::BareWheel;
 pub(super) type Timers = BareWheel<(SetKey, u32)>;
 
 /// How many indices a chunk has.
-const CHUNK: u32 = if EXPLORED { 2 } else { 256 };
+const CHUNK: u32 = if IN_EXPLORER { 2 } else { 256 };
 
 /// There are as many as timers: hence the alignment.
 #[derive(Debug, Clone, Copy)]
@@ -79,8 +79,8 @@ impl Chunk {
         &mut self.places[(index % CHUNK) as usize]
     }
 
-    /// Puts the node of an index where the note says. Returns the number of the chunk if it has to
-    /// be listed.
+    /// Puts the node of an index where the note says. Returns the chunk's position if it has to be
+    /// listed.
     fn schedule(&mut self, note: &Note, wheel: &mut Timers) -> Option<u32> {
         let place = self.place(note.index);
         let before = place.node;
@@ -100,18 +100,18 @@ impl Chunk {
         self.scheduled += u32::from(is_scheduled);
         self.scheduled -= u32::from(before != NO_NODE);
         // The first chunk stays as long as the set.
-        let number = note.index / CHUNK;
-        if self.scheduled > 0 || number == 0 || self.is_listed {
+        let position = note.index / CHUNK;
+        if self.scheduled > 0 || position == 0 || self.is_listed {
             return None;
         }
         self.is_listed = true;
-        Some(number)
+        Some(position)
     }
 }
 
 impl Places {
     /// Applies a note from the mailbox, unless a newer one for this index was applied. Returns the
-    /// number of a chunk that has to be listed.
+    /// position of a chunk that has to be listed.
     pub(super) fn apply(&mut self, note: &Note, wheel: &mut Timers) -> Option<u32> {
         let chunk = self.chunk(note.index);
         let place = chunk.place(note.index);
@@ -131,7 +131,7 @@ impl Places {
         self.chunk(index).place(index).node = REACHED;
     }
 
-    /// Applies the note of a visit. Returns the number of a chunk that has to be listed.
+    /// Applies the note of a visit. Returns the position of a chunk that has to be listed.
     pub(super) fn visited(&mut self, note: &Note, wheel: &mut Timers) -> Option<u32> {
         let chunk = self.chunk(note.index);
         let place = chunk.place(note.index);
@@ -143,35 +143,35 @@ impl Places {
     /// The chunk with the place of an index.
     #[inline]
     fn chunk(&mut self, index: u32) -> &mut Chunk {
-        let (number, position) = ((index / CHUNK) as usize, (index % CHUNK) as usize);
-        let has_place = |chunk: &Chunk| position < chunk.places.len();
-        if !self.chunks.get(number).is_some_and(has_place) {
-            self.add_place(number, position);
+        let (position, within) = ((index / CHUNK) as usize, (index % CHUNK) as usize);
+        let has_place = |chunk: &Chunk| within < chunk.places.len();
+        if !self.chunks.get(position).is_some_and(has_place) {
+            self.add_place(position, within);
         }
-        &mut self.chunks[number]
+        &mut self.chunks[position]
     }
 
     #[cold]
-    fn add_place(&mut self, number: usize, position: usize) {
-        if number >= self.chunks.len() {
+    fn add_place(&mut self, position: usize, within: usize) {
+        if position >= self.chunks.len() {
             self.chunks
                 .reserve_exact(usize::from(self.chunks.is_empty()));
-            self.chunks.resize_with(number + 1, Chunk::default);
+            self.chunks.resize_with(position + 1, Chunk::default);
         }
-        let places = &mut self.chunks[number].places;
-        if number > 0 {
+        let places = &mut self.chunks[position].places;
+        if position > 0 {
             places.reserve_exact(CHUNK as usize - places.len());
         }
         let new = Place {
             number: 0,
             node: NO_NODE,
         };
-        places.resize(position + 1, new);
+        places.resize(within + 1, new);
     }
 
     /// The actor has parked: frees a listed chunk if nothing is scheduled in it.
-    pub(super) fn free(&mut self, number: u32) {
-        let Some(chunk) = self.chunks.get_mut(number as usize) else {
+    pub(super) fn free(&mut self, position: u32) {
+        let Some(chunk) = self.chunks.get_mut(position as usize) else {
             return;
         };
         chunk.is_listed = false;

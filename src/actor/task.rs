@@ -59,16 +59,16 @@ use crate::shared::entry::Expiration;
 use crate::shared::notifier::ActorNotifier;
 use crate::shared::turn::Turn;
 use crate::shared::{Shared, SleepContext};
-use crate::sync::EXPLORED;
+use crate::sync::IN_EXPLORER;
 
-/// How many indices of a wheel a turn sweeps.
-const INDICES_PER_TURN: u32 = if EXPLORED { 2 } else { 4096 };
+/// How many places for a node a turn sweeps.
+const SWEPT_PER_TURN: u32 = if IN_EXPLORER { 2 } else { 4096 };
 
 /// How many sleeps, keyed timers, ends of sets, and emptied chunks of places a turn processes.
-const TIMERS_PER_TURN: usize = if EXPLORED { 2 } else { 256 };
+const TIMERS_PER_TURN: usize = if IN_EXPLORER { 2 } else { 256 };
 
 /// How many tasks that settle a turn wakes.
-const SETTLED_PER_TURN: usize = if EXPLORED { 1 } else { 256 };
+const SETTLED_PER_TURN: usize = if IN_EXPLORER { 1 } else { 256 };
 
 /// The longest wait on Tokio's timer, which reaches about two years.
 const LONGEST_SLEEP: Duration = Duration::from_secs(86_400 * 365);
@@ -230,8 +230,8 @@ impl Actor {
         let millisecond = self.shared.ticks.whole(Duration::from_millis(1));
         let tick = until?.saturating_add(millisecond);
         let sleeps = self.sleeps.wheel.next_wake_after(tick);
-        let following = earlier(sleeps, self.keyed.wheel.next_wake_after(tick));
-        following.map(|tick| self.begin(tick, from))
+        let after_next = earlier(sleeps, self.keyed.wheel.next_wake_after(tick));
+        after_next.map(|tick| self.begin(tick, from))
     }
 
     /// When this tick begins, or the latest instant that Tokio's timer reaches from `from`.
@@ -246,8 +246,8 @@ impl Actor {
             return;
         };
         let shared = &self.shared;
-        let (next, following) = (self.next_turn(), self.turn_after_next());
-        (self.timer).set(next, following, shared.clock.can_pause(), &shared.name);
+        let (next, after_next) = (self.next_turn(), self.turn_after_next());
+        (self.timer).set(next, after_next, shared.clock.can_pause(), &shared.name);
         let timer = &mut self.timer;
         let mut notified = pin!(notifier.notified());
         poll_fn(|cx| {
@@ -376,7 +376,7 @@ impl Actor {
                 Behind::Settle(done) => self.settling.push_back((tick, done)),
                 Behind::Forget(set) => {
                     let is_forgotten = self.keyed.try_forget(set);
-                    if !is_forgotten || !self.shared.sets.try_release(set) {
+                    if !is_forgotten || !self.shared.sets.try_unregister(set) {
                         self.backlog.put_behind(Behind::Forget(set));
                     }
                 }
@@ -391,8 +391,8 @@ impl Actor {
     /// This is not bounded, and waits for locks: it takes place once, in tests.
     fn evict(&mut self) {
         for set in self.shared.sets.all() {
-            set.release_kept();
-            if let Some(set) = set.release() {
+            set.vacate_kept();
+            if let Some(set) = set.give_back() {
                 self.backlog.put_behind(Behind::Forget(set));
             }
         }
@@ -410,7 +410,7 @@ impl Actor {
     fn sweep(&mut self) {
         let shared = &self.shared;
         if let Sweep::At(index) = self.sweep {
-            let (next, locked) = (self.sleeps).sweep(index, INDICES_PER_TURN, shared.is_orphaned());
+            let (next, locked) = (self.sleeps).sweep(index, SWEPT_PER_TURN, shared.is_orphaned());
             shared.stale.0.count_again(locked);
             self.sweep = next.map_or(Sweep::None, Sweep::At);
         }

@@ -34,7 +34,7 @@ use crate::clock;
 pub(crate) struct ActorTimer {
     tokio: TokioTimer,
     /// For the tick after that.
-    following: TokioTimer,
+    after_next: TokioTimer,
     precise: Option<PreciseTimer>,
 }
 
@@ -45,7 +45,7 @@ impl ActorTimer {
     pub(crate) fn tokio() -> Self {
         ActorTimer {
             tokio: None,
-            following: None,
+            after_next: None,
             precise: None,
         }
     }
@@ -66,21 +66,22 @@ impl ActorTimer {
     }
 
     /// Makes it elapse at the instant `next`, and not before, or never. After that it will probably
-    /// be set to `following`. `can_pause` says whether the clock can be paused.
+    /// be set to `after_next`. `can_pause` says whether the clock can be paused.
     pub(crate) fn set(
         &mut self,
         next: Option<Instant>,
-        following: Option<Instant>,
+        after_next: Option<Instant>,
         can_pause: bool,
         wheel: &str,
     ) {
         let is_precise = self.set_precise(next, can_pause, wheel);
-        let [next, following] = [next, following].map(|at| at.filter(|_| can_pause || !is_precise));
-        if next.is_some() && deadline(&self.following) == next {
-            mem::swap(&mut self.tokio, &mut self.following);
+        let [next, after_next] =
+            [next, after_next].map(|at| at.filter(|_| can_pause || !is_precise));
+        if next.is_some() && deadline(&self.after_next) == next {
+            mem::swap(&mut self.tokio, &mut self.after_next);
         }
         arm(&mut self.tokio, next);
-        arm(&mut self.following, following);
+        arm(&mut self.after_next, after_next);
     }
 
     /// Sets the precise timer. Returns whether it can be relied on.
@@ -111,7 +112,9 @@ impl ActorTimer {
             }
         }
         // Polling arms them, too.
-        let timers = [&mut self.tokio, &mut self.following].into_iter().flatten();
+        let timers = [&mut self.tokio, &mut self.after_next]
+            .into_iter()
+            .flatten();
         let elapsed = timers.filter_map(|timer| timer.as_mut().poll(cx).is_ready().then_some(()));
         match elapsed.count() {
             0 => Poll::Pending,
@@ -143,7 +146,7 @@ fn give_up(wheel: &str, error: &io::Error) {
 impl ActorTimer {
     /// The instants for which Tokio's timers are armed.
     pub(super) fn armed_tokio(&self) -> [Option<Instant>; 2] {
-        [&self.tokio, &self.following].map(deadline)
+        [&self.tokio, &self.after_next].map(deadline)
     }
 }
 

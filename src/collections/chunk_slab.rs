@@ -71,9 +71,9 @@ impl<T> Chunk<T> {
         self.cells.capacity() == 0
     }
 
-    /// A cell is not in use any more.
+    /// A cell was vacated.
     #[inline]
-    fn release(&mut self, number: u32, idle: &mut Vec<u32>) {
+    fn count_vacated(&mut self, number: u32, idle: &mut Vec<u32>) {
         self.in_use -= 1;
         if self.in_use == 0 && !mem::replace(&mut self.is_listed, true) {
             idle.push(number);
@@ -206,7 +206,7 @@ impl<T: Cell, const CHUNK: u32> ChunkSlab<T, CHUNK> {
             self.roomy.push(number);
         }
         self.in_use -= 1;
-        chunk.release(number, &mut self.idle);
+        chunk.count_vacated(number, &mut self.idle);
         Some(taken_out)
     }
 

@@ -11,7 +11,7 @@ use futures_util::StreamExt;
 use tokio::task::coop;
 
 use super::dispatch::Handler;
-use crate::timer_set::{Expired, Source, TryRecvError};
+use crate::timer_set::{ExpirationSource, Expired, TryRecvError};
 
 /// The expirations of one set of timers. Made by [`TimerWheel::keyed`](crate::TimerWheel::keyed)
 /// and [`TimerWheel::reaper`](crate::TimerWheel::reaper).
@@ -29,13 +29,13 @@ use crate::timer_set::{Expired, Source, TryRecvError};
 ///
 /// Dropping it closes the set: it drops pending timers, and setting one is an error.
 pub struct Expirations<K, V> {
-    set: Arc<dyn Source<K, V>>,
+    set: Arc<dyn ExpirationSource<K, V>>,
     /// A poll has found that there will be no more.
     has_ended: bool,
 }
 
 impl<K, V> Expirations<K, V> {
-    pub(crate) fn new(set: Arc<dyn Source<K, V>>) -> Self {
+    pub(crate) fn new(set: Arc<dyn ExpirationSource<K, V>>) -> Self {
         Expirations {
             set,
             has_ended: false,

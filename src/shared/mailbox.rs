@@ -26,7 +26,7 @@
 //!
 //! * A **caller** (1) pushes its command under the queue's lock ([`enqueue`](Mailbox::enqueue)),
 //!   then (2) reads `next_wake`, and notifies the actor if its tick is earlier, or if the push has
-//!   filled its queue ([`wake_by`](Mailbox::wake_by)).
+//!   filled its queue ([`wake`](Mailbox::wake)).
 //! * The **actor**, before it waits, (3) publishes `next_wake`, then (4) checks every queue under
 //!   its lock, and does not wait if one holds anything ([`park`](Mailbox::park)).
 //!
@@ -88,7 +88,7 @@ mod tests;
 
 use crate::collections::BlockQueue;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{CachePadded, EXPLORED, Mutex, lock, try_lock_with_backoff, yield_now};
+use crate::sync::{CachePadded, IN_EXPLORER, Mutex, lock, try_lock_with_backoff, yield_now};
 use crate::tick::NEVER;
 
 /// `next_wake` while the actor runs: before every tick, so no caller notifies it.
@@ -99,29 +99,46 @@ pub(crate) const AWAKE: u64 = 0;
 /// reach it.
 pub(crate) const QUEUE_BOUND: usize = if cfg!(tickwheel_loom) {
     3
-} else if EXPLORED {
+} else if IN_EXPLORER {
     8
 } else {
     2048
 };
 
 /// How many commands a block has.
-const BLOCK: usize = if EXPLORED { 2 } else { 512 };
+const BLOCK: usize = if IN_EXPLORER { 2 } else { 512 };
 
 /// How many empty blocks a queue keeps.
 const SPARE_BLOCKS: usize = 4;
 
 /// How far the horizon lies ahead of the clock, in ticks.
-pub(crate) const HORIZON: u64 = if EXPLORED { 4 } else { 256 };
+pub(crate) const HORIZON: u64 = if IN_EXPLORER { 4 } else { 256 };
 
 /// The horizon follows the clock each time a queue has grown by this many commands. A queue beyond
 /// its bound is filled again as often.
-pub(crate) const FOLLOW: usize = if EXPLORED { 2 } else { 256 };
+pub(crate) const FOLLOW: usize = if IN_EXPLORER { 2 } else { 256 };
 
 /// Commands in order. The actor takes over a burst of a million block by block, without a copy, and
 /// frees their memory a block at a time, so no thread waits until a vector of many megabytes is
 /// moved or freed.
 pub(crate) type CommandQueue<C> = BlockQueue<C, BLOCK, SPARE_BLOCKS>;
+
+/// When the actor has to run for what a caller has pushed. The least of several serves all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[must_use]
+pub(crate) enum WakeBy {
+    /// Now: a queue is full. The caller yields its processor.
+    Full,
+    /// Now.
+    Now,
+    /// At this tick or before.
+    Tick(u64),
+}
+
+impl WakeBy {
+    /// It need not run.
+    pub(crate) const NEVER: WakeBy = WakeBy::Tick(NEVER);
+}
 
 /// See the module.
 #[derive(Debug, Clone, Copy)]
@@ -234,9 +251,8 @@ impl<C, S: Notifier> Mailbox<C, S> {
     // --- callers ---
 
     /// Queues a command that is needed by `tick`, without notifying the actor. `thread` chooses the
-    /// queue. `now` gives the current tick. The caller must then [wake](Self::wake_after) the actor
-    /// by the tick that this returns: `None`, which is before all others, if the push has filled
-    /// the queue. Returns the command if the actor has ended.
+    /// queue. `now` gives the current tick. The caller must then [wake](Self::wake) the actor as
+    /// this says. Returns the command if the actor has ended.
     ///
     /// A caller that holds a lock queues the command before it releases the lock, and notifies the
     /// actor after.
@@ -246,7 +262,7 @@ impl<C, S: Notifier> Mailbox<C, S> {
         tick: u64,
         command: C,
         now: impl FnOnce() -> u64,
-    ) -> Result<Option<u64>, C> {
+    ) -> Result<WakeBy, C> {
         let shard = self.shard(thread);
         let horizon = self.published.0.horizon.load(Ordering::Relaxed);
         let lane = if tick < horizon {
@@ -270,13 +286,17 @@ impl<C, S: Notifier> Mailbox<C, S> {
         }
         let beyond = length.checked_sub(QUEUE_BOUND);
         let is_full = beyond.is_some_and(|beyond| beyond % FOLLOW == 0);
-        Ok((!is_full).then_some(tick))
+        Ok(if is_full {
+            WakeBy::Full
+        } else {
+            WakeBy::Tick(tick)
+        })
     }
 
     /// Queues a command and follows the wake rule, at tick 0.
     #[cfg(test)]
     pub(crate) fn push(&self, thread: usize, tick: u64, command: C) -> Result<(), C> {
-        self.wake_after(self.enqueue(thread, tick, command, || 0)?);
+        self.wake(self.enqueue(thread, tick, command, || 0)?);
         Ok(())
     }
 
@@ -286,16 +306,12 @@ impl<C, S: Notifier> Mailbox<C, S> {
         lock(&self.shard(thread).queue)
     }
 
-    /// The second half: follows the wake rule. Yields the processor if a queue was filled.
-    pub(crate) fn wake_after(&self, tick: Option<u64>) {
-        self.wake_by(tick.unwrap_or(AWAKE));
-        if tick.is_none() {
-            yield_now();
-        }
-    }
-
-    /// Notifies the actor if it would not run by itself at `tick` or before.
-    pub(crate) fn wake_by(&self, tick: u64) {
+    /// Follows the wake rule: notifies the actor if it would not run by itself in time.
+    pub(crate) fn wake(&self, by: WakeBy) {
+        let tick = match by {
+            WakeBy::Full | WakeBy::Now => AWAKE,
+            WakeBy::Tick(tick) => tick,
+        };
         let published = &self.published.0.next_wake;
         let next_wake = published.load(Ordering::SeqCst);
         let claim =
@@ -303,6 +319,9 @@ impl<C, S: Notifier> Mailbox<C, S> {
         // Otherwise another caller notifies it.
         if tick < next_wake && claim().is_ok() {
             self.notifier.notify();
+        }
+        if by == WakeBy::Full {
+            yield_now();
         }
     }
 

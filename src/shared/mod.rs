@@ -25,6 +25,8 @@ pub(crate) mod pending;
 #[cfg(not(tickwheel_loom))]
 pub(crate) mod sets;
 #[cfg(not(tickwheel_loom))]
+pub(crate) mod sleep_context;
+#[cfg(not(tickwheel_loom))]
 pub(crate) mod state;
 #[cfg(not(tickwheel_loom))]
 pub(crate) mod timer_set;
@@ -32,4 +34,6 @@ pub(crate) mod timer_set;
 pub(crate) mod turn;
 
 #[cfg(not(tickwheel_loom))]
-pub(crate) use state::{Alive, Config, Shared, SleepContext, SleepEntry};
+pub(crate) use sleep_context::SleepContext;
+#[cfg(not(tickwheel_loom))]
+pub(crate) use state::{Alive, Config, Shared, SleepEntry};

@@ -1,9 +1,9 @@
 //! The list of a wheel's sets of keyed timers.
 //!
 //! A set has its key from [`register`](SetList::register) until the actor
-//! [releases](SetList::try_release) it, which it does when the set was dropped and no note about it
-//! is left. So the key in a note never names another set. No reference to a set is dropped while
-//! the lock is held: it may be the last one, and its drop runs code of a user.
+//! [unregisters](SetList::try_unregister) it, which it does when the set was dropped and no note
+//! about it is left. So the key in a note never names another set. No reference to a set is dropped
+//! while the lock is held: it may be the last one, and its drop runs code of a user.
 //!
 //! A thread that makes a set may be preempted while it has the lock. Until its end the actor does
 //! not wait for it: it [tries](SetList::try_get), and comes back in its next turn.
@@ -50,7 +50,7 @@ impl SetList {
 
     /// The set was dropped, and the actor has forgotten it. Another set may get its key. Returns
     /// `false` if another thread has locked the list.
-    pub(crate) fn try_release(&self, key: SetKey) -> bool {
+    pub(crate) fn try_unregister(&self, key: SetKey) -> bool {
         let Some(mut sets) = try_lock_with_backoff(&self.0) else {
             return false;
         };

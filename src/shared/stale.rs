@@ -2,7 +2,7 @@
 //!
 //! A thread that drops a sleep, and has no room for its entry in its pool, sends no command for
 //! it: it leaves a node behind that nothing needs. So does a sleep that is scheduled earlier. A
-//! thread counts the nodes it leaves, and adds them up here, [`STALE_AT_ONCE`] at a time. Above a
+//! thread counts the nodes it leaves, and adds them up here, [`STALE_BATCH`] at a time. Above a
 //! [limit] the actor sweeps: it visits the nodes, a bounded number each turn, and takes the
 //! stale ones off the wheel.
 //!
@@ -10,7 +10,7 @@
 //!
 //! * **W1** A node is counted after it became stale, and after its command was pushed.
 //! * **W2** The stale nodes on the wheel, and the commands for such, are at most as many as were
-//!   counted since the last sweep began, and [`STALE_AT_ONCE`] for each thread besides. A node that
+//!   counted since the last sweep began, and [`STALE_BATCH`] for each thread besides. A node that
 //!   the actor reaches in time is still counted, so the count may be too high, and a sweep too
 //!   early.
 //! * **W3** While the actor waits the count is not above the limit, or the actor is being notified.
@@ -28,10 +28,10 @@
 //!
 //! So the nodes of dropped sleeps do not wait for their deadlines (P7). At rest they are at most as
 //! many as the others, or [`STALE_KEPT`], or one for each [`PLACES`] for which the wheel has
-//! memory, with [`STALE_AT_ONCE`] for each thread besides, as a thread also keeps a pool of
+//! memory, with [`STALE_BATCH`] for each thread besides, as a thread also keeps a pool of
 //! cancelled entries. In return a sweep takes constant time for each node that was counted.
 
-use crate::sync::EXPLORED;
+use crate::sync::IN_EXPLORER;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
 #[cfg(all(test, tickwheel_loom))]
@@ -40,14 +40,14 @@ mod model;
 mod tests;
 
 /// How many stale nodes a thread counts before it adds them up.
-pub(crate) const STALE_AT_ONCE: usize = if EXPLORED || cfg!(tickwheel_loom) {
+pub(crate) const STALE_BATCH: usize = if IN_EXPLORER || cfg!(tickwheel_loom) {
     2
 } else {
     64
 };
 
 /// How many stale nodes there may be, however few others.
-pub(crate) const STALE_KEPT: usize = if EXPLORED || cfg!(tickwheel_loom) {
+pub(crate) const STALE_KEPT: usize = if IN_EXPLORER || cfg!(tickwheel_loom) {
     2
 } else {
     512

@@ -9,43 +9,18 @@ use crate::metrics::Metrics;
 use crate::shared::command::{Command, CommandMailbox, Other, Request};
 use crate::shared::end::End;
 use crate::shared::entry::{ActorAction, Entry, EntryArc};
-use crate::shared::idle_clock::IdleClock;
+use crate::shared::mailbox::WakeBy;
 use crate::shared::notifier::ActorNotifier;
 use crate::shared::sets::SetList;
-use crate::shared::stale::{self, STALE_AT_ONCE, StaleNodes};
+use crate::shared::sleep_context::{SleepContext, Spread};
+use crate::shared::stale::{self, STALE_BATCH, StaleNodes};
 use crate::shared::timer_set::MAX_KEYED;
-use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{CachePadded, EXPLORED, thread_number};
-use crate::tick::{NEVER, Ticks, Timestamp};
-
-/// Idle timers that are due after this time or later are not visited at one tick.
-const SPREAD_FROM: Duration = Duration::from_secs(1);
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::{CachePadded, IN_EXPLORER, thread_number};
+use crate::tick::{NEVER, Ticks};
 
 /// The entry of a sleeping future.
 pub(crate) type SleepEntry = Entry<Arc<SleepContext>>;
-
-/// The wheel of an entry, and the clock of an idle timer. All plain entries of a wheel share one;
-/// an idle timer has one of its own. An entry keeps it for as long as it exists, so that a sleep
-/// made from a pool changes no reference count that another core writes.
-#[derive(Debug)]
-pub(crate) struct SleepContext {
-    pub(crate) shared: Arc<Shared>,
-    /// The clock of an idle timer. It puts the deadline off without changing the entry.
-    pub(crate) clock: Option<Arc<IdleClock>>,
-}
-
-impl SleepContext {
-    /// The tick up to which the entry has been put off.
-    pub(crate) fn put_off_to(&self, now: Timestamp) -> u64 {
-        let Some(clock) = &self.clock else {
-            return 0;
-        };
-        let due = clock.due(now.after_origin());
-        due.map_or(NEVER, |due| {
-            self.shared.ticks.deadline_of(Timestamp::at(due))
-        })
-    }
-}
 
 /// One wheel, as its handles, futures and actor see it.
 #[derive(Debug)]
@@ -63,8 +38,7 @@ pub(crate) struct Shared {
     pending: CachePadded<AtomicUsize>,
     pub(crate) sets: SetList,
     pub(crate) stale: CachePadded<StaleNodes>,
-    /// How many idle timers were armed.
-    idle_armed: CachePadded<AtomicU64>,
+    pub(super) idle_spread: CachePadded<Spread>,
 }
 
 /// Keeps the wheel's actor running. All handles of the wheel share one, and its drop notifies the
@@ -94,7 +68,7 @@ pub(crate) struct Config {
 impl Shared {
     pub(crate) fn new(config: Config) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let cores = if EXPLORED { 2 } else { cores };
+        let cores = if IN_EXPLORER { 2 } else { cores };
         Shared {
             name: config.name,
             ticks: config.ticks,
@@ -108,7 +82,7 @@ impl Shared {
             pending: CachePadded::default(),
             sets: SetList::default(),
             stale: CachePadded::default(),
-            idle_armed: CachePadded::default(),
+            idle_spread: CachePadded::default(),
         }
     }
 
@@ -156,11 +130,7 @@ impl Shared {
     /// Arms the entry. Returns `false` if the actor has ended; the entry is closed then.
     #[inline]
     pub(crate) fn arm(&self, entry: &EntryArc<SleepEntry>, tick: u64, waker: Waker) -> bool {
-        let tick = match entry.context().clock {
-            Some(_) => self.first_visit(tick),
-            None => tick,
-        };
-        let Some(action) = entry.arm(tick, waker) else {
+        let Some(action) = entry.arm(entry.context().first_visit(tick), waker) else {
             return false;
         };
         let is_running = self.act(entry, action);
@@ -171,26 +141,7 @@ impl Shared {
         is_running
     }
 
-    /// When the actor comes for the first time to an idle timer that is due at `tick`: in the last
-    /// quarter of the time until then. The timer's clock puts it off.
-    ///
-    /// A server arms very many together when it starts, or when all clients come back. At one tick
-    /// all of them would be put off together, while requests wait.
-    fn first_visit(&self, tick: u64) -> u64 {
-        let quarter = tick.saturating_sub(self.tick_now()) / 4;
-        if tick == NEVER || quarter < self.ticks.whole(SPREAD_FROM / 4) {
-            return tick;
-        }
-        // Multiples of the golden ratio lie evenly between two integers, however many there are.
-        let number = self.idle_armed.0.fetch_add(1, Ordering::Relaxed);
-        let fraction = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let earlier = (u128::from(quarter) * u128::from(fraction)) >> 64;
-        #[allow(clippy::cast_possible_truncation)] // less than a quarter
-        let earlier = earlier as u64;
-        tick - earlier
-    }
-
-    fn tick_now(&self) -> u64 {
+    pub(super) fn tick_now(&self) -> u64 {
         self.ticks.tick_at(self.ticks.timestamp(clock::now()))
     }
 
@@ -223,11 +174,11 @@ impl Shared {
     /// How many stale nodes a thread may leave before it adds them up. It asks after it has left
     /// one. Without a handle, and under a virtual clock, the [limit](Self::stale_limit) is low.
     #[inline]
-    pub(crate) fn stale_at_once(&self) -> usize {
+    pub(crate) fn stale_batch(&self) -> usize {
         if self.is_orphaned() || self.is_on_virtual_clock() {
             1
         } else {
-            STALE_AT_ONCE
+            STALE_BATCH
         }
     }
 
@@ -283,24 +234,22 @@ impl Shared {
 
     // --- commands ---
 
-    /// Queues a command that is needed by `tick`, without notifying the actor. Returns the tick for
-    /// [`wake_after`](crate::shared::mailbox::Mailbox::wake_after), or the command if the actor has
-    /// ended.
-    pub(crate) fn enqueue(&self, tick: u64, command: Command) -> Result<Option<u64>, Command> {
+    /// Queues a command that is needed by `tick`. The caller must then wake the actor as this says.
+    /// Returns the command if the actor has ended.
+    pub(crate) fn enqueue(&self, tick: u64, command: Command) -> Result<WakeBy, Command> {
         (self.mailbox).enqueue(thread_number(), tick, command, || self.tick_now())
     }
 
     /// Sends a command that is needed by `tick`. Returns it if the actor has ended.
     pub(crate) fn send(&self, tick: u64, command: impl Into<Command>) -> Result<(), Command> {
-        let wake_by = self.enqueue(tick, command.into())?;
-        self.mailbox.wake_after(wake_by);
+        self.mailbox.wake(self.enqueue(tick, command.into())?);
         Ok(())
     }
 
     /// Sends a command that the actor should apply now. No timer waits for it.
     pub(crate) fn send_now(&self, request: Request) -> Result<(), Command> {
-        let _ = self.enqueue(NEVER, request.into())?;
-        self.mailbox.wake_by(0);
+        let wake_by = self.enqueue(NEVER, request.into())?;
+        self.mailbox.wake(wake_by.min(WakeBy::Now));
         Ok(())
     }
 }

@@ -31,10 +31,10 @@ pub(crate) trait TimerSet: Send + Sync + fmt::Debug {
     /// Gives the actor's reference back. If it is the last one, the set is dropped here. The actor
     /// then has to forget the key that is returned, for which other threads send it a command: it
     /// would have to wait for the lock of a queue.
-    fn release(self: Arc<Self>) -> Option<SetKey>;
+    fn give_back(self: Arc<Self>) -> Option<SetKey>;
 
     /// The clock is virtual: takes the nodes off the wheel that are kept for later timers.
-    fn release_kept(&self);
+    fn vacate_kept(&self);
 
     /// The actor ends: nothing will expire any more.
     fn close(&self);

@@ -37,23 +37,19 @@ use tokio::time::Instant;
 use crate::clock::CAN_PAUSE;
 use crate::metrics::{Event, OwnCounters};
 use crate::shared::entry::{self, Entry, EntryArc};
-use crate::shared::stale::STALE_AT_ONCE;
+use crate::shared::stale::STALE_BATCH;
 use crate::shared::{Shared, SleepContext, SleepEntry};
-use crate::sync::{EXPLORED, thread_local};
+use crate::sync::{IN_EXPLORER, thread_local};
 use crate::tick::{NEVER, Rounded};
 
 #[cfg(test)]
 mod tests;
 
 /// How many cancelled entries of one wheel a thread keeps.
-const POOLED_ENTRIES: usize = if EXPLORED { 3 } else { 128 };
+const POOLED_ENTRIES: usize = if IN_EXPLORER { 3 } else { 128 };
 
 /// How many of its last entries a pool checks.
-const NEAR: usize = if EXPLORED { 2 } else { 4 };
-
-/// Stands for the tick of an entry that is not scheduled. It fits any deadline: using the entry
-/// again saves the allocation, not the command.
-const UNSCHEDULED: u64 = 0;
+const NEAR: usize = if IN_EXPLORER { 2 } else { 4 };
 
 /// For how many wheels a thread keeps pools. A thread that uses more wheels in turn pays an
 /// allocation, a command and about a microsecond for each timer. Sixteen full pools hold some 160
@@ -83,8 +79,8 @@ struct Entries {
 
 #[derive(Default)]
 struct Slot {
-    /// The tick at which the entry was scheduled when it was cancelled, or `UNSCHEDULED`. The entry
-    /// itself decides whether arming it takes a command.
+    /// The tick at which the entry was scheduled when it was cancelled; `NEVER` if it was not. The
+    /// entry itself decides whether arming it takes a command.
     scheduled: u64,
     entry: Option<EntryArc<SleepEntry>>,
 }
@@ -95,7 +91,7 @@ impl Entries {
     fn take(&mut self, deadline: u64) -> Option<EntryArc<SleepEntry>> {
         let last = self.filled.wrapping_sub(1);
         let slot = self.slots.get_mut(last)?;
-        if slot.scheduled > deadline || slot.scheduled == UNSCHEDULED {
+        if slot.scheduled > deadline {
             return self.take_other(deadline);
         }
         self.filled = last;
@@ -106,11 +102,10 @@ impl Entries {
     #[inline(never)]
     fn take_other(&mut self, deadline: u64) -> Option<EntryArc<SleepEntry>> {
         let near = &mut self.slots[self.filled.saturating_sub(NEAR)..self.filled];
-        let fits = |slot: &Slot| slot.scheduled <= deadline;
-        let is_scheduled = |slot: &Slot| slot.scheduled != UNSCHEDULED;
+        // Using an entry that is on no wheel saves the allocation, not the command.
         let fitting = (near.iter())
-            .rposition(|slot| fits(slot) && is_scheduled(slot))
-            .or_else(|| near.iter().rposition(fits));
+            .rposition(|slot| slot.scheduled <= deadline)
+            .or_else(|| near.iter().rposition(|slot| slot.scheduled == NEVER));
         match fitting {
             Some(fitting) => near.swap(fitting, near.len() - 1),
             None if near.len() < NEAR => return None,
@@ -129,7 +124,7 @@ impl Entries {
     #[inline]
     fn give(&mut self, scheduled: u64, entry: &mut Option<EntryArc<SleepEntry>>) -> bool {
         let Some(slot) = self.slots.get_mut(self.filled) else {
-            return self.give_more(scheduled, entry);
+            return self.give_after_growing(scheduled, entry);
         };
         slot.scheduled = scheduled;
         // It was empty, and `None` needs no drop.
@@ -140,7 +135,11 @@ impl Entries {
 
     /// Keeps an entry, and first makes room.
     #[inline(never)]
-    fn give_more(&mut self, scheduled: u64, entry: &mut Option<EntryArc<SleepEntry>>) -> bool {
+    fn give_after_growing(
+        &mut self,
+        scheduled: u64,
+        entry: &mut Option<EntryArc<SleepEntry>>,
+    ) -> bool {
         if self.filled == POOLED_ENTRIES {
             return false;
         }
@@ -196,7 +195,7 @@ impl Pool {
             entry::leave(entry);
         }
         self.stale += 1;
-        let is_enough = CAN_PAUSE || self.stale >= STALE_AT_ONCE || self.shared.is_orphaned();
+        let is_enough = CAN_PAUSE || self.stale >= STALE_BATCH || self.shared.is_orphaned();
         is_enough.then(|| Arc::clone(&self.shared))
     }
 }
@@ -327,11 +326,6 @@ pub(crate) fn give_any(
         count(&context.shared, Event::SleepCancelled);
     }
     with(&context.shared, |pool| pool.learn(context));
-    let scheduled = if scheduled == NEVER {
-        UNSCHEDULED
-    } else {
-        scheduled
-    };
     // The pool is the first one now.
     let given = with_first(|pool| {
         let may_keep = pool.may_keep(entry.as_ref()?.context());
@@ -358,8 +352,8 @@ fn leave(entry: Option<EntryArc<SleepEntry>>) {
 /// Adds up the stale nodes that this thread has counted, if they are enough.
 fn add_up(shared: &Arc<Shared>) {
     // This may find a paused clock, and tell the actor.
-    let at_once = shared.stale_at_once();
-    let is_enough = |pool: &Pool| pool.is_of(shared) && pool.stale >= at_once;
+    let batch = shared.stale_batch();
+    let is_enough = |pool: &Pool| pool.is_of(shared) && pool.stale >= batch;
     let stale = with_first(|pool| is_enough(pool).then(|| mem::take(&mut pool.stale)));
     if let Some(stale) = stale {
         shared.left_stale(stale);

@@ -284,7 +284,7 @@ impl<K, S: Payload> Drop for Handles<K, S> {
         guard.has_handles = false;
         let receiver = guard.receiver.take();
         // No timer is set any more.
-        guard.release_all();
+        guard.vacate_kept();
         drop(guard);
         wake(receiver);
     }

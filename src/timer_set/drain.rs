@@ -7,6 +7,7 @@ use super::table::Timer;
 use super::{BATCH, Cause, Closed, Expired, Payload, Set, State};
 use crate::clock;
 use crate::metrics::Event;
+use crate::shared::mailbox::WakeBy;
 
 impl<K, S: Payload> Set<K, S> {
     /// Takes every timer out that was armed before this call, earliest first. A repeating timer
@@ -37,7 +38,7 @@ impl<K, S: Payload> Set<K, S> {
         }
         // The actor takes the indices off the wheel now. It may have nothing else left to do, and
         // end.
-        self.shared.mailbox.wake_by(0);
+        self.shared.mailbox.wake(WakeBy::Now);
         taken.sort_unstable_by_key(|(timer, _)| (timer.deadline, timer.number));
         let expired = |(timer, cause): (Timer<K, S>, Cause)| Expired {
             key: timer.key,

@@ -121,8 +121,9 @@ use crate::console::{SetResource, TimerType};
 use crate::metrics::{Event, OwnCounters};
 use crate::shared::Shared;
 use crate::shared::command::Request;
+use crate::shared::mailbox::WakeBy;
 use crate::shared::note::{Note, SetKey};
-use crate::sync::{EXPLORED, MutexGuard};
+use crate::sync::{IN_EXPLORER, MutexGuard};
 use crate::tick::{NEVER, Ticks, Timestamp};
 use lock::SetLock;
 use table::{Table, Timer};
@@ -130,13 +131,13 @@ use table::{Table, Timer};
 pub(crate) use calls::Handles;
 pub use error::{Closed, SetTimerError, TryRecvError};
 pub use expired::{Cause, Expired};
-pub(crate) use stream_side::Source;
+pub(crate) use stream_side::ExpirationSource;
 
 /// The most timers that one hold of the lock touches.
-const BATCH: u32 = if EXPLORED { 2 } else { 256 };
+const BATCH: u32 = if IN_EXPLORER { 2 } else { 256 };
 
 /// The most slots that are kept with their nodes.
-const MAX_KEPT: usize = if EXPLORED { 2 } else { 16 };
+const MAX_KEPT: usize = if IN_EXPLORER { 2 } else { 16 };
 
 /// The expirations that were delivered and not received, a block for each batch.
 type Delivered<T> = BlockQueue<T, { BATCH as usize }, 0>;
@@ -246,9 +247,8 @@ struct Guard<'a, K, S: Payload> {
 
 struct AfterUnlock<'a, K, S: Payload> {
     set: &'a Set<K, S>,
-    /// For the notes that were pushed: see [`wake_after`](crate::shared::mailbox). At first
-    /// `NEVER`.
-    wake_by: Option<u64>,
+    /// For the notes that were pushed.
+    wake_by: WakeBy,
 }
 
 impl<'a, K, S: Payload> Guard<'a, K, S> {
@@ -260,9 +260,8 @@ impl<'a, K, S: Payload> Guard<'a, K, S> {
 impl<K, S: Payload> Drop for AfterUnlock<'_, K, S> {
     #[inline]
     fn drop(&mut self) {
-        // No command is needed by `NEVER`.
-        if self.wake_by != Some(NEVER) {
-            self.set.shared.mailbox.wake_after(self.wake_by);
+        if self.wake_by != WakeBy::NEVER {
+            self.set.shared.mailbox.wake(self.wake_by);
         }
         self.set.resource.unlocked();
     }
@@ -345,7 +344,7 @@ impl<K, S: Payload> Set<K, S> {
     fn guard<'a>(&'a self, state: MutexGuard<'a, State<K, S>>) -> Guard<'a, K, S> {
         let after = AfterUnlock {
             set: self,
-            wake_by: Some(NEVER),
+            wake_by: WakeBy::NEVER,
         };
         Guard { state, after }
     }
@@ -425,7 +424,7 @@ impl<K, S: Payload> State<K, S> {
             self.repeats.remove(&index);
         }
         if S::KEYED {
-            self.table.take_named(index)
+            self.table.take_keyed(index)
         } else {
             self.table.take(index)
         }

@@ -6,7 +6,7 @@ use super::table::Timer;
 use super::{Guard, Kept, MAX_KEPT, Payload};
 use crate::metrics::Event;
 use crate::shared::command::Command;
-use crate::shared::mailbox::AWAKE;
+use crate::shared::mailbox::WakeBy;
 use crate::tick::{NEVER, Timestamp};
 
 impl<K, S: Payload> Guard<'_, K, S> {
@@ -25,7 +25,7 @@ impl<K, S: Payload> Guard<'_, K, S> {
         // A virtual clock moves on its own to the earliest tick of the wheel, also to that of a
         // timer that was removed.
         if shared.is_on_virtual_clock() {
-            wake_by = wake_by.min(Some(AWAKE));
+            wake_by = wake_by.min(WakeBy::Now);
         }
         self.after.wake_by = self.after.wake_by.min(wake_by);
     }
@@ -64,7 +64,7 @@ impl<K, S: Payload> Guard<'_, K, S> {
             index
         };
         if S::KEYED {
-            self.table.name(hash, index);
+            self.table.add_key(hash, index);
         }
         index
     }
@@ -81,11 +81,11 @@ impl<K, S: Payload> Guard<'_, K, S> {
         if is_kept && self.may_keep() {
             self.kept.push(Kept { index, scheduled });
         } else {
-            self.release(index);
+            self.vacate(index);
         }
         if self.kept.len() > most {
             let oldest = self.kept.remove(0);
-            self.release(oldest.index);
+            self.vacate(oldest.index);
         }
         Some(timer)
     }
@@ -99,16 +99,16 @@ impl<K, S: Payload> Guard<'_, K, S> {
             && (!shared.is_on_virtual_clock() || shared.clock.sleeps_stay())
     }
 
-    /// A slot without a timer is not kept.
-    fn release(&mut self, index: u32) {
+    /// A slot without a timer is not kept: its index leaves the wheel.
+    fn vacate(&mut self, index: u32) {
         debug_assert!(self.kept.iter().all(|kept| kept.index != index), "N5");
         self.table.vacate(index);
         self.note(index, NEVER);
     }
 
-    pub(super) fn release_all(&mut self) {
+    pub(super) fn vacate_kept(&mut self) {
         while let Some(kept) = self.kept.pop() {
-            self.release(kept.index);
+            self.vacate(kept.index);
         }
     }
 

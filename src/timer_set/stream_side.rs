@@ -10,7 +10,7 @@ use super::{BATCH, Delivered, Expired, Payload, Set, TryRecvError};
 use crate::panic::{drop_pair, drop_replaced};
 
 /// The source of a stream of expirations: a set with any payload.
-pub(crate) trait Source<K, V>: Send + Sync + fmt::Debug {
+pub(crate) trait ExpirationSource<K, V>: Send + Sync + fmt::Debug {
     /// The next expiration; `None` when there will be no more.
     fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<Option<Expired<K, V>>>;
 
@@ -27,7 +27,7 @@ pub(crate) trait Source<K, V>: Send + Sync + fmt::Debug {
     fn close_unread(&self);
 }
 
-impl<K, S> Source<K, S::Value> for Set<K, S>
+impl<K, S> ExpirationSource<K, S::Value> for Set<K, S>
 where
     K: Send,
     S: Payload<Value: Send> + Send,
@@ -73,7 +73,7 @@ where
     fn close_unread(&self) {
         let mut state = self.lock();
         state.is_open = false;
-        state.release_all();
+        state.vacate_kept();
         let receiver = state.receiver.take();
         let mut delivered = mem::replace(&mut state.delivered, Delivered::new());
         drop(state);

@@ -211,14 +211,14 @@ impl<K, S> Table<K, S> {
 
     /// Puts a timer that has no key under a key that has no timer.
     #[inline]
-    pub(super) fn name(&mut self, hash: u32, index: u32) {
+    pub(super) fn add_key(&mut self, hash: u32, index: u32) {
         let Table { keys, slots } = self;
         keys.insert(hash, index, |index| hash_at(slots, index));
     }
 
     /// Takes a timer out that is under a key. Its slot waits to be filled again or vacated.
     #[inline]
-    pub(super) fn take_named(&mut self, index: u32) -> Option<Timer<K, S>> {
+    pub(super) fn take_keyed(&mut self, index: u32) -> Option<Timer<K, S>> {
         let Table { keys, slots } = self;
         let hash = slots.get(index).filter(|slot| slot.timer.is_some())?.hash;
         keys.remove(hash, index, |index| hash_at(slots, index));

@@ -204,7 +204,7 @@ fn due_timers_of_a_closed_set_are_not_delivered() {
     TimerSet::close(&*set);
     actor.visit_once(&set, 6, 9, 5);
     assert!(delivered(&set).is_empty(), "it is closed");
-    assert_eq!(Source::unexpired(&*set).len(), 3);
+    assert_eq!(ExpirationSource::unexpired(&*set).len(), 3);
 }
 
 #[test]
@@ -334,7 +334,7 @@ fn removed_timers_leave_the_wheel_when_none_can_be_set() {
         actor.apply_all(&shared);
         assert!(actor.scheduled() > 10, "some are left for others");
         if drop_stream {
-            Source::close_unread(&*set);
+            ExpirationSource::close_unread(&*set);
         } else {
             let alive = Arc::new(Alive {
                 shared: Arc::clone(&shared),
@@ -382,10 +382,13 @@ fn timer_that_refuses_to_expire_is_tried_again_when_it_is_due() {
         assert!(set.add(1, touched, tick(due), tick(0)).is_ok());
         let mut actor = Actor::default();
         for at in 5..=due {
-            assert!(matches!(Source::try_recv(&*set), Err(TryRecvError::Empty)));
+            assert!(matches!(
+                ExpirationSource::try_recv(&*set),
+                Err(TryRecvError::Empty)
+            ));
             actor.fire(&set, at);
         }
-        assert!(Source::try_recv(&*set).is_ok());
+        assert!(ExpirationSource::try_recv(&*set).is_ok());
     }
 }
 

@@ -83,7 +83,7 @@ where
         Some(processed)
     }
 
-    fn release(self: Arc<Self>) -> Option<SetKey> {
+    fn give_back(self: Arc<Self>) -> Option<SetKey> {
         let set = Arc::into_inner(self)?;
         let key = set.lock().key.take();
         catch_panic("a key or a value panicked as its set was dropped", || {
@@ -92,8 +92,8 @@ where
         key
     }
 
-    fn release_kept(&self) {
-        self.lock().release_all();
+    fn vacate_kept(&self) {
+        self.lock().vacate_kept();
     }
 
     fn close(&self) {

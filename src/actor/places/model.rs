@@ -96,7 +96,7 @@ impl Set {
         let note = slot.next_note(tick);
         let pushed = self.mailbox.enqueue(thread, tick, note, || 0).unwrap();
         drop(slot);
-        self.mailbox.wake_after(pushed);
+        self.mailbox.wake(pushed);
     }
 }
 

@@ -24,7 +24,7 @@ impl Drop for Actor {
                 || set.close(),
             );
             // The actor has ended, so no key is to be forgotten.
-            let _ = set.release();
+            let _ = set.give_back();
         }
         let settling = self.settling.drain(..).map(|(_, done)| done);
         for done in settling.chain(self.backlog.close_behind()) {

@@ -15,7 +15,7 @@
 //! | here | there |
 //! |---|---|
 //! | mutexes, atomics, `thread_local!` | `sync`: every lock that is held across a step is taken through it |
-//! | limits that a short schedule would not reach | `sync::EXPLORED` |
+//! | limits that a short schedule would not reach | `sync::IN_EXPLORER` |
 //! | the clock | `clock::now`, which reads what `clock::set` has written |
 //! | an actor without a runtime | `Builder::start_explored`, with `Actor::step` and `Actor::next_turn` |
 //! | what notifies it | `ActorNotifier::Explored`, a function |

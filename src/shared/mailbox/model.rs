@@ -79,9 +79,9 @@ fn assert_none_missed(mail: &Mail, actor: Parked, pushed: &[u64]) {
 /// A command is pushed, for a tick before the next wake-up, at it, or after it, while the actor
 /// parks.
 ///
-/// Fails without [`Mailbox::wake_by`] after the push; without the check of the queues in
+/// Fails without [`Mailbox::wake`] after the push; without the check of the queues in
 /// [`Mailbox::park`], or if that comes before the publication; without `self.awake()` there;
-/// without the notification in `wake_by`; if `wake_by` compares the other way, or with `<=`; if
+/// without the notification in `wake`; if `wake` compares the other way, or with `<=`; if
 /// `next_wake` of `None` is published as 0.
 #[test]
 fn push_against_park() {

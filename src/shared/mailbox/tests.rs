@@ -51,11 +51,15 @@ fn sends_no_notification_when_it_only_enqueues() {
     let mailbox = Mailbox::new(1, Count::default());
     assert!(mailbox.park(None));
     for _ in 1..QUEUE_BOUND {
-        assert_eq!(mailbox.enqueue(0, 7, (), || 0), Ok(Some(7)));
+        assert_eq!(mailbox.enqueue(0, 7, (), || 0), Ok(WakeBy::Tick(7)));
     }
-    assert_eq!(mailbox.enqueue(0, 7, (), || 0), Ok(None), "it is full");
+    assert_eq!(
+        mailbox.enqueue(0, 7, (), || 0),
+        Ok(WakeBy::Full),
+        "it is full"
+    );
     assert_eq!(notified(&mailbox), 0);
-    mailbox.wake_after(None);
+    mailbox.wake(WakeBy::Full);
     assert_eq!(notified(&mailbox), 1);
 }
 
@@ -155,19 +159,19 @@ fn horizon_follows_the_clock_while_a_queue_grows() {
 fn notifies_an_actor_that_runs_at_once_for_tick_zero_alone() {
     let mailbox = Mailbox::new(1, Count::default());
     assert!(mailbox.park(Some(0)));
-    mailbox.wake_by(1);
+    mailbox.wake(WakeBy::Tick(1));
     assert_eq!(notified(&mailbox), 0);
-    mailbox.wake_by(0);
+    mailbox.wake(WakeBy::Tick(0));
     assert_eq!(notified(&mailbox), 1);
-    mailbox.wake_by(0);
+    mailbox.wake(WakeBy::Now);
     assert_eq!(notified(&mailbox), 1, "it is awake");
     assert!(mailbox.park(Some(8)));
     mailbox.awake();
-    mailbox.wake_by(0);
+    mailbox.wake(WakeBy::Now);
     assert_eq!(notified(&mailbox), 1, "it says that it is awake");
     assert_eq!(mailbox.push(0, 9, ()), Ok(()));
     assert!(!mailbox.park(Some(8)));
-    mailbox.wake_by(0);
+    mailbox.wake(WakeBy::Now);
     assert_eq!(notified(&mailbox), 1, "it goes on at once");
 }
 
@@ -234,7 +238,7 @@ fn p11_actor_leaves_a_queue_that_is_locked() {
 fn caller_gives_way_now_and_then_while_its_queue_is_long() {
     let mailbox = Mailbox::new(1, Count::default());
     let pushed = (1..=QUEUE_BOUND + 8 * FOLLOW).map(|_| mailbox.enqueue(0, 5, (), || 0).unwrap());
-    let gave_way = pushed.filter(Option::is_none).count();
+    let gave_way = pushed.filter(|&by| by == WakeBy::Full).count();
     assert_eq!(gave_way, 9, "not before it is long");
 }
 

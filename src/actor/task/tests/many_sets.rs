@@ -34,11 +34,11 @@ impl TimerSet for OfOne {
         Some(usize::from(delivers && due.found.pop().is_some()))
     }
 
-    fn release(self: Arc<Self>) -> Option<SetKey> {
+    fn give_back(self: Arc<Self>) -> Option<SetKey> {
         None
     }
 
-    fn release_kept(&self) {}
+    fn vacate_kept(&self) {}
 
     fn close(&self) {}
 }

@@ -1,6 +1,7 @@
 //! When the actor is notified, how often it wakes up, and the timers of Tokio that wake it.
 
 use super::*;
+use crate::shared::mailbox::WakeBy;
 
 #[tokio::test(start_paused = true)]
 async fn notifies_an_actor_that_would_run_too_late() {
@@ -34,7 +35,7 @@ struct NotifyInTurn(Arc<Shared>);
 
 impl Wake for NotifyInTurn {
     fn wake(self: Arc<Self>) {
-        self.0.mailbox.wake_by(0);
+        self.0.mailbox.wake(WakeBy::Now);
     }
 }
 
