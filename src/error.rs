@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::mem;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,13 +117,15 @@ impl std::error::Error for BuildError {
     }
 }
 
-/// Errors are equal if they say the same, and those of the operating system if they are of one
-/// kind.
+/// Errors of the operating system are equal if they are of one kind.
 impl PartialEq for BuildError {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
+            (BuildError::Tick { value: one, .. }, BuildError::Tick { value: other, .. }) => {
+                one == other
+            }
             (BuildError::Thread(one), BuildError::Thread(other)) => one.kind() == other.kind(),
-            _ => self.to_string() == other.to_string(),
+            _ => mem::discriminant(self) == mem::discriminant(other),
         }
     }
 }

@@ -30,8 +30,8 @@ const NEVER_NANOS: u64 = i64::MAX.unsigned_abs();
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 
 /// The latest activity that can be recorded, in nanoseconds: 146 years after the origin, so that
-/// adding a duration cannot overflow.
-pub(crate) const LATEST_NANOS: u64 = 1 << 62;
+/// adding a duration cannot overflow, and that two bits are left.
+pub(crate) const LATEST_NANOS: u64 = (1 << 62) - 1;
 
 /// How far from now [`far_future`] lies: about thirty years, as in Tokio.
 const FAR_FUTURE: Duration = Duration::from_secs(86_400 * 365 * 30);
@@ -132,16 +132,16 @@ impl Rounded {
     /// The tick at which a timer with this deadline may fire: rounded up. The ticks have to be the
     /// same each time.
     #[inline]
-    pub(crate) fn deadline(&mut self, ticks: &Ticks, deadline: Instant) -> u64 {
+    pub(crate) fn round_up(&mut self, ticks: &Ticks, deadline: Instant) -> u64 {
         if self.range.holds(deadline) {
             return self.range.tick;
         }
-        self.round_up(ticks, deadline)
+        self.round_up_other(ticks, deadline)
     }
 
     #[cold]
-    fn round_up(&mut self, ticks: &Ticks, deadline: Instant) -> u64 {
-        let tick = ticks.deadline(deadline);
+    fn round_up_other(&mut self, ticks: &Ticks, deadline: Instant) -> u64 {
+        let tick = ticks.round_up(deadline);
         if mem::replace(&mut self.missed, tick) == tick {
             if let Some(range) = ticks.range(deadline) {
                 self.range = range;
@@ -167,7 +167,7 @@ impl Ticks {
         self.origin
     }
 
-    pub(crate) fn tick(&self) -> Duration {
+    pub(crate) fn tick_duration(&self) -> Duration {
         Duration::from_nanos(self.nanos_per_tick)
     }
 
@@ -176,7 +176,7 @@ impl Ticks {
     }
 
     /// How many whole ticks the duration has.
-    pub(crate) fn whole(&self, duration: Duration) -> u64 {
+    pub(crate) fn whole_ticks(&self, duration: Duration) -> u64 {
         nanos(duration) / self.nanos_per_tick
     }
 
@@ -194,7 +194,7 @@ impl Ticks {
     }
 
     /// The tick at which a timer with this deadline may fire: rounded up.
-    pub(crate) fn deadline(&self, deadline: Instant) -> u64 {
+    pub(crate) fn round_up(&self, deadline: Instant) -> u64 {
         let nanos = self.nanos(deadline);
         if nanos >= NEVER_NANOS {
             return NEVER;
@@ -271,7 +271,7 @@ impl Ticks {
 
     /// The tick of a deadline given as a timestamp: rounded up, as [`deadline`](Self::deadline)
     /// does.
-    pub(crate) fn deadline_of(&self, timestamp: Timestamp) -> u64 {
+    pub(crate) fn round_up_timestamp(&self, timestamp: Timestamp) -> u64 {
         if timestamp == Timestamp::NEVER {
             return NEVER;
         }
@@ -287,6 +287,7 @@ pub(crate) fn round_up_to_tick(nanos: u64, tick_nanos: u64) -> u64 {
 }
 
 /// `now + delay`, or `None` if that is too far to be an `Instant`.
+#[inline]
 pub(crate) fn after(delay: Duration) -> Option<Instant> {
     clock::now().checked_add(delay)
 }

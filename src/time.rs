@@ -33,7 +33,8 @@
 //!   `Instant`, `MissedTickBehavior` and `error::Error` are Tokio's.
 //! * [`Sleep`] is `Unpin`. Code that pins it compiles unchanged.
 //! * [`ext::FutureExt`] has the timeouts of that of `tokio-util`, and not its cancellation tokens.
-//!   [`IntervalStream`] replaces that of `tokio-stream`. Both name Tokio's types there.
+//!   [`IntervalStream`] replaces that of `tokio-stream`. The crates they replace have Tokio's types
+//!   in their signatures.
 //!
 //! When timers fire:
 //!
@@ -127,6 +128,7 @@ pub use pause::pause;
 
 use crate::clock;
 use crate::console::{Resource, TimerType};
+use crate::tick::after;
 use crate::timer_wheel::TimerWheel;
 
 /// The errors of this module.
@@ -193,7 +195,7 @@ pub fn sleep(duration: Duration) -> Sleep {
 #[inline]
 #[track_caller]
 fn sleep_as(resource: Resource, duration: Duration) -> Sleep {
-    let deadline = clock::now().checked_add(duration);
+    let deadline = after(duration);
     let Some(reserved) = ambient::reserve(deadline) else {
         return Sleep::on_tokio(resource, deadline);
     };

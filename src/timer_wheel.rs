@@ -19,6 +19,7 @@ use crate::metrics::WheelMetrics;
 use crate::shared::command::Request;
 use crate::shared::{Alive, Shared, SleepContext};
 use crate::sleep::{Interval, Reserved, Sleep, Timeout};
+use crate::tick::after;
 
 pub use builder::Builder;
 
@@ -103,12 +104,6 @@ impl TimerWheel {
         Arc::ptr_eq(&self.context, &other.context)
     }
 
-    /// Does not keep it.
-    #[cfg(test)]
-    pub(crate) fn downgrade(&self) -> std::sync::Weak<SleepContext> {
-        Arc::downgrade(&self.context)
-    }
-
     /// Makes a future that completes once `duration` has passed.
     ///
     /// The duration counts from this call. The future is never early, and at most a tick late plus
@@ -127,7 +122,7 @@ impl TimerWheel {
 
     #[inline]
     fn sleep_as(&self, resource: Resource, duration: Duration) -> Sleep {
-        let deadline = clock::now().checked_add(duration);
+        let deadline = after(duration);
         Sleep::after(resource, deadline, duration, self.reserve(deadline))
     }
 
@@ -395,7 +390,7 @@ impl TimerWheel {
     #[doc(alias = "resolution")]
     #[doc(alias = "granularity")]
     pub fn tick_duration(&self) -> Duration {
-        self.context.shared.ticks.tick()
+        self.context.shared.ticks.tick_duration()
     }
 
     /// The wheel's name, as given to [`Builder::name`].

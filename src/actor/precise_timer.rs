@@ -132,7 +132,7 @@ struct Pace {
 
 const INTERVAL: Duration = Duration::from_micros(700);
 
-/// How many wake-ups are saved up at most. A quiet moment is one in which they are.
+/// How many wake-ups are saved up at most: all are after as many intervals without one.
 const SAVED: u32 = 16;
 
 impl Pace {

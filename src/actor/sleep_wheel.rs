@@ -95,10 +95,10 @@ impl<H> SleepWheel<H> {
         self.contended.len()
     }
 
-    /// Every sleep before this tick has fired that is to be tried again; `NEVER` if there is none.
+    /// No sleep is to be tried again that was due before this tick; `NEVER` if none is.
     pub(crate) fn contended_since(&self) -> u64 {
-        let since = self.contended.iter().map(|contended| contended.since);
-        since.min().unwrap_or(NEVER)
+        // Those that are tried again keep their order, so the first one has waited longest.
+        (self.contended.front()).map_or(NEVER, |first| first.since)
     }
 
     /// Tries the next of these entries. Returns what became of it.
@@ -128,23 +128,26 @@ impl<H> SleepWheel<H> {
             entries.for_each(fetch);
             for index in part {
                 let node = self.wheel.get(index).zip(self.wheel.tick_of(index));
-                match node.map(|(entry, tick)| is_stale(entry, tick, now, unless_armed)) {
-                    Some(Some(true)) => drop(self.wheel.remove(index)),
-                    Some(None) => locked += 1,
-                    Some(Some(false)) | None => {}
+                let Some((entry, tick)) = node else {
+                    continue;
+                };
+                match is_stale(entry, tick, now, unless_armed) {
+                    Some(true) => drop(self.wheel.remove(index)),
+                    Some(false) => {}
+                    None => locked += 1,
                 }
             }
         }
         (self.wheel.next_in_use(end), locked)
     }
 
-    /// Takes the entries off the wheel for which `is_to_leave`. Returns the wakers of the tasks
+    /// Takes the entries off the wheel for which `is_evicted`. Returns the wakers of the tasks
     /// that wait for them.
-    pub(crate) fn evict(&mut self, is_to_leave: impl Fn(&H) -> bool) -> Vec<Waker> {
+    pub(crate) fn evict(&mut self, is_evicted: impl Fn(&H) -> bool) -> Vec<Waker> {
         let mut wakers = Vec::new();
         for index in 0..self.wheel.indices() {
             let entry = self.wheel.get(index);
-            if let Some(entry) = entry.filter(|entry| is_to_leave(entry.context())) {
+            if let Some(entry) = entry.filter(|entry| is_evicted(entry.context())) {
                 wakers.extend(entry.evict());
                 self.wheel.remove(index);
             }

@@ -227,7 +227,7 @@ impl Actor {
         let Pause::Waited { from, until } = self.pause else {
             return None;
         };
-        let millisecond = self.shared.ticks.whole(Duration::from_millis(1));
+        let millisecond = self.shared.ticks.whole_ticks(Duration::from_millis(1));
         let tick = until?.saturating_add(millisecond);
         let sleeps = self.sleeps.wheel.next_wake_after(tick);
         let after_next = earlier(sleeps, self.keyed.wheel.next_wake_after(tick));

@@ -23,20 +23,20 @@ pub(crate) struct ClockPolicy {
     /// Whether the clock of that runtime can be paused.
     can_pause: bool,
     /// Whether it has been found to be virtual.
-    is_virtual: AtomicBool,
-    /// Whether sleeps stay on the wheel even then, and slots of removed timers are kept, as in
+    found_virtual: AtomicBool,
+    /// Whether sleeps stay on the wheel even then, and indices of removed timers are kept, as in
     /// tests of the wheel.
-    sleeps_stay: bool,
+    sleeps_on_wheel: bool,
 }
 
 impl ClockPolicy {
     /// For an actor on this runtime, which reads the clock that this thread has.
-    pub(crate) fn new(runtime: Option<Id>, can_pause: bool, sleeps_stay: bool) -> Self {
+    pub(crate) fn new(runtime: Option<Id>, can_pause: bool, sleeps_on_wheel: bool) -> Self {
         ClockPolicy {
             runtime,
             can_pause: CAN_PAUSE && can_pause,
-            is_virtual: AtomicBool::new(is_virtual()),
-            sleeps_stay,
+            found_virtual: AtomicBool::new(is_virtual()),
+            sleeps_on_wheel,
         }
     }
 
@@ -45,13 +45,13 @@ impl ClockPolicy {
         self.can_pause
     }
 
-    pub(crate) fn sleeps_stay(&self) -> bool {
-        self.sleeps_stay
+    pub(crate) fn sleeps_on_wheel(&self) -> bool {
+        self.sleeps_on_wheel
     }
 
     /// Whether the clock of the actor's runtime was found to be virtual, by any thread.
     pub(crate) fn was_found_virtual(&self) -> bool {
-        self.can_pause && self.is_virtual.load(Ordering::Relaxed)
+        self.can_pause && self.found_virtual.load(Ordering::Relaxed)
     }
 
     /// Whether this thread has another clock than the actor: one of the two is paused, or has been,
@@ -59,7 +59,7 @@ impl ClockPolicy {
     pub(crate) fn is_foreign(&self) -> bool {
         CAN_PAUSE
             && !self.is_actors_runtime()
-            && (self.is_virtual.load(Ordering::Relaxed) || is_virtual())
+            && (self.found_virtual.load(Ordering::Relaxed) || is_virtual())
     }
 
     /// Whether this is the actor's runtime, and its clock is virtual or has been. Calls `first`
@@ -68,11 +68,11 @@ impl ClockPolicy {
         if !self.can_pause || !self.is_actors_runtime() {
             return false;
         }
-        if !self.is_virtual.load(Ordering::Relaxed) {
+        if !self.found_virtual.load(Ordering::Relaxed) {
             if !is_virtual() {
                 return false;
             }
-            if !self.is_virtual.swap(true, Ordering::Relaxed) {
+            if !self.found_virtual.swap(true, Ordering::Relaxed) {
                 first();
             }
         }

@@ -229,8 +229,8 @@ impl<K, V> Reaper<K, V> {
             activity: Arc::clone(&activity),
             ended: None,
         };
-        let slot = (self.watches.set).add(key, watched, oldest, Timestamp::at(now))?;
-        activity.slot.store(slot, Ordering::Relaxed);
+        let index = (self.watches.set).add(key, watched, oldest, Timestamp::at(now))?;
+        activity.index.store(index, Ordering::Relaxed);
         let watches = Arc::clone(&self.watches);
         Ok(WatchGuard { activity, watches })
     }
@@ -371,7 +371,7 @@ impl<K, V> WatchGuard<K, V> {
     /// # }
     /// ```
     pub fn is_watched(&self) -> bool {
-        self.activity.last().is_some()
+        !self.activity.is_gone()
     }
 
     fn is_mine(&self, watched: &Watched<V>) -> bool {
@@ -379,8 +379,8 @@ impl<K, V> WatchGuard<K, V> {
         Arc::ptr_eq(&watched.activity, &self.activity)
     }
 
-    fn slot(&self) -> u32 {
-        self.activity.slot.load(Ordering::Relaxed)
+    fn index(&self) -> u32 {
+        self.activity.index.load(Ordering::Relaxed)
     }
 
     /// A clone of the value, until the watch is delivered, drained or returned as unexpired.
@@ -407,7 +407,7 @@ impl<K, V> WatchGuard<K, V> {
         V: Clone,
     {
         let read = |watched: &Watched<V>| self.is_mine(watched).then(|| watched.value.clone());
-        self.watches.set.read_value(self.slot(), read)
+        self.watches.set.read_value(self.index(), read)
     }
 
     /// Ends the watch now, however active or busy it is. Returns `false` if it has ended already.
@@ -447,7 +447,7 @@ impl<K, V> WatchGuard<K, V> {
             }
             decided
         };
-        self.watches.set.expire_now(self.slot(), decide)
+        self.watches.set.expire_now(self.index(), decide)
     }
 }
 
@@ -456,7 +456,7 @@ impl<K, V> Drop for WatchGuard<K, V> {
         // The set decides under its lock: the watch was delivered before this call, or never is.
         // One that has ended stays, to be delivered or returned as unexpired.
         let is_meant = |watched: &Watched<V>| self.is_mine(watched) && watched.ended.is_none();
-        self.watches.set.forget(self.slot(), is_meant);
+        self.watches.set.forget(self.index(), is_meant);
     }
 }
 

@@ -21,15 +21,15 @@ use crate::shared::idle_clock::IdleClock;
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct RequestGuess {
-    phase: Phase,
+    response: Response,
     /// The unconsumed bytes last seen in the buffer of a buffered inner stream.
     buffered: usize,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum Response {
     #[default]
-    Idle,
+    None,
     Owed,
     Upgraded,
 }
@@ -37,25 +37,25 @@ enum Phase {
 impl RequestGuess {
     /// Bytes arrived.
     pub(super) fn has_read(&mut self, clock: &IdleClock) {
-        if self.phase == Phase::Idle && clock.owe() {
-            self.phase = Phase::Owed;
+        if self.response == Response::None && clock.owe() {
+            self.response = Response::Owed;
         }
     }
 
     /// There are bytes to write, which begin with these: the peer has to take them from now on.
     pub(super) fn begins_write(&mut self, bytes: &[u8], clock: &IdleClock) {
-        if self.phase != Phase::Owed {
+        if self.response != Response::Owed {
             return;
         }
-        let response = after_interim(bytes);
-        if response.is_empty() {
+        let bytes = after_interim(bytes);
+        if bytes.is_empty() {
             return;
         }
         clock.respond(clock.now());
-        self.phase = if is_upgrade(response) {
-            Phase::Upgraded
+        self.response = if is_upgrade(bytes) {
+            Response::Upgraded
         } else {
-            Phase::Idle
+            Response::None
         };
     }
 

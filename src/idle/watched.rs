@@ -30,8 +30,8 @@ impl<V> Payload for Watched<V> {
     fn due(&self, oldest: Timestamp, now: Timestamp, idle: u64, ticks: &Ticks) -> Timestamp {
         let now = now.after_origin();
         // The actor reads one that is busy again after an idle duration.
-        let clock = || ticks.nanos(clock::now());
-        let last = (self.activity).last_counted(now, idle, clock);
+        let read_now = || ticks.nanos(clock::now());
+        let last = (self.activity).last_counted(now, idle, read_now);
         // The activity is gone only if the watch has ended.
         last.map_or(oldest, |last| idle_after(last, idle).min(oldest))
     }

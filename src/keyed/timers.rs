@@ -253,7 +253,7 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     #[track_caller]
     fn period(&self, period: Duration) -> Duration {
         assert!(!period.is_zero(), "`period` must be non-zero");
-        period.max(self.handles.set.shared().ticks.tick())
+        period.max(self.handles.set.shared().ticks.tick_duration())
     }
 
     /// Sets a timer that expires after `delay`, unless its key has one already. Returns key and

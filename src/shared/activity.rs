@@ -4,9 +4,9 @@
 //!
 //! | bits | meaning |
 //! |---|---|
-//! | 1 to 63 | the last activity, in nanoseconds from the wheel's origin, rounded *up* to a tick |
-//! | 0 | busy: at least one guard is held |
-//! | all ones | [`GONE`]: decided to be idle, or the watch ended otherwise |
+//! | 63 | [`GONE`]: decided to be idle, or the watch ended otherwise |
+//! | 1 to 62 | the last activity, in nanoseconds from the wheel's origin, rounded *up* to a tick |
+//! | 0 | [`BUSY`]: at least one guard is held |
 //!
 //! Rounding up makes touches cheap. A touch is one load if the current tick is recorded already, so
 //! threads that touch the same word share its cache line; the first touch of a tick is a
@@ -22,15 +22,15 @@
 //!
 //! 1. Every change but the owner's is one successful compare-and-exchange of the word, so changes
 //!    are totally ordered.
-//! 2. `reap` writes [`GONE`] only in place of a word that is not busy and whose activity is at or
-//!    before `idle_since`.
-//! 3. Only `revive` changes a word that is [`GONE`]: `touch`, `enter`, `leave` and `clamp` leave it
-//!    alone.
-//! 4. `touch` and `enter` return `true` only if the word was not [`GONE`] when they took effect.
+//! 2. `reap` sets [`GONE`] only in a word that is not busy and whose activity is at or before
+//!    `idle_since`.
+//! 3. Only `revive` changes a word that is gone: `touch`, `enter`, `leave` and `clamp` leave it
+//!    alone. So it keeps the last activity that counted.
+//! 4. `touch` and `enter` return `true` only if the word was not gone when they took effect.
 //! 5. The recorded activity never decreases, except by `clamp` (which takes activity in the future
 //!    back) and `revive`.
-//! 6. The busy bit is set if and only if the number of guards is above zero, or the word is
-//!    [`GONE`].
+//! 6. In a word that is not gone, [`BUSY`] is set if and only if the number of guards is above
+//!    zero.
 //!
 //! From 1 to 4: a touch or guard that returns `true` comes before the decision, which then finds a
 //! word that is busy or active later, or it comes after `revive`. One that comes between the
@@ -50,25 +50,32 @@ use std::sync::atomic::AtomicU32;
 
 use crate::sync::SpinMutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::tick::round_up_to_tick;
-
-pub(crate) use crate::tick::LATEST_NANOS;
+use crate::tick::{LATEST_NANOS, round_up_to_tick};
 
 #[cfg(all(test, tickwheel_loom))]
 mod model;
 
-/// The word after the decision, or after the end of a watch.
-const GONE: u64 = u64::MAX;
+/// Set by the decision, or by the end of a watch.
+const GONE: u64 = 1 << 63;
 
 const BUSY: u64 = 1;
+
+/// The activity in a word.
+fn nanos_of(word: u64) -> u64 {
+    (word & !GONE) >> 1
+}
+
+fn is_gone(word: u64) -> bool {
+    word >= GONE
+}
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Activity {
     word: AtomicU64,
     guards: SpinMutex<Guards>,
-    /// The index of a watch in its set, once it has one. Not part of the protocol.
-    pub(crate) slot: AtomicU32,
+    /// That of a watch in its set, once it has one. Not part of the protocol.
+    pub(crate) index: AtomicU32,
 }
 
 /// The number of guards: three bytes, which together with the mutex and the index fill one word.
@@ -123,7 +130,7 @@ impl Activity {
         Activity {
             word: AtomicU64::new(round_up_to_tick(nanos, tick_nanos) << 1),
             guards: SpinMutex::new(Guards::default()),
-            slot: AtomicU32::new(0),
+            index: AtomicU32::new(0),
         }
     }
 
@@ -132,9 +139,9 @@ impl Activity {
     #[inline]
     pub(crate) fn touch(&self, nanos: u64, tick_nanos: u64) -> bool {
         let word = self.word.load(Ordering::Relaxed);
-        // `GONE` is later than every instant that can be recorded.
+        // A word that is gone is later than every instant that can be recorded.
         if nanos <= word >> 1 {
-            return word != GONE;
+            return !is_gone(word);
         }
         self.touch_later(word, nanos, tick_nanos)
     }
@@ -149,18 +156,18 @@ impl Activity {
     }
 
     /// The last activity that counts at `now` for a limit: `now` while a guard is held, and the
-    /// [latest](latest_counted) at most. `None` if gone. `clock` reads the time again.
+    /// [latest](latest_counted) at most. `None` if gone. `read_now` reads the time again.
     pub(crate) fn last_counted(
         &self,
         now: u64,
         limit: u64,
-        clock: impl Fn() -> u64,
+        read_now: impl Fn() -> u64,
     ) -> Option<u64> {
         if self.is_busy() {
             return Some(now);
         }
         self.clamp(latest_counted(now, limit), || {
-            latest_counted(clock(), limit)
+            latest_counted(read_now(), limit)
         })
     }
 
@@ -172,9 +179,9 @@ impl Activity {
     /// the word was loaded.
     pub(crate) fn clamp(&self, latest: u64, again: impl Fn() -> u64) -> Option<u64> {
         let mut word = self.word.load(Ordering::Relaxed);
-        while word != GONE && word >> 1 > latest {
+        while !is_gone(word) && nanos_of(word) > latest {
             let latest = again();
-            if word >> 1 <= latest {
+            if nanos_of(word) <= latest {
                 break;
             }
             let clamped = (latest << 1) | (word & BUSY);
@@ -188,14 +195,14 @@ impl Activity {
                 Err(other) => word = other,
             }
         }
-        (word != GONE).then_some(word >> 1)
+        (!is_gone(word)).then_some(nanos_of(word))
     }
 
     /// Records activity at `nanos` with the busy bit that `busy` derives from the current word.
     /// Returns `false` if gone.
     fn advance(&self, mut word: u64, nanos: u64, busy: impl Fn(u64) -> u64) -> bool {
         loop {
-            if word == GONE {
+            if is_gone(word) {
                 return false;
             }
             let next = (nanos << 1).max(word & !BUSY) | busy(word);
@@ -233,17 +240,20 @@ impl Activity {
         self.advance(word, nanos, |word| if last { 0 } else { word & BUSY });
     }
 
-    /// The last activity; `None` if gone.
-    pub(crate) fn last(&self) -> Option<u64> {
-        let word = self.word.load(Ordering::Relaxed);
-        (word != GONE).then_some(word >> 1)
+    /// The last activity, also once it is gone.
+    pub(crate) fn last(&self) -> u64 {
+        nanos_of(self.word.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        is_gone(self.word.load(Ordering::Relaxed))
     }
 
     /// Whether a guard is held. Observing that none is happens after every write made before the
     /// last one dropped.
     pub(crate) fn is_busy(&self) -> bool {
         let word = self.word.load(Ordering::Acquire);
-        word != GONE && word & BUSY != 0
+        !is_gone(word) && word & BUSY != 0
     }
 
     /// Decides that it is idle, if its last activity was at `idle_since` or before and no guard is
@@ -251,22 +261,20 @@ impl Activity {
     pub(crate) fn reap(&self, idle_since: u64) -> Reap {
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
-            if word == GONE {
-                return Reap::Gone;
-            }
-            if word & BUSY != 0 {
-                return Reap::Busy;
-            }
-            if word >> 1 > idle_since {
-                return Reap::Active(word >> 1);
+            let last = nanos_of(word);
+            match word {
+                _ if is_gone(word) => return Reap::Gone,
+                _ if word & BUSY != 0 => return Reap::Busy,
+                _ if last > idle_since => return Reap::Active(last),
+                _ => {}
             }
             match (self.word).compare_exchange_weak(
                 word,
-                GONE,
+                word | GONE,
                 Ordering::Relaxed,
                 Ordering::Relaxed,
             ) {
-                Ok(_) => return Reap::Reaped(word >> 1),
+                Ok(_) => return Reap::Reaped(last),
                 Err(other) => word = other,
             }
         }
@@ -278,13 +286,13 @@ impl Activity {
         let word = round_up_to_tick(nanos, tick_nanos) << 1;
         let was = self.word.swap(word, Ordering::Relaxed);
         // By invariant 3 no other thread writes a word that is gone, and by 2 no guard was held.
-        debug_assert_eq!(was, GONE, "revived without being idle");
+        debug_assert!(is_gone(was), "revived without being idle");
     }
 
     /// Ends it, in any state. Returns the last activity; `None` if it was gone already.
     pub(crate) fn end(&self) -> Option<u64> {
-        let word = self.word.swap(GONE, Ordering::Relaxed);
-        (word != GONE).then_some(word >> 1)
+        let word = self.word.fetch_or(GONE, Ordering::Relaxed);
+        (!is_gone(word)).then_some(nanos_of(word))
     }
 }
 
@@ -296,22 +304,22 @@ mod tests {
     fn rounds_activity_up_to_tick_and_never_goes_back() {
         let activity = Activity::new(0, 10);
         assert!(activity.touch(11, 10));
-        assert_eq!(activity.last(), Some(20));
+        assert_eq!(activity.last(), 20);
         assert!(activity.touch(5, 10));
-        assert_eq!(activity.last(), Some(20));
+        assert_eq!(activity.last(), 20);
         assert!(activity.touch(21, 10));
-        assert_eq!(activity.last(), Some(30));
-        assert_eq!(Activity::new(11, 10).last(), Some(20));
+        assert_eq!(activity.last(), 30);
+        assert_eq!(Activity::new(11, 10).last(), 20);
         assert!(activity.enter());
         activity.leave(31, 10);
-        assert_eq!(activity.last(), Some(40));
+        assert_eq!(activity.last(), 40);
     }
 
     #[test]
     fn limits_activity_far_in_the_future() {
         let activity = Activity::new(0, 1000);
         assert!(activity.touch(u64::MAX, 1000));
-        assert_eq!(activity.last(), Some(LATEST_NANOS));
+        assert_eq!(activity.last(), LATEST_NANOS);
         assert!(activity.touch(u64::MAX, 1000));
     }
 
@@ -321,7 +329,7 @@ mod tests {
         assert!(activity.touch(500, 1));
         assert_eq!(activity.clamp(200, || 200), Some(200));
         assert_eq!(activity.clamp(300, || unreachable!()), Some(200));
-        assert_eq!(activity.last(), Some(200));
+        assert_eq!(activity.last(), 200);
     }
 
     #[test]
@@ -361,7 +369,8 @@ mod tests {
         assert!(!activity.touch(0, 1));
         assert!(!activity.enter());
         assert!(!activity.is_busy());
-        assert_eq!(activity.last(), None);
+        assert!(activity.is_gone());
+        assert_eq!(activity.last(), 100, "the last that counted");
         assert_eq!(activity.end(), None);
     }
 
@@ -370,9 +379,9 @@ mod tests {
         let activity = Activity::new(100, 10);
         assert_eq!(activity.reap(100), Reap::Reaped(100));
         activity.revive(201, 10);
-        assert_eq!(activity.last(), Some(210));
+        assert_eq!(activity.last(), 210);
         assert!(activity.touch(150, 10), "earlier, but it is not gone");
-        assert_eq!(activity.last(), Some(210));
+        assert_eq!(activity.last(), 210);
         assert!(activity.enter());
         assert_eq!(activity.reap(1000), Reap::Busy);
     }
@@ -384,7 +393,7 @@ mod tests {
         assert_eq!(activity.end(), Some(0));
         assert!(!activity.enter());
         activity.leave(10, 1);
-        assert_eq!(activity.last(), None);
+        assert!(activity.is_gone());
     }
 
     #[test]

@@ -359,7 +359,7 @@ pub(crate) fn is_stale<H>(
 
 /// Drops the owner's reference to a disarmed entry that is scheduled: its nodes are stale from now
 /// on (E3).
-pub(crate) fn leave<H>(entry: EntryArc<Entry<H>>) {
+pub(crate) fn drop_scheduled<H>(entry: EntryArc<Entry<H>>) {
     // Besides this reference there is that of its node. With more nodes none is alone, and it has
     // to be released. Nobody else can clone it, so the count is not too low.
     if EntryArc::strong_count(&entry) > 2 {

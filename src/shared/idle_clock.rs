@@ -12,7 +12,7 @@
 //! 1. [`decide`](IdleClock::decide) marks one activity as gone by its compare-and-exchange. That is
 //!    the decision, for all limits: from then on [`touch`](IdleClock::touch) and
 //!    [`enter`](IdleClock::enter) return `false`. Then `decide` ends the activity of either kind,
-//!    whichever was gone: what comes later is not recorded as the last activity.
+//!    whichever was gone: that keeps the last activity, and what comes later is not recorded.
 //! 2. `touch` returns `true` only if it has recorded the activity of every limit; likewise `enter`.
 //!
 //! So a touch or guard that returns `true` took effect on each activity before that one's
@@ -28,9 +28,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::activity::{Activity, LATEST_NANOS, Reap};
+use super::activity::{Activity, Reap};
 use crate::clock;
-use crate::tick::{Ticks, nanos};
+use crate::tick::{LATEST_NANOS, Ticks, nanos};
 
 #[cfg(all(test, tickwheel_loom))]
 mod model;
@@ -55,8 +55,6 @@ pub(crate) struct IdleClock {
     either: Limited,
     /// By [`Kind`]. `None` if there is no such limit, as in idle timers.
     kinds: Option<Box<[Limited; 3]>>,
-    /// The last activity before the decision, for as long as `either` is gone.
-    last_when_idle: AtomicU64,
 }
 
 /// Activity, and how long it may be absent.
@@ -102,7 +100,6 @@ impl IdleClock {
             ticks,
             either: limited(either),
             kinds: (kinds.iter().any(Option::is_some)).then(|| Box::new(kinds.map(limited))),
-            last_when_idle: AtomicU64::new(now),
         }
     }
 
@@ -206,19 +203,15 @@ impl IdleClock {
     /// Decides whether this is idle at `now`, once and for all until it is revived. Only the owner
     /// may call this.
     pub(crate) fn decide(&self, now: u64) -> bool {
-        if let Some(last) = self.either.activity.last() {
-            self.last_when_idle.store(last, Ordering::Relaxed);
-        }
         let is_idle = self.each().any(|limited| {
             let since = limited.limit().and_then(|limit| now.checked_sub(limit));
             let reaped = since.map(|since| limited.activity.reap(since));
             matches!(reaped, Some(Reap::Reaped(_) | Reap::Gone))
         });
         if is_idle {
-            // No guard is lost: one that has an effect keeps every limit from being reached.
-            if let Some(last) = self.either.activity.end() {
-                self.last_when_idle.store(last, Ordering::Relaxed);
-            }
+            // No guard is lost: one that has an effect keeps every limit from being reached. It may
+            // be gone already.
+            let _ = self.either.activity.end();
         }
         is_idle
     }
@@ -231,14 +224,9 @@ impl IdleClock {
     }
 
     /// The last activity of any kind.
-    fn last(&self) -> u64 {
-        let when_idle = || self.last_when_idle.load(Ordering::Relaxed);
-        self.either.activity.last().unwrap_or_else(when_idle)
-    }
-
     pub(crate) fn last_active(&self) -> Instant {
         // Rounding up may have moved it into the future, by less than a tick.
-        self.ticks.at(self.last()).min(clock::now())
+        self.ticks.at(self.either.activity.last()).min(clock::now())
     }
 
     pub(crate) fn set_limit(&self, idle: Duration) {

@@ -29,7 +29,7 @@ impl SleepContext {
         };
         let due = clock.due(now.after_origin());
         due.map_or(NEVER, |due| {
-            self.shared.ticks.deadline_of(Timestamp::at(due))
+            self.shared.ticks.round_up_timestamp(Timestamp::at(due))
         })
     }
 
@@ -43,7 +43,7 @@ impl SleepContext {
             return tick;
         }
         let quarter = tick.saturating_sub(self.shared.tick_now()) / 4;
-        if quarter < self.shared.ticks.whole(SPREAD_FROM / 4) {
+        if quarter < self.shared.ticks.whole_ticks(SPREAD_FROM / 4) {
             return tick;
         }
         tick - self.shared.idle_spread.0.below(quarter)

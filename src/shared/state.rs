@@ -98,9 +98,9 @@ impl Shared {
 
     /// Whether this is the actor's runtime, and its clock is virtual or has been. Once it is found
     /// to be, the sleeps on the wheel leave it, unless they are to stay.
-    pub(crate) fn has_virtual_clock(&self) -> bool {
+    pub(crate) fn detect_virtual_clock(&self) -> bool {
         self.clock.find_virtual(|| {
-            if !self.clock.sleeps_stay() {
+            if !self.clock.sleeps_on_wheel() {
                 // An error means that the actor has ended, and has closed them.
                 let _ = self.send_now(Request::Evict);
             }
@@ -110,12 +110,12 @@ impl Shared {
     /// Whether the clock of the actor's runtime is virtual or has been, as far as this thread can
     /// find out, which may be another one.
     pub(crate) fn is_on_virtual_clock(&self) -> bool {
-        self.has_virtual_clock() || self.clock.was_found_virtual()
+        self.detect_virtual_clock() || self.clock.was_found_virtual()
     }
 
     /// Whether a sleep that is polled or reset here goes to Tokio's timer.
     pub(crate) fn hands_sleeps_over(&self) -> bool {
-        !self.clock.sleeps_stay() && self.has_virtual_clock()
+        !self.clock.sleeps_on_wheel() && self.detect_virtual_clock()
     }
 
     // --- the actor's end ---
@@ -149,14 +149,12 @@ impl Shared {
     /// ended; the caller should then [close](Entry::close) the entry.
     #[inline]
     pub(crate) fn act(&self, entry: &EntryArc<SleepEntry>, action: ActorAction) -> bool {
-        let tick = match action {
-            ActorAction::None => return true,
-            ActorAction::Enqueue(tick) => tick,
-            ActorAction::EnqueueEarlier(tick) => {
-                self.left_stale(1);
-                tick
-            }
+        let (ActorAction::Enqueue(tick) | ActorAction::EnqueueEarlier(tick)) = action else {
+            return true;
         };
+        if matches!(action, ActorAction::EnqueueEarlier(_)) {
+            self.count_stale(1);
+        }
         let entry = EntryArc::clone(entry);
         self.send(tick, Command::Other(Other::Sleep { entry, tick }))
             .is_ok()
@@ -164,7 +162,7 @@ impl Shared {
 
     /// A thread has left so many stale nodes on the wheel.
     #[cold]
-    pub(crate) fn left_stale(&self, nodes: usize) {
+    pub(crate) fn count_stale(&self, nodes: usize) {
         if self.stale.0.add(nodes) {
             // An error means that the actor has ended.
             let _ = self.send_now(Request::Sweep);

@@ -9,6 +9,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::clock;
 use crate::sleep::Sleep;
+use crate::tick;
 
 /// A tick that is later than this counts as missed.
 const MISSED_AFTER: Duration = Duration::from_millis(5);
@@ -85,8 +86,7 @@ impl Interval {
 
     /// Makes the next tick come one period from now.
     pub fn reset(&mut self) {
-        self.sleep
-            .reset_or_never(clock::now().checked_add(self.period));
+        self.sleep.reset_or_never(tick::after(self.period));
     }
 
     /// Makes the next tick come at once.
@@ -96,7 +96,7 @@ impl Interval {
 
     /// Makes the next tick come after `after`, or never if that is too far to be represented.
     pub fn reset_after(&mut self, after: Duration) {
-        self.sleep.reset_or_never(clock::now().checked_add(after));
+        self.sleep.reset_or_never(tick::after(after));
     }
 
     /// Makes the next tick come at `deadline`.

@@ -16,7 +16,7 @@
 //! and reset at the points where Tokio does so.
 //!
 //! The price is that a test under a paused clock does not test the wheel. This crate's own tests
-//! keep their sleeps there, by a setting behind the feature `_tests`.
+//! keep their sleeps on the wheel, by the setting `sleeps_on_wheel`.
 //!
 //! # When the clock counts as virtual
 //!
@@ -52,9 +52,9 @@ use crate::clock;
 use crate::panic::{drop_replaced, wake};
 use crate::tick::far_future;
 
-/// A sleep of Tokio's never fires if its deadline is further away than this. A wheel's ticks reach
-/// about as far.
-const FAR: Duration = Duration::from_secs(500 * 365 * 86_400);
+/// A sleep of Tokio's never fires if its deadline is further away than this, as far as a wheel's
+/// ticks reach.
+const FAR: Duration = Duration::from_nanos(i64::MAX.unsigned_abs());
 
 /// See the module.
 pub(super) struct OnTokio {
@@ -80,7 +80,7 @@ impl OnTokio {
         OnTokio {
             deadline,
             is_never,
-            sleep: Box::pin(time::sleep_until(instant(deadline, is_never))),
+            sleep: Box::pin(time::sleep_until(tokio_deadline(deadline, is_never))),
             is_unarmed: false,
             waiting: None,
         }
@@ -131,8 +131,8 @@ impl OnTokio {
     /// Registers the deadline.
     pub(super) fn register(&mut self) {
         self.is_unarmed = false;
-        let instant = instant(self.deadline, self.is_never);
-        self.sleep.as_mut().reset(instant);
+        let deadline = tokio_deadline(self.deadline, self.is_never);
+        self.sleep.as_mut().reset(deadline);
         if let Some(waker) = self.waiting.take() {
             self.wait(waker);
         }
@@ -180,7 +180,7 @@ impl OnTokio {
 }
 
 /// The deadline for Tokio's timer. Tokio panics at an instant that is nearly the last one there is.
-fn instant(deadline: Instant, is_never: bool) -> Instant {
+fn tokio_deadline(deadline: Instant, is_never: bool) -> Instant {
     if is_never { far_future() } else { deadline }
 }
 

@@ -57,21 +57,24 @@ impl OnWheel {
     }
 
     #[inline]
-    pub(super) fn shared(&self) -> Option<&Arc<Shared>> {
-        Some(&self.entry.as_ref()?.context().shared)
+    fn entry(&self) -> &EntryArc<SleepEntry> {
+        self.entry.as_ref().expect("it is on the wheel")
+    }
+
+    #[inline]
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.entry().context().shared
     }
 
     pub(super) fn count(&self, event: Event) {
-        if let Some(shared) = self.shared() {
-            pool::count(shared, event);
-        }
+        pool::count(self.shared(), event);
     }
 
     pub(super) fn is_elapsed(&self) -> bool {
         match self.stage {
             Stage::New | Stage::NewUnchecked => false,
             Stage::Reset => self.is_due(),
-            Stage::Armed => (self.entry.as_ref()).is_some_and(|e| e.phase() == Phase::Fired),
+            Stage::Armed => self.entry().phase() == Phase::Fired,
             Stage::Done => true,
         }
     }
@@ -85,10 +88,10 @@ impl OnWheel {
         };
         let shared = &entry.context().shared;
         (self.deadline, self.tick) = match deadline {
-            Some(deadline) => (deadline, pool::tick(shared, deadline)),
+            Some(deadline) => (deadline, pool::round_up(shared, deadline)),
             None => (shared.ticks.never(), NEVER),
         };
-        if CAN_PAUSE && self.is_to_leave() {
+        if CAN_PAUSE && self.goes_to_tokio() {
             return true;
         }
         let has_fired = match self.stage {
@@ -117,12 +120,9 @@ impl OnWheel {
 
     /// Whether it goes to Tokio if it is polled or reset here, because the clock is virtual.
     #[inline(never)]
-    pub(super) fn is_to_leave(&self) -> bool {
-        let may_leave = |entry: &EntryArc<SleepEntry>| {
-            let context = entry.context();
-            context.clock.is_none() && context.shared.hands_sleeps_over()
-        };
-        self.tick != NEVER && self.entry.as_ref().is_some_and(may_leave)
+    pub(super) fn goes_to_tokio(&self) -> bool {
+        let context = self.entry().context();
+        self.tick != NEVER && context.clock.is_none() && context.shared.hands_sleeps_over()
     }
 
     /// Ready once the deadline is reached, or the wheel has ended before.
@@ -161,11 +161,7 @@ impl OnWheel {
     #[inline]
     pub(super) fn poll_arm(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
         let waker = cx.waker().clone();
-        let armed = match &self.entry {
-            Some(entry) => entry.try_arm(self.tick, waker),
-            None => Err(waker),
-        };
-        match armed {
+        match self.entry().try_arm(self.tick, waker) {
             Ok(()) => {
                 self.stage = Stage::Armed;
                 Poll::Pending
@@ -177,9 +173,7 @@ impl OnWheel {
     /// Like [`poll_arm`](Self::poll_arm) where arming may take a command.
     #[inline(never)]
     fn poll_arm_any(&mut self, waker: Waker) -> Poll<Result<(), Ended>> {
-        let Some(entry) = &self.entry else {
-            return Poll::Ready(Ok(()));
-        };
+        let entry = self.entry();
         if !entry.context().shared.arm(entry, self.tick, waker) {
             return self.poll_ended();
         }
@@ -194,9 +188,7 @@ impl OnWheel {
         cx: &mut Context<'_>,
         reads_clock: bool,
     ) -> Poll<Result<(), Ended>> {
-        let Some(entry) = &self.entry else {
-            return Poll::Ready(Ok(()));
-        };
+        let entry = self.entry();
         let (phase, replaced) = entry.poll(cx.waker());
         drop_replaced(replaced);
         match phase {
@@ -243,9 +235,7 @@ impl OnWheel {
     /// Whether the clock has reached the deadline. A clock other than the actor's does not count:
     /// then the actor decides.
     fn is_due(&self) -> bool {
-        self.tick != NEVER
-            && clock::now() >= self.deadline
-            && !(self.shared()).is_some_and(|shared| shared.clock.is_foreign())
+        self.tick != NEVER && clock::now() >= self.deadline && !self.shared().clock.is_foreign()
     }
 
     /// Disarms the entry if it is armed. Returns whether the sleep has completed, and the waker of
@@ -268,7 +258,7 @@ impl OnWheel {
         self.count(Event::SleepHandedOver);
         if let Some(entry) = self.entry.take() {
             if entry.release() {
-                entry.context().shared.left_stale(1);
+                entry.context().shared.count_stale(1);
             }
         }
     }
@@ -282,7 +272,7 @@ impl OnWheel {
         // The waker is dropped last, because its drop may panic.
         let _waker;
         let (is_cancelled, scheduled) = match self.stage {
-            // The entry is as it came from the pool, which took it to be scheduled by this tick.
+            // The entry is as it came from the pool. It is probably scheduled by this tick.
             Stage::New | Stage::NewUnchecked => (true, self.tick),
             Stage::Reset | Stage::Armed | Stage::Done => {
                 let disarmed = entry.disarm();

@@ -72,15 +72,16 @@ struct Pool {
 /// Cancelled entries, the one pooled last at the end.
 #[derive(Default)]
 struct Entries {
-    /// A place for each entry that there is room for; the first `filled` places have one.
-    slots: Vec<Slot>,
+    /// There is room for as many; the first `filled` have an entry.
+    pooled: Vec<Pooled>,
     filled: usize,
 }
 
 #[derive(Default)]
-struct Slot {
-    /// The tick at which the entry was scheduled when it was cancelled; `NEVER` if it was not. The
-    /// entry itself decides whether arming it takes a command.
+struct Pooled {
+    /// The tick at which the entry was scheduled when it was cancelled; `NEVER` if it was not. Of a
+    /// sleep that was never polled, its own tick: a guess. The entry itself decides whether arming
+    /// it takes a command.
     scheduled: u64,
     entry: Option<EntryArc<SleepEntry>>,
 }
@@ -90,22 +91,22 @@ impl Entries {
     #[inline]
     fn take(&mut self, deadline: u64) -> Option<EntryArc<SleepEntry>> {
         let last = self.filled.wrapping_sub(1);
-        let slot = self.slots.get_mut(last)?;
-        if slot.scheduled > deadline {
+        let pooled = self.pooled.get_mut(last)?;
+        if pooled.scheduled > deadline {
             return self.take_other(deadline);
         }
         self.filled = last;
-        slot.entry.take()
+        pooled.entry.take()
     }
 
     /// Like [`take`](Self::take), if the very last entry does not fit.
     #[inline(never)]
     fn take_other(&mut self, deadline: u64) -> Option<EntryArc<SleepEntry>> {
-        let near = &mut self.slots[self.filled.saturating_sub(NEAR)..self.filled];
+        let near = &mut self.pooled[self.filled.saturating_sub(NEAR)..self.filled];
         // Using an entry that is on no wheel saves the allocation, not the command.
         let fitting = (near.iter())
-            .rposition(|slot| slot.scheduled <= deadline)
-            .or_else(|| near.iter().rposition(|slot| slot.scheduled == NEVER));
+            .rposition(|pooled| pooled.scheduled <= deadline)
+            .or_else(|| near.iter().rposition(|pooled| pooled.scheduled == NEVER));
         match fitting {
             Some(fitting) => near.swap(fitting, near.len() - 1),
             None if near.len() < NEAR => return None,
@@ -117,18 +118,18 @@ impl Entries {
     fn pop(&mut self) -> Option<EntryArc<SleepEntry>> {
         let last = self.filled.checked_sub(1)?;
         self.filled = last;
-        self.slots[last].entry.take()
+        self.pooled[last].entry.take()
     }
 
     /// Keeps the entry unless the pool is full. Returns whether it does.
     #[inline]
     fn give(&mut self, scheduled: u64, entry: &mut Option<EntryArc<SleepEntry>>) -> bool {
-        let Some(slot) = self.slots.get_mut(self.filled) else {
+        let Some(pooled) = self.pooled.get_mut(self.filled) else {
             return self.give_after_growing(scheduled, entry);
         };
-        slot.scheduled = scheduled;
+        pooled.scheduled = scheduled;
         // It was empty, and `None` needs no drop.
-        mem::forget(mem::replace(&mut slot.entry, entry.take()));
+        mem::forget(mem::replace(&mut pooled.entry, entry.take()));
         self.filled += 1;
         true
     }
@@ -144,7 +145,7 @@ impl Entries {
             return false;
         }
         let room = (2 * self.filled).clamp(NEAR, POOLED_ENTRIES);
-        self.slots.resize_with(room, Slot::default);
+        self.pooled.resize_with(room, Pooled::default);
         self.give(scheduled, entry)
     }
 }
@@ -188,27 +189,27 @@ impl Pool {
     /// Drops a disarmed entry that is scheduled, and for which there is no room, and counts its
     /// stale node. Returns the wheel if the nodes may have to be [added up](add_up).
     #[inline(never)]
-    fn leave(&mut self, entry: Option<EntryArc<SleepEntry>>) -> Option<Arc<Shared>> {
+    fn drop_scheduled(&mut self, entry: Option<EntryArc<SleepEntry>>) -> Option<Arc<Shared>> {
         // It has no waker, and the pool has its context: no code of a user runs. W1: before it is
         // counted.
         if let Some(entry) = entry {
-            entry::leave(entry);
+            entry::drop_scheduled(entry);
         }
         self.stale += 1;
-        let is_enough = CAN_PAUSE || self.stale >= STALE_BATCH || self.shared.is_orphaned();
-        is_enough.then(|| Arc::clone(&self.shared))
+        let may_be_enough = CAN_PAUSE || self.stale >= STALE_BATCH || self.shared.is_orphaned();
+        may_be_enough.then(|| Arc::clone(&self.shared))
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        let entries = self.entries.slots.drain(..);
+        let entries = self.entries.pooled.drain(..);
         let released = entries
-            .filter_map(|slot| slot.entry)
+            .filter_map(|pooled| pooled.entry)
             .filter(|entry| entry.release());
         let stale = self.stale + released.count();
         if stale > 0 {
-            self.shared.left_stale(stale);
+            self.shared.count_stale(stale);
         }
     }
 }
@@ -250,7 +251,7 @@ fn take(context: &Arc<SleepContext>, deadline: Option<Instant>) -> (EntryArc<Sle
         if !pool.has(context) {
             return None;
         }
-        let tick = pool.rounded.deadline(&context.shared.ticks, deadline?);
+        let tick = pool.rounded.round_up(&context.shared.ticks, deadline?);
         pool.counters.add(Event::SleepMade, 1);
         Some((pool.entries.take(tick), tick))
     });
@@ -265,7 +266,7 @@ fn take(context: &Arc<SleepContext>, deadline: Option<Instant>) -> (EntryArc<Sle
 #[inline(never)]
 fn take_any(context: &Arc<SleepContext>, deadline: Option<Instant>) -> (EntryArc<SleepEntry>, u64) {
     let shared = &context.shared;
-    let tick = deadline.map_or(NEVER, |deadline| shared.ticks.deadline(deadline));
+    let tick = deadline.map_or(NEVER, |deadline| shared.ticks.round_up(deadline));
     count(shared, Event::SleepMade);
     let taken = with(shared, |pool| {
         pool.learn(context);
@@ -279,15 +280,15 @@ fn make(context: &Arc<SleepContext>) -> EntryArc<SleepEntry> {
     EntryArc::new(Entry::new(Arc::clone(context)))
 }
 
-/// The tick of a deadline: as [`Ticks::deadline`](crate::tick::Ticks::deadline) rounds it, and
+/// The tick of a deadline: as [`Ticks::round_up`](crate::tick::Ticks::round_up) rounds it, and
 /// faster if the deadline before had the same.
 #[inline]
-pub(crate) fn tick(shared: &Arc<Shared>, deadline: Instant) -> u64 {
+pub(crate) fn round_up(shared: &Arc<Shared>, deadline: Instant) -> u64 {
     let rounded = with_first(|pool| {
         pool.is_of(shared)
-            .then(|| pool.rounded.deadline(&shared.ticks, deadline))
+            .then(|| pool.rounded.round_up(&shared.ticks, deadline))
     });
-    rounded.unwrap_or_else(|| shared.ticks.deadline(deadline))
+    rounded.unwrap_or_else(|| shared.ticks.round_up(deadline))
 }
 
 /// Pools the entry of an armed sleep that is dropped, or leaves its node stale if there is no room.
@@ -302,7 +303,7 @@ pub(crate) fn give(entry: &mut Option<EntryArc<SleepEntry>>, scheduled: u64, wak
         if pool.entries.give(scheduled, entry) {
             return Some(None);
         }
-        Some(pool.leave(entry.take()))
+        Some(pool.drop_scheduled(entry.take()))
     });
     match left {
         Some(None) => {}
@@ -332,20 +333,20 @@ pub(crate) fn give_any(
         (may_keep && pool.entries.give(scheduled, entry)).then_some(())
     });
     if given.is_none() {
-        leave(entry.take());
+        release(entry.take());
     }
 }
 
 /// Releases an entry for which there is no room, and counts the stale node that it leaves.
 #[inline(never)]
-fn leave(entry: Option<EntryArc<SleepEntry>>) {
+fn release(entry: Option<EntryArc<SleepEntry>>) {
     let Some(entry) = entry.filter(|entry| entry.release()) else {
         return;
     };
     let shared = &entry.context().shared;
     match with_first(|pool| pool.is_of(shared).then(|| pool.stale += 1)) {
         Some(()) => add_up(shared),
-        None => shared.left_stale(1),
+        None => shared.count_stale(1),
     }
 }
 
@@ -356,7 +357,7 @@ fn add_up(shared: &Arc<Shared>) {
     let is_enough = |pool: &Pool| pool.is_of(shared) && pool.stale >= batch;
     let stale = with_first(|pool| is_enough(pool).then(|| mem::take(&mut pool.stale)));
     if let Some(stale) = stale {
-        shared.left_stale(stale);
+        shared.count_stale(stale);
     }
 }
 

@@ -26,8 +26,8 @@ pin_project! {
     /// * The timeout elapses however its future uses up the task's cooperative budget.
     /// * A timeout that waits elapses once the actor has fired it. Its polls do not read the clock,
     ///   which is most of what they would cost, unless its future has used up the task's
-    ///   cooperative budget. Nor does the first poll of a timeout made for a duration above zero.
-    ///   (A [`Sleep`](crate::Sleep) reads it at each poll.)
+    ///   cooperative budget. The first poll does not read it either, if the timeout was made for a
+    ///   duration above zero. (A [`Sleep`](crate::Sleep) reads it at each poll.)
     ///
     /// # Cancel safety
     ///
@@ -83,11 +83,12 @@ impl<F: Future> Future for Timeout<F> {
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
+        // Without `test-util` the timer is Tokio's after a shutdown only.
         let had_budget = !CAN_PAUSE || has_budget();
         let stage = this.sleep.timer.stage();
         // This poll only arms the timer.
         let is_new = matches!(stage, Some(Stage::New));
-        let may_exceed_budget = !is_new && may_exceed_budget(stage);
+        let may_exceed_budget = stage.is_some_and(may_exceed_budget);
         if let Poll::Ready(output) = this.future.poll(cx) {
             return Poll::Ready(Ok(output));
         }
@@ -140,18 +141,19 @@ fn poll_on_tokio(timer: &mut OnTokio, had_budget: bool, cx: &mut Context<'_>) ->
     Poll::Ready(Elapsed::new())
 }
 
-/// Whether a timeout in this stage, or one of Tokio's, that turns out to have elapsed does so
-/// without budget.
+/// Whether a timeout in this stage that turns out to have elapsed does so without budget.
 ///
 /// Elapsing costs budget like any progress, or a loop of timeouts that elapse at once would let no
 /// other task run. But a future that uses all of the budget at each poll must not keep its timeout
 /// from elapsing. So the timeout elapses without budget if its own future used the budget up, or if
 /// it has been pending before, since other tasks have run then.
 #[inline]
-fn may_exceed_budget(before: Option<Stage>) -> bool {
+fn may_exceed_budget(before: Stage) -> bool {
     match before {
-        Some(Stage::Armed | Stage::Done) | None => true,
-        Some(Stage::New | Stage::NewUnchecked | Stage::Reset) => has_budget(),
+        // This poll only arms the timer.
+        Stage::New => false,
+        Stage::NewUnchecked | Stage::Reset => has_budget(),
+        Stage::Armed | Stage::Done => true,
     }
 }
 

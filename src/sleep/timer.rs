@@ -4,7 +4,7 @@
 //! virtual clock and no wheel. It leaves the wheel once, at a poll or a reset, and does not come
 //! back:
 //!
-//! 1. *The wheel has ended*, which a poll of a sleep finds that is not due.
+//! 1. *The wheel has ended*. A poll finds that out, unless the sleep is due.
 //! 2. *The clock is virtual*. Each poll and each reset asks that first, in builds where a clock can
 //!    be paused. A sleep that has completed stays on the wheel until it is reset.
 
@@ -18,10 +18,6 @@ use super::on_wheel::{Ended, OnWheel, Stage};
 use crate::clock::CAN_PAUSE;
 use crate::metrics::Event;
 use crate::panic::drop_replaced;
-#[cfg(test)]
-use crate::shared::SleepEntry;
-#[cfg(test)]
-use crate::shared::entry::EntryArc;
 use crate::tick::{NEVER, far_future};
 
 /// See the module.
@@ -69,15 +65,6 @@ impl Timer {
         }
     }
 
-    /// The entry of a timer on the wheel.
-    #[cfg(test)]
-    pub(super) fn entry(&self) -> Option<&EntryArc<SleepEntry>> {
-        match self {
-            Timer::Wheel(timer) => timer.entry.as_ref(),
-            Timer::Tokio(_) => None,
-        }
-    }
-
     // --- resets ---
 
     /// Gives it another deadline, or none if it never completes.
@@ -86,7 +73,7 @@ impl Timer {
         match self {
             Timer::Wheel(timer) => {
                 if timer.reset(deadline) {
-                    self.leave_on_reset();
+                    self.hand_over_on_reset();
                 }
             }
             Timer::Tokio(timer) => get(timer).reset(deadline),
@@ -100,7 +87,7 @@ impl Timer {
             Timer::Wheel(timer) => {
                 if timer.reset(deadline) {
                     timer.count(Event::SleepMade);
-                    self.leave();
+                    self.hand_over();
                 }
             }
             Timer::Tokio(timer) => get(timer).rearm_when_polled(deadline),
@@ -128,12 +115,12 @@ impl Timer {
         on_tokio: impl FnOnce(&mut OnTokio, &mut Context<'_>) -> Poll<T>,
     ) -> Poll<T> {
         if CAN_PAUSE {
-            self.leave_if_virtual();
+            self.hand_over_if_virtual();
         }
         let timer = match self {
             Timer::Wheel(timer) => match ready!(on_wheel(timer, cx)) {
                 Ok(output) => return Poll::Ready(output),
-                Err(Ended) => self.leave(),
+                Err(Ended) => self.hand_over(),
             },
             Timer::Tokio(timer) => get(timer),
         };
@@ -144,28 +131,28 @@ impl Timer {
 
     /// Goes to Tokio if the clock is virtual. The poll that follows registers the timer there.
     #[cold]
-    fn leave_if_virtual(&mut self) {
+    fn hand_over_if_virtual(&mut self) {
         let Timer::Wheel(timer) = self else { return };
-        if timer.stage == Stage::Done || !timer.is_to_leave() {
+        if timer.stage == Stage::Done || !timer.goes_to_tokio() {
             return;
         }
         let (has_completed, waker) = timer.disarm();
         drop_replaced(waker);
         if !has_completed {
-            self.leave();
+            self.hand_over();
         }
     }
 
     /// The clock is virtual: goes to Tokio, and registers the new deadline there. A task that waits
     /// goes on waiting.
     #[cold]
-    fn leave_on_reset(&mut self) {
+    fn hand_over_on_reset(&mut self) {
         let Timer::Wheel(timer) = self else { return };
         let (has_completed, waker) = timer.disarm();
         if has_completed {
             timer.count(Event::SleepMade);
         }
-        let timer = self.leave();
+        let timer = self.hand_over();
         timer.register();
         if let Some(waker) = waker {
             timer.wait(waker);
@@ -174,7 +161,7 @@ impl Timer {
 
     /// Leaves the wheel for one of Tokio's timers, which is not registered yet.
     #[cold]
-    fn leave(&mut self) -> &mut OnTokio {
+    fn hand_over(&mut self) -> &mut OnTokio {
         if let Timer::Wheel(left) = self {
             // Making a timer may panic, so the sleep is counted after that.
             let timer = Arc::new(OnTokio::anywhere(left.deadline, left.tick == NEVER));

@@ -11,10 +11,10 @@ fn ticks(tick: Duration) -> Ticks {
 fn rounds_deadlines_up_and_now_down() {
     let ticks = ticks(Duration::from_millis(10));
     let at = |micros| ticks.origin + Duration::from_micros(micros);
-    assert_eq!(ticks.deadline(at(0)), 0);
-    assert_eq!(ticks.deadline(at(1)), 1);
-    assert_eq!(ticks.deadline(at(10_000)), 1);
-    assert_eq!(ticks.deadline(at(10_001)), 2);
+    assert_eq!(ticks.round_up(at(0)), 0);
+    assert_eq!(ticks.round_up(at(1)), 1);
+    assert_eq!(ticks.round_up(at(10_000)), 1);
+    assert_eq!(ticks.round_up(at(10_001)), 2);
     assert_eq!(ticks.tick_at(ticks.timestamp(at(0))), 0);
     assert_eq!(ticks.tick_at(ticks.timestamp(at(9_999))), 0);
     assert_eq!(ticks.tick_at(ticks.timestamp(at(10_000))), 1);
@@ -35,7 +35,7 @@ fn applies_a_remembered_rounding_to_its_own_tick_only() {
     let tick = Duration::from_millis(10);
     let (one, other) = (ticks(tick), ticks(tick));
     let mut rounded = Rounded::new(&one);
-    let mut round = |instant| rounded.deadline(&one, instant);
+    let mut round = |instant| rounded.round_up(&one, instant);
     let at = |ticks: &Ticks, micros| ticks.origin + Duration::from_micros(micros);
     for remembered in [1, 2, 7] {
         let end = remembered * 10_000;
@@ -63,7 +63,7 @@ fn applies_a_remembered_rounding_to_its_own_tick_only() {
             assert_eq!(round(at(&one, micros)), tick, "{micros} after {end}");
             let moved = at(&other, micros);
             assert_eq!(
-                other.deadline(moved),
+                other.round_up(moved),
                 tick,
                 "nothing is remembered of other ticks"
             );
@@ -77,10 +77,10 @@ fn counts_instants_before_the_origin_as_tick_zero() {
     let Some(past) = ticks.origin.checked_sub(Duration::from_millis(5)) else {
         return; // the clock began less than five milliseconds ago
     };
-    assert_eq!(ticks.deadline(past), 0);
+    assert_eq!(ticks.round_up(past), 0);
     assert_eq!(ticks.tick_at(ticks.timestamp(past)), 0);
     assert_eq!(ticks.instant(ticks.timestamp(past)), past);
-    assert_eq!(ticks.deadline_of(ticks.timestamp(past)), 0);
+    assert_eq!(ticks.round_up_timestamp(ticks.timestamp(past)), 0);
 }
 
 #[test]
@@ -88,9 +88,9 @@ fn deadline_too_far_away_is_never_and_now_is_before_it() {
     let ticks = ticks(Duration::from_nanos(1));
     let thousand_years = Duration::from_secs(86_400 * 365 * 1000);
     let far = ticks.origin + thousand_years;
-    assert_eq!(ticks.deadline(far), NEVER);
+    assert_eq!(ticks.round_up(far), NEVER);
     assert_eq!(ticks.timestamp(far), Timestamp::NEVER);
-    assert_eq!(ticks.deadline_of(Timestamp::NEVER), NEVER);
+    assert_eq!(ticks.round_up_timestamp(Timestamp::NEVER), NEVER);
     assert!(ticks.tick_at(ticks.timestamp(far)) < NEVER);
     assert!(ticks.instant(Timestamp::NEVER) > Instant::now() + Duration::from_secs(86_400 * 365));
 }
@@ -124,17 +124,17 @@ fn never_begins_where_timestamps_end() {
         let ticks = ticks(length);
         let never = ticks.never();
         let last = never - Duration::from_nanos(1);
-        assert_eq!(ticks.deadline(never), NEVER);
+        assert_eq!(ticks.round_up(never), NEVER);
         assert_eq!(
-            ticks.deadline(last),
-            ticks.deadline_of(ticks.timestamp(last))
+            ticks.round_up(last),
+            ticks.round_up_timestamp(ticks.timestamp(last))
         );
-        assert!(ticks.deadline(last) < NEVER);
+        assert!(ticks.round_up(last) < NEVER);
         assert_eq!(ticks.timestamp(never), Timestamp::NEVER);
         // A tick that is remembered has no instant that is never.
         let mut rounded = Rounded::new(&ticks);
         for deadline in [last, last, never, last, never] {
-            assert_eq!(rounded.deadline(&ticks, deadline), ticks.deadline(deadline));
+            assert_eq!(rounded.round_up(&ticks, deadline), ticks.round_up(deadline));
         }
     }
 }
@@ -217,8 +217,8 @@ proptest! {
             let Some(instant) = instant else { continue };
             // Twice in a row: then it is remembered.
             for _ in 0..times {
-                let expected = ticks.deadline(instant);
-                let tick = rounded[usize::from(!which)].deadline(ticks, instant);
+                let expected = ticks.round_up(instant);
+                let tick = rounded[usize::from(!which)].round_up(ticks, instant);
                 prop_assert_eq!(tick, expected);
             }
         }
@@ -231,11 +231,11 @@ proptest! {
     ) {
         let ticks = ticks(Duration::from_nanos(tick));
         let deadline = ticks.origin + Duration::from_nanos(nanos);
-        let begin = ticks.begin(ticks.deadline(deadline)).expect("not so far");
+        let begin = ticks.begin(ticks.round_up(deadline)).expect("not so far");
         prop_assert!(begin >= deadline);
-        prop_assert!(begin < deadline + ticks.tick());
+        prop_assert!(begin < deadline + ticks.tick_duration());
         prop_assert!(ticks.begin(ticks.tick_at(ticks.timestamp(deadline))).expect("not so far") <= deadline);
-        prop_assert_eq!(ticks.deadline_of(ticks.timestamp(deadline)), ticks.deadline(deadline));
+        prop_assert_eq!(ticks.round_up_timestamp(ticks.timestamp(deadline)), ticks.round_up(deadline));
     }
 
     #[test]

@@ -35,12 +35,12 @@ use crate::timer_wheel::TimerWheel;
 mod tests;
 
 /// The wheel that a thread used last.
-struct Slot {
+struct LastUsed {
     runtime: Id,
     wheel: TimerWheel,
 }
 
-impl Slot {
+impl LastUsed {
     /// Whether it has the wheel of the current runtime.
     #[inline]
     fn is_current(&self) -> bool {
@@ -50,7 +50,7 @@ impl Slot {
 }
 
 thread_local! {
-    static SLOT: RefCell<Option<Slot>> = const { RefCell::new(None) };
+    static LAST_USED: RefCell<Option<LastUsed>> = const { RefCell::new(None) };
 }
 
 /// The wheel of the current runtime. Starts one if it has none.
@@ -61,7 +61,7 @@ thread_local! {
 #[inline]
 #[track_caller]
 pub(super) fn wheel() -> TimerWheel {
-    match with_slot(TimerWheel::clone) {
+    match with_last_used(TimerWheel::clone) {
         Some(wheel) => wheel,
         None => find(),
     }
@@ -79,7 +79,7 @@ pub(super) fn wheel() -> TimerWheel {
 #[track_caller]
 pub(super) fn reserve(deadline: Option<Instant>) -> Option<Reserved> {
     // Not a closure, which would be the caller.
-    match with_slot(|wheel| wheel.reserve(deadline)) {
+    match with_last_used(|wheel| wheel.reserve(deadline)) {
         None => reserve_first(deadline),
         reserved => reserved,
     }
@@ -103,11 +103,13 @@ fn needs_no_wheel() -> bool {
 
 /// Calls `make` with this thread's copy of the wheel, if that is current.
 #[inline]
-fn with_slot<R>(make: impl FnOnce(&TimerWheel) -> R) -> Option<R> {
-    let made = SLOT.try_with(|slot| {
-        let slot = slot.try_borrow().ok()?;
-        let slot = slot.as_ref().filter(|slot| slot.is_current())?;
-        Some(make(&slot.wheel))
+fn with_last_used<R>(make: impl FnOnce(&TimerWheel) -> R) -> Option<R> {
+    let made = LAST_USED.try_with(|last_used| {
+        let last_used = last_used.try_borrow().ok()?;
+        let last_used = last_used
+            .as_ref()
+            .filter(|last_used| last_used.is_current())?;
+        Some(make(&last_used.wheel))
     });
     made.ok().flatten()
 }
@@ -121,14 +123,14 @@ fn find() -> TimerWheel {
         Some(ambient) => ambient.wheel,
         None => start(&runtime),
     };
-    let slot = Slot {
+    let last_used = LastUsed {
         runtime: runtime.id(),
         wheel: wheel.clone(),
     };
     // Errors mean that the thread is ending, or that a call has logged and the subscriber has come
     // back here.
-    let replaced = SLOT.try_with(|here| Some(here.try_borrow_mut().ok()?.replace(slot)));
-    // Not while the slot is borrowed: what is dropped here sends a command.
+    let replaced = LAST_USED.try_with(|here| Some(here.try_borrow_mut().ok()?.replace(last_used)));
+    // Not while it is borrowed: what is dropped here sends a command.
     drop(replaced);
     wheel
 }

@@ -35,6 +35,6 @@ pub fn pause() {
     let runtime = Handle::try_current().ok();
     if let Some(ambient) = runtime.and_then(|runtime| registry::get(runtime.id())) {
         // Sends the sleeps that lie on the wheel to Tokio's timer.
-        ambient.wheel.shared().hands_sleeps_over();
+        ambient.wheel.shared().detect_virtual_clock();
     }
 }

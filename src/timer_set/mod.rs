@@ -366,7 +366,7 @@ impl<K, S: Payload> Set<K, S> {
 
     /// The tick of the deadline.
     fn tick(&self, deadline: Timestamp) -> u64 {
-        self.shared.ticks.deadline_of(deadline)
+        self.shared.ticks.round_up_timestamp(deadline)
     }
 }
 

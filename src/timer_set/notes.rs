@@ -96,7 +96,7 @@ impl<K, S: Payload> Guard<'_, K, S> {
         S::KEYED
             && self.has_handles
             && self.is_open
-            && (!shared.is_on_virtual_clock() || shared.clock.sleeps_stay())
+            && (!shared.is_on_virtual_clock() || shared.clock.sleeps_on_wheel())
     }
 
     /// A slot without a timer is not kept: its index leaves the wheel.

@@ -144,10 +144,7 @@ impl Builder {
     ///
     /// # fn main() -> Result<(), tickwheel::BuildError> {
     /// // No runtime is needed to start it, nor to set timers.
-    /// let wheel = TimerWheel::builder()
-    ///     .tick(Duration::from_micros(100))
-    ///     .dedicated_thread()
-    ///     .start()?;
+    /// let wheel = TimerWheel::builder().dedicated_thread().start()?;
     /// let (timers, _expirations) = wheel.keyed::<&str, ()>();
     /// assert_eq!(timers.set_timer("lease", (), Duration::from_secs(5)), Ok(None));
     /// # Ok(())

@@ -165,7 +165,7 @@ impl Sources {
         // It may have asked before it fires the first one, and has asked again before it fires the
         // second.
         for _ in 0..2 {
-            time::sleep(Duration::from_millis(5)).await;
+            time::sleep(ROUND).await;
         }
         self.is_draining.store(true, Ordering::SeqCst);
         let mut wakers = Vec::new();
@@ -187,8 +187,8 @@ impl Sources {
                 return;
             }
         }
-        let is_done = |state: &State| state.is_done() || matches!(state, State::Woken);
-        self.all_are(is_done).await;
+        let is_done_or_woken = |state: &State| state.is_done() || matches!(state, State::Woken);
+        self.all_are(is_done_or_woken).await;
     }
 
     /// Waits until the states of all sources are such.

@@ -37,7 +37,7 @@
 //!
 //! # What closes a connection
 //!
-//! [`IdleListener::new`] limits the time [between requests](IdleLimits::keep_alive):
+//! [`IdleListener::new`] limits the time [between requests](tickwheel::IdleLimits::keep_alive):
 //!
 //! | connection | is closed |
 //! |---|---|
@@ -45,7 +45,7 @@
 //! | a handler is running, on HTTP/1 | never, however long the handler takes |
 //! | a handler is running, on HTTP/2 | once nothing has been read or written for the idle duration: let clients ping, or use a longer duration |
 //! | a response that pauses, such as server-sent events | once it has paused for the idle duration: send comments more often |
-//! | half a request | never; [with](IdleListener::with_limits) a limit on [reading](IdleLimits::read), once that is reached |
+//! | half a request | never; [with](IdleListener::with_limits) a limit on [reading](tickwheel::IdleLimits::read), once that is reached |
 //! | the client has shut down its sending half | at once, also during a request: axum does so by itself |
 //! | upgraded to WebSocket | once nothing has been read or written for the idle duration |
 //!
@@ -58,7 +58,3 @@ mod idle_listener;
 
 pub use drain::{DrainListener, DrainStream, drain};
 pub use idle_listener::{IdleListener, TappedListener};
-
-// For the links above.
-#[allow(unused_imports)]
-use tickwheel::IdleLimits;

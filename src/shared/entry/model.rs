@@ -10,7 +10,7 @@ use loom::thread::{self, JoinHandle};
 
 #[cfg(doc)]
 use super::is_stale;
-use super::{ActorAction, Disarmed, Entry, EntryArc, Phase, Wait, leave};
+use super::{ActorAction, Disarmed, Entry, EntryArc, Phase, Wait, drop_scheduled};
 use crate::model::{Actor, Shared, SleepEntry, Wakes, check};
 use crate::sync::{Mutex, lock};
 use crate::tick::NEVER;
@@ -284,7 +284,7 @@ fn drop_during_a_sweep(nodes: usize) {
             actor
         });
         assert_eq!(cancel(&entry).was, Phase::Armed);
-        leave(entry);
+        drop_scheduled(entry);
         let mut actor = sweeping.join().unwrap();
         actor.sweep(false);
         assert_eq!(actor.next_wake(), None, "a stale node is left");

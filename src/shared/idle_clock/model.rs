@@ -55,17 +55,39 @@ fn two_touchers_and_guard_against_decider() {
         let entered = guard.join().unwrap();
         if idle {
             assert_eq!((touched, entered), ([false; 2], false));
-            assert_eq!(clock.last(), 0);
+            assert_eq!(clock.either.activity.last(), 0);
             assert_eq!(clock.due_by(11, || 11), Some(0));
             clock.revive(11);
             assert!(clock.touch(11) && clock.enter());
-            assert_eq!(clock.last(), 11);
+            assert_eq!(clock.either.activity.last(), 11);
         } else {
             assert_eq!((touched, entered), ([true; 2], true));
             assert_eq!(clock.due_by(11, || 11), Some(17));
             assert!(!clock.decide(16));
             assert!(clock.decide(17));
         }
+    });
+}
+
+/// A task touches, and has been silent for longer than the idle duration nevertheless: a touch that
+/// returns `true` is the last activity, also as seen from other threads.
+///
+/// Fails if `Activity::reap` writes the activity that it has read first.
+#[test]
+fn touch_before_the_decision_is_the_last_activity() {
+    check(None, || {
+        let clock = clock(10, [None; 3]);
+        let toucher = {
+            let clock = Arc::clone(&clock);
+            thread::spawn(move || {
+                let last = if clock.touch(5) { 5 } else { 0 };
+                assert!(clock.either.activity.last() >= last);
+                last
+            })
+        };
+        assert!(clock.decide(20));
+        let last = toucher.join().unwrap();
+        assert_eq!(clock.either.activity.last(), last);
     });
 }
 
@@ -88,7 +110,7 @@ fn touch_against_decide_and_revive() {
         let touched = toucher.join().unwrap();
         let last = if touched { 12 } else { 11 };
         assert!(idle || touched);
-        assert_eq!(clock.last(), last);
+        assert_eq!(clock.either.activity.last(), last);
         assert_eq!(clock.due_by(11, || 11), Some(last + 10));
     });
 }
@@ -117,7 +139,11 @@ fn touch_and_guard_against_decision_by_each_kind() {
                 assert!(clock.decide(11), "it is final");
                 assert!(!clock.touch(12) && !clock.enter());
                 clock.progress(deciding, 12);
-                assert_eq!(clock.last(), 0, "what came too late is not recorded");
+                assert_eq!(
+                    clock.either.activity.last(),
+                    0,
+                    "what came too late is not recorded"
+                );
             } else {
                 assert_eq!(clock.due_by(11, || 11), Some(16));
                 assert!(clock.decide(16));

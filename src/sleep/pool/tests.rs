@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::shared::stale::STALE_KEPT;
+use crate::sleep::timer::Timer;
 use crate::{Sleep, TimerWheel};
 
 fn ms(n: u64) -> Duration {
@@ -37,8 +38,10 @@ impl Held {
 }
 
 fn entry_of(sleep: &Sleep) -> Held {
-    let entry = sleep.timer.entry().cloned();
-    Held(entry.expect("it is on the wheel"))
+    match &sleep.timer {
+        Timer::Wheel(timer) => Held(timer.entry.clone().expect("it is on the wheel")),
+        Timer::Tokio(_) => panic!("it is on the wheel"),
+    }
 }
 
 /// Leaves an entry in the pool that is on the wheel, `length` from now.

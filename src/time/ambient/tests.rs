@@ -1,12 +1,12 @@
 //! Tests of the ambient wheels: the copy that each thread keeps, and the end of wheels.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::thread;
 
 use tokio::runtime::{Builder, Runtime};
 
 use super::*;
-use crate::shared::SleepContext;
+use crate::shared::Shared;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -28,7 +28,7 @@ fn found() -> TimerWheel {
 #[test]
 fn ended_runtimes_leave_nothing_behind() {
     let mut ids = Vec::new();
-    let mut wheels: Vec<Weak<SleepContext>> = Vec::new();
+    let mut wheels: Vec<Weak<Shared>> = Vec::new();
     for n in 0..1000 {
         let runtime = if n % 50 == 0 {
             multi_thread()
@@ -43,7 +43,7 @@ fn ended_runtimes_leave_nothing_behind() {
         assert!(registry::contains(runtime.handle().id()));
         assert_eq!(wheel.metrics().sleeps_made, 2, "it is a new wheel");
         ids.push(runtime.handle().id());
-        wheels.push(wheel.downgrade());
+        wheels.push(Arc::downgrade(wheel.shared()));
         drop(runtime);
         assert!(wheel.is_shutdown());
     }
@@ -59,7 +59,7 @@ fn wheels_are_found_while_the_slot_is_borrowed() {
     outer.block_on(async {
         let first = found();
         // A subscriber that receives the clock's warning may come back here.
-        let second = with_slot(|_| {
+        let second = with_last_used(|_| {
             let _within = inner.enter();
             found()
         });
@@ -91,7 +91,7 @@ fn last_handle_is_dropped_with_its_thread() {
     let thread = thread::spawn(move || {
         let _within = handle.enter();
         let wheel = found();
-        (wheel.downgrade(), drop(wheel.sleep(HOUR))).0
+        (Arc::downgrade(wheel.shared()), drop(wheel.sleep(HOUR))).0
     });
     let wheel = thread.join().unwrap();
     assert!(wheel.upgrade().is_some(), "the registry has it");
