@@ -33,7 +33,7 @@ use loom::thread;
 
 use crate::actor::sleep_wheel::SleepWheel;
 use crate::shared::entry::{ActorAction, Disarmed, Entry, EntryArc, Expiration, Phase};
-use crate::shared::mailbox::{Lanes, Mailbox, Notifier};
+use crate::shared::mailbox::{Lane, Lanes, Mailbox, Notifier};
 use crate::sync::{Mutex, lock};
 
 pub(crate) type SleepEntry = Entry<()>;
@@ -238,7 +238,7 @@ impl Actor {
         let queued = commands.iter().filter(|(e, _)| EntryArc::ptr_eq(e, entry));
         let ticks = queued.map(|&(_, tick)| tick).chain(nodes).collect();
         for (entry, tick) in commands {
-            self.backlog.soon.push(tick, (entry, tick));
+            self.backlog.lane(Lane::Soon).push(tick, (entry, tick));
         }
         ticks
     }

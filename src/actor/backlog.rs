@@ -1,12 +1,12 @@
 //! The commands that the actor has taken and not applied, and what waits until they are.
 //!
-//! # Behind every command
+//! # Deferred work
 //!
 //! Some work has to wait until every command is applied that is on its way now: a task that
 //! [settles](crate::TimerWheel::settle) for the commands that were pushed before it, and the key of
-//! a set for the notes about it. Such work is put [behind](Backlog::put_behind) the commands:
+//! a set for the notes about it. Such work is [deferred](Backlog::defer):
 //!
-//! 1. When it is put there, a command that was pushed before lies in a queue or in the backlog.
+//! 1. When it is deferred, a command that was pushed before lies in a queue or in the backlog.
 //! 2. The next time that all queues are emptied, those in the queues come into the backlog too. The
 //!    backlog then counts how many commands of each lane have to be applied.
 //! 3. When that many are applied, [`passed`](Backlog::passed) returns the work.
@@ -42,16 +42,16 @@ pub(super) struct Backlog {
     taken: Lanes<Command>,
     /// How many commands of the lanes soon and later were applied.
     applied: [u64; 2],
-    /// Work that was put behind the commands since the queues were emptied.
-    new: Vec<Behind>,
+    /// What was deferred since the queues were emptied.
+    new: Vec<Deferred>,
     /// Work that waits until this many commands of each lane are applied. No number is lower than
     /// those before it.
-    waiting: VecDeque<([u64; 2], Behind)>,
+    waiting: VecDeque<([u64; 2], Deferred)>,
 }
 
 /// Work that waits until commands are applied.
 #[derive(Debug)]
-pub(super) enum Behind {
+pub(super) enum Deferred {
     Settle(oneshot::Sender<()>),
     /// Forget a set.
     Forget(SetKey),
@@ -71,13 +71,13 @@ impl Backlog {
 
     /// Takes everything that is queued, once all that is needed soon is applied.
     pub(super) fn take(&mut self, mailbox: &CommandMailbox) {
-        if !self.taken.soon.is_empty() {
+        if !self.taken.lane(Lane::Soon).is_empty() {
             return;
         }
         if !mailbox.take(&mut self.taken) {
             return;
         }
-        let lengths = [self.taken.soon.len(), self.taken.later.len()];
+        let lengths = self.taken.lengths();
         let until = [0, 1].map(|lane| self.applied[lane] + lengths[lane] as u64);
         self.waiting
             .extend(self.new.drain(..).map(|work| (until, work)));
@@ -105,16 +105,16 @@ impl Backlog {
     }
 
     /// See the module.
-    pub(super) fn put_behind(&mut self, work: Behind) {
+    pub(super) fn defer(&mut self, work: Deferred) {
         self.new.push(work);
     }
 
-    pub(super) fn has_behind(&self) -> bool {
+    pub(super) fn has_deferred(&self) -> bool {
         !(self.new.is_empty() && self.waiting.is_empty())
     }
 
-    /// Work that every command has been applied for.
-    pub(super) fn passed(&mut self) -> Option<Behind> {
+    /// The next work whose commands are all applied.
+    pub(super) fn passed(&mut self) -> Option<Deferred> {
         let (until, _) = self.waiting.front()?;
         let is_passed = (until.iter().zip(&self.applied)).all(|(until, applied)| until <= applied);
         if !is_passed {
@@ -126,17 +126,16 @@ impl Backlog {
     /// The actor ends: closes the mailbox, and takes everything that is left.
     pub(super) fn close(&mut self, mailbox: &CommandMailbox) -> impl Iterator<Item = Command> + '_ {
         mailbox.close(&mut self.taken);
-        let Lanes { soon, later } = &mut self.taken;
-        std::iter::from_fn(|| soon.pop().or_else(|| later.pop()))
+        std::iter::from_fn(|| self.taken.pop())
     }
 
     /// The actor ends: the tasks that settle.
-    pub(super) fn close_behind(&mut self) -> impl Iterator<Item = oneshot::Sender<()>> + '_ {
+    pub(super) fn close_deferred(&mut self) -> impl Iterator<Item = oneshot::Sender<()>> + '_ {
         let waiting = self.waiting.drain(..).map(|(_, work)| work);
         waiting
             .chain(self.new.drain(..))
             .filter_map(|work| match work {
-                Behind::Settle(done) => Some(done),
+                Deferred::Settle(done) => Some(done),
                 _ => None,
             })
     }
@@ -156,7 +155,7 @@ mod tests {
         let mut backlog = Backlog::new();
         let pushed = mailbox.push(1, 5, Request::Evict.into());
         assert!(pushed.is_ok());
-        backlog.put_behind(Behind::Settle(oneshot::channel().0));
+        backlog.defer(Deferred::Settle(oneshot::channel().0));
         let held = mailbox.hold_queue(1);
         backlog.take(&mailbox);
         assert!(backlog.passed().is_none(), "the queue was left");

@@ -14,7 +14,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::mem;
 use std::sync::Weak;
 
-use super::backlog::{Backlog, Behind};
+use super::backlog::{Backlog, Deferred};
 use super::places::{Places, Timers};
 use crate::shared::note::{Note, SetKey};
 use crate::shared::timer_set::{Due, DueTimers, TimerSet};
@@ -26,7 +26,7 @@ use crate::tick::NEVER;
 const CONTENDED_COST: usize = if IN_EXPLORER { 1 } else { 64 };
 
 /// An empty heap of due timers, and an empty list of chunks, keep memory for this many.
-const KEPT: usize = 64;
+const KEPT_CAPACITY: usize = 64;
 
 /// See the module.
 #[derive(Debug)]
@@ -58,6 +58,12 @@ struct Known {
     set: Option<Weak<dyn TimerSet>>,
     places: Places,
     due: DueTimers,
+}
+
+/// A set with a node or a due timer, which is not forgotten.
+fn known(sets: &mut [Option<Box<Known>>], set: SetKey) -> &mut Known {
+    let known = sets[set.position()].as_deref_mut();
+    known.expect("a set is forgotten once it has neither nodes nor due timers")
 }
 
 impl KeyedWheel {
@@ -104,7 +110,7 @@ impl KeyedWheel {
             }
         }
         if self.emptied.is_empty() {
-            self.emptied.shrink_to(KEPT);
+            self.emptied.shrink_to(KEPT_CAPACITY);
         }
         !self.emptied.is_empty()
     }
@@ -165,8 +171,7 @@ impl KeyedWheel {
     fn advance(&mut self, until: u64, mut budget: usize) -> u64 {
         while self.wheel.step(until, &mut self.reached, &mut budget) {
             while let Some((set, index)) = self.reached.pop() {
-                let known = self.sets[set.position()].as_deref_mut();
-                let known = known.expect("a set that is forgotten has no node");
+                let known = known(&mut self.sets, set);
                 known.places.reached(index);
                 if known.due.is_empty() {
                     self.due_sets.push_back(set);
@@ -181,10 +186,10 @@ impl KeyedWheel {
 
     /// Visits sets in turn, and delivers timers that are due before tick `before`.
     fn visit_due(&mut self, before: u64, mut limit: usize, turn: &Turn<'_>, backlog: &mut Backlog) {
-        // How many sets are left that were not visited in vain.
-        let mut round = self.due_sets.len();
-        while round > 0 && limit > 0 {
-            round -= 1;
+        // As many visits as there are sets, not counting those that leave more to process.
+        let mut visits_left = self.due_sets.len();
+        while visits_left > 0 && limit > 0 {
+            visits_left -= 1;
             let Some(set) = self.due_sets.pop_front() else {
                 return;
             };
@@ -196,7 +201,7 @@ impl KeyedWheel {
             if left != NEVER {
                 self.earliest = self.earliest.min(left);
                 self.due_sets.push_back(set);
-                round += usize::from(processed.is_some_and(|processed| processed > 0));
+                visits_left += usize::from(processed.is_some_and(|processed| processed > 0));
             }
         }
     }
@@ -211,8 +216,7 @@ impl KeyedWheel {
         turn: &Turn<'_>,
         backlog: &mut Backlog,
     ) -> Option<usize> {
-        let known = self.sets[set.position()].as_deref_mut();
-        let known = known.expect("a set that is forgotten has no due timers");
+        let known = known(&mut self.sets, set);
         if known.due.reached.is_empty() && known.due.earliest() >= before {
             return Some(0);
         }
@@ -231,7 +235,7 @@ impl KeyedWheel {
         let processed = visited.visit(due, before, limit, &mut self.notes, turn);
         if due.found.is_empty() {
             self.found = mem::take(&mut due.found);
-            self.found.shrink_to(KEPT);
+            self.found.shrink_to(KEPT_CAPACITY);
         }
         for note in self.notes.drain(..) {
             if let Some(chunk) = known.places.visited(&note, &mut self.wheel) {
@@ -239,7 +243,7 @@ impl KeyedWheel {
             }
         }
         if let Some(set) = visited.give_back() {
-            backlog.put_behind(Behind::Forget(set));
+            backlog.defer(Deferred::Forget(set));
         }
         processed
     }

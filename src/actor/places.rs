@@ -88,11 +88,13 @@ impl Chunk {
             (NO_NODE | REACHED, NEVER) => NO_NODE,
             (NO_NODE | REACHED, tick) => wheel.insert(tick, (note.set, note.index)),
             (node, NEVER) => {
-                wheel.remove(node);
+                let removed = wheel.remove(node);
+                debug_assert!(removed.is_some(), "the node is the index's");
                 NO_NODE
             }
             (node, tick) => {
-                wheel.reschedule(node, tick);
+                let is_there = wheel.reschedule(node, tick);
+                debug_assert!(is_there, "the node is the index's");
                 node
             }
         };
@@ -154,8 +156,10 @@ impl Places {
     #[cold]
     fn add_place(&mut self, position: usize, within: usize) {
         if position >= self.chunks.len() {
-            self.chunks
-                .reserve_exact(usize::from(self.chunks.is_empty()));
+            if self.chunks.is_empty() {
+                // Most sets need no other.
+                self.chunks.reserve_exact(1);
+            }
             self.chunks.resize_with(position + 1, Chunk::default);
         }
         let places = &mut self.chunks[position].places;

@@ -15,11 +15,12 @@
 //!    before those that are due after it even if its command is not applied yet (P4), and waits for
 //!    no command that is needed later (P11). A command that is pushed after step 1 is not due
 //!    before the tick of this turn.
-//! 4. If commands are left and there is no storm of timers, it goes on with step 1 for as long as
-//!    other tasks have kept the actor waiting. A runtime with one thread gives the actor one turn
-//!    for each round of its tasks. If they send more commands in a round than step 2 applies, the
-//!    backlog would grow from turn to turn, and new timers would wait behind it (P11). With half of
-//!    the thread's time the actor keeps up, since sending a command takes longer than applying it.
+//! 4. If it has a backlog, or had one for which it left the mailbox alone, and there is no storm of
+//!    timers, it goes on with step 1 for as long as other tasks have kept the actor waiting. A
+//!    runtime with one thread gives the actor one turn for each round of its tasks. If they send
+//!    more commands in a round than step 2 applies, the backlog would grow from turn to turn, and
+//!    new timers would wait behind it (P11). With half of the thread's time the actor keeps up,
+//!    since sending a command takes longer than applying it.
 //!
 //! If something is left to do the actor lets other tasks run and takes the next turn. Otherwise it
 //! [parks](crate::shared::mailbox::Mailbox::park), frees [places](super::places) of keyed timers,
@@ -40,17 +41,17 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use super::backlog::{Backlog, Behind, LANES_OF_A_TURN};
+use super::backlog::{Backlog, Deferred, LANES_OF_A_TURN};
 use super::keyed_wheel::KeyedWheel;
 use super::lateness::{Lateness, Pause};
+use super::sleep_wheel::SleepWheel;
+use super::timer::ActorTimer;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use crate::actor::sleep_wheel::SleepWheel;
-use crate::actor::timer::ActorTimer;
 use crate::clock;
 use crate::metrics::Event;
 use crate::panic::{WOKEN, catch_panic, wake};
@@ -181,7 +182,7 @@ impl Actor {
 
     /// Takes a turn, and says what to do after it.
     pub(crate) fn step(&mut self) -> Step {
-        self.shared.mailbox.awake();
+        self.shared.mailbox.publish_awake();
         let more = self.turn();
         if self.must_end {
             return Step::End;
@@ -296,9 +297,11 @@ impl Actor {
 
     /// Takes steps 1 to 3 of a turn. Returns whether anything is left to do.
     fn pass(&mut self, turn: &Turn<'_>) -> bool {
-        let earliest_queued = self.take_commands(turn.tick);
+        self.shared.mailbox.set_horizon(turn.tick);
+        self.backlog.take(&self.shared.mailbox);
+        let earliest_queued = self.shared.mailbox.earliest();
         self.apply_commands(turn);
-        self.finish_work_behind(turn.tick);
+        self.finish_deferred(turn.tick);
         let earliest = self.backlog.earliest().min(earliest_queued);
         let fired_before = self.fire(earliest.min(turn.tick.saturating_add(1)), turn);
         self.sweep();
@@ -310,7 +313,7 @@ impl Actor {
     /// Whether there is work beside timers that are due.
     fn has_work_left(&self) -> bool {
         !self.backlog.is_empty()
-            || self.backlog.has_behind()
+            || self.backlog.has_deferred()
             || !self.settling.is_empty()
             || self.sweep != Sweep::None
             || self.sleeps.wheel.has_spare()
@@ -318,14 +321,6 @@ impl Actor {
     }
 
     // --- commands ---
-
-    /// Takes what is queued. No command that is left in a queue is needed before the tick that this
-    /// returns.
-    fn take_commands(&mut self, tick: u64) -> u64 {
-        self.shared.mailbox.set_horizon(tick);
-        self.backlog.take(&self.shared.mailbox);
-        self.shared.mailbox.earliest()
-    }
 
     /// Applies commands of the backlog, as many as a turn may before it fires timers.
     fn apply_commands(&mut self, turn: &Turn<'_>) {
@@ -355,8 +350,8 @@ impl Actor {
 
     fn serve(&mut self, request: Request) {
         match request {
-            Request::Settle(done) => self.backlog.put_behind(Behind::Settle(done)),
-            Request::Retire(set) => self.backlog.put_behind(Behind::Forget(set)),
+            Request::Settle(done) => self.backlog.defer(Deferred::Settle(done)),
+            Request::Retire(set) => self.backlog.defer(Deferred::Forget(set)),
             // The turn looks at the count.
             Request::Sweep => {}
             Request::Evict => self.evict(),
@@ -367,20 +362,20 @@ impl Actor {
     }
 
     /// Does the work that has waited until commands were applied, as much as a turn may.
-    fn finish_work_behind(&mut self, tick: u64) {
+    fn finish_deferred(&mut self, tick: u64) {
         for _ in 0..TIMERS_PER_TURN {
             let Some(work) = self.backlog.passed() else {
                 return;
             };
             match work {
-                Behind::Settle(done) => self.settling.push_back((tick, done)),
-                Behind::Forget(set) => {
+                Deferred::Settle(done) => self.settling.push_back((tick, done)),
+                Deferred::Forget(set) => {
                     let is_forgotten = self.keyed.try_forget(set);
                     if !is_forgotten || !self.shared.sets.try_unregister(set) {
-                        self.backlog.put_behind(Behind::Forget(set));
+                        self.backlog.defer(Deferred::Forget(set));
                     }
                 }
-                Behind::Sweep => self.sweep = Sweep::At(0),
+                Deferred::Sweep => self.sweep = Sweep::At(0),
             }
         }
     }
@@ -393,7 +388,7 @@ impl Actor {
         for set in self.shared.sets.all() {
             set.vacate_kept();
             if let Some(set) = set.give_back() {
-                self.backlog.put_behind(Behind::Forget(set));
+                self.backlog.defer(Deferred::Forget(set));
             }
         }
         // The nodes for commands on their way are stale.
@@ -421,7 +416,7 @@ impl Actor {
         }
         if self.sweep == Sweep::Wanted {
             let _counted = shared.stale.0.begin_sweep();
-            self.backlog.put_behind(Behind::Sweep);
+            self.backlog.defer(Deferred::Sweep);
             self.sweep = Sweep::Behind;
         }
     }
@@ -481,7 +476,8 @@ impl Actor {
     fn processed(&self, sleep: Expiration, turn: &Turn<'_>) {
         match sleep {
             Expiration::Fire { deadline, waker } => {
-                turn.fired_sleep(self.shared.ticks.begin_timestamp(deadline));
+                turn.metrics().actor.add(Event::SleepFired, 1);
+                turn.fired(self.shared.ticks.begin_timestamp(deadline));
                 wake(waker);
             }
             Expiration::Reschedule(_) => turn.rescheduled(),

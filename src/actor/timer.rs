@@ -32,8 +32,9 @@ use crate::clock;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct ActorTimer {
-    tokio: TokioTimer,
-    /// For the tick after that.
+    /// For the next turn.
+    next: TokioTimer,
+    /// For the turn after that.
     after_next: TokioTimer,
     precise: Option<PreciseTimer>,
 }
@@ -44,7 +45,7 @@ impl ActorTimer {
     /// Waits on Tokio's timer alone.
     pub(crate) fn tokio() -> Self {
         ActorTimer {
-            tokio: None,
+            next: None,
             after_next: None,
             precise: None,
         }
@@ -78,9 +79,9 @@ impl ActorTimer {
         let [next, after_next] =
             [next, after_next].map(|at| at.filter(|_| can_pause || !is_precise));
         if next.is_some() && deadline(&self.after_next) == next {
-            mem::swap(&mut self.tokio, &mut self.after_next);
+            mem::swap(&mut self.next, &mut self.after_next);
         }
-        arm(&mut self.tokio, next);
+        arm(&mut self.next, next);
         arm(&mut self.after_next, after_next);
     }
 
@@ -112,13 +113,14 @@ impl ActorTimer {
             }
         }
         // Polling arms them, too.
-        let timers = [&mut self.tokio, &mut self.after_next]
-            .into_iter()
-            .flatten();
-        let elapsed = timers.filter_map(|timer| timer.as_mut().poll(cx).is_ready().then_some(()));
-        match elapsed.count() {
-            0 => Poll::Pending,
-            _ => Poll::Ready(()),
+        let mut has_elapsed = false;
+        for timer in [&mut self.next, &mut self.after_next].into_iter().flatten() {
+            has_elapsed |= timer.as_mut().poll(cx).is_ready();
+        }
+        if has_elapsed {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
         }
     }
 }
@@ -146,7 +148,7 @@ fn give_up(wheel: &str, error: &io::Error) {
 impl ActorTimer {
     /// The instants for which Tokio's timers are armed.
     pub(super) fn armed_tokio(&self) -> [Option<Instant>; 2] {
-        [&self.tokio, &self.after_next].map(deadline)
+        [&self.next, &self.after_next].map(deadline)
     }
 }
 

@@ -17,12 +17,12 @@ pub(crate) const INDICES: u32 = u32::MAX - 4095;
 const NONE: u32 = u32::MAX;
 
 /// A slab without a cell in use keeps memory for at most this many cells.
-const KEPT: usize = 1024;
+const KEPT_CELLS: usize = 1024;
 
 /// Room for an item.
 ///
 /// A cell is *vacant* until it is taken, and again once it was vacated.
-pub(crate) trait Cell {
+pub(crate) trait SlabCell {
     /// A vacant cell.
     fn new() -> Self;
 
@@ -92,7 +92,7 @@ impl<T> Chunk<T> {
     }
 }
 
-impl<T: Cell> Chunk<T> {
+impl<T: SlabCell> Chunk<T> {
     /// Adds a cell. The first one allocates memory for `whole` cells.
     #[inline]
     fn add_cell(&mut self, whole: u32) {
@@ -108,7 +108,7 @@ impl<T: Cell> Chunk<T> {
     }
 }
 
-impl<T: Cell, const CHUNK: u32> ChunkSlab<T, CHUNK> {
+impl<T: SlabCell, const CHUNK: u32> ChunkSlab<T, CHUNK> {
     pub(crate) const fn new() -> Self {
         ChunkSlab {
             chunks: Vec::new(),
@@ -152,7 +152,7 @@ impl<T: Cell, const CHUNK: u32> ChunkSlab<T, CHUNK> {
     /// Takes a vacant cell, in a chunk the one vacated last. `fill` puts an item in. Returns the
     /// index.
     #[inline]
-    pub(crate) fn take(&mut self, fill: impl FnOnce(u32, &mut T)) -> u32 {
+    pub(crate) fn take(&mut self, fill: impl FnOnce(&mut T)) -> u32 {
         let number = match self.roomy.last() {
             Some(&number) => number,
             None => self.grow(),
@@ -170,7 +170,7 @@ impl<T: Cell, const CHUNK: u32> ChunkSlab<T, CHUNK> {
         debug_assert!(!cell.is_in_use(), "it is vacant");
         chunk.in_use += 1;
         self.in_use += 1;
-        fill(index, cell);
+        fill(cell);
         if chunk.next_place() == CHUNK {
             self.roomy.pop();
         }
@@ -218,7 +218,7 @@ impl<T: Cell, const CHUNK: u32> ChunkSlab<T, CHUNK> {
             0 => false,
             1 => {
                 self.in_use == 0
-                    && (self.chunks.len() > 1 || self.chunks[0].cells.capacity() > KEPT)
+                    && (self.chunks.len() > 1 || self.chunks[0].cells.capacity() > KEPT_CELLS)
             }
             _ => true,
         }

@@ -4,4 +4,4 @@ mod block_queue;
 mod chunk_slab;
 
 pub(crate) use block_queue::BlockQueue;
-pub(crate) use chunk_slab::{Cell, ChunkSlab, INDICES};
+pub(crate) use chunk_slab::{ChunkSlab, INDICES, SlabCell};

@@ -16,9 +16,9 @@ use crate::timer_set::{ExpirationSource, Expired, TryRecvError};
 /// The expirations of one set of timers. Made by [`TimerWheel::keyed`](crate::TimerWheel::keyed)
 /// and [`TimerWheel::reaper`](crate::TimerWheel::reaper).
 ///
-/// Expirations come by tick, and within a tick in the order of arming. Of thousands that are set at
-/// once, for deadlines that have passed, parts come so. There is no backpressure: the actor never
-/// waits for the consumer, and the stream keeps without bound what is not received.
+/// Expirations come by tick, and within a tick in the order of arming. If thousands are set at once
+/// for deadlines that have passed, the order holds within parts of them. There is no backpressure:
+/// the actor never waits for the consumer, and the stream keeps without bound what is not received.
 ///
 /// Setting or removing a key takes no expiration back from the stream. A consumer that acts on the
 /// key can ask [`contains`](crate::KeyedTimers::contains) first, as [a map whose items

@@ -171,8 +171,8 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         K: Clone,
         V: Clone,
     {
-        let first = self.timestamp_after(self.period(period));
-        self.repeat(key, value, first, period)
+        let period = self.period(period);
+        self.repeat(key, value, self.timestamp_after(period), period)
     }
 
     /// Sets a timer that expires at `first`, and then every `period`, until it is removed or set
@@ -224,10 +224,9 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         K: Clone,
         V: Clone,
     {
-        self.repeat(key, value, self.timestamp(first), period)
+        self.repeat(key, value, self.timestamp(first), self.period(period))
     }
 
-    #[track_caller]
     fn repeat(
         &self,
         key: K,
@@ -240,7 +239,7 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         V: Clone,
     {
         let repeat = Repeat {
-            period: i64::try_from(self.period(period).as_nanos()).unwrap_or(i64::MAX),
+            period: i64::try_from(period.as_nanos()).unwrap_or(i64::MAX),
             clone: |key: &K, Plain(value): &Plain<V>, copied| {
                 copied.0 = Some(key.clone());
                 copied.1 = Some(value.clone());

@@ -11,7 +11,8 @@ use crate::shared::mailbox::Mailbox;
 use crate::shared::note::{Note, SetKey};
 use crate::shared::notifier::ActorNotifier;
 
-/// A command to the actor. It takes 24 bytes, because a note's number is not zero.
+/// A command to the actor. It takes 24 bytes: a note's number is not zero, which leaves one value
+/// to tell a second variant by, and no third.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// About a keyed timer.
@@ -58,10 +59,5 @@ impl From<Request> for Command {
 /// The mailbox of the actor.
 pub(crate) type CommandMailbox = Mailbox<Command, ActorNotifier>;
 
-#[cfg(all(test, target_pointer_width = "64"))]
-mod tests {
-    #[test]
-    fn command_takes_24_bytes() {
-        assert_eq!(size_of::<super::Command>(), 24);
-    }
-}
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(size_of::<Command>() == 24);

@@ -70,7 +70,8 @@
 //! the tick by which it is needed. A [`CommandQueue`] knows the [earliest](CommandQueue::earliest)
 //! tick of its commands, the mailbox the [earliest](Mailbox::earliest) of those in its queues, and
 //! a turn fires timers that are due before both. A command that the turn does not see was pushed
-//! after the turn read the clock, so it is not due before the timers that the turn fires.
+//! after the turn read the clock, so it is not due before the timers that the turn fires. Of a
+//! queue that is locked the turn reads the earliest tick without the lock: hence `SeqCst`.
 //!
 //! A command for a tick that has passed when it is pushed counts as needed by the clock that was
 //! last published, with the horizon. What was due before that does not wait for it: it is late by
@@ -149,48 +150,40 @@ pub(crate) enum Lane {
 
 /// The commands of both lanes.
 #[derive(Debug)]
-pub(crate) struct Lanes<C> {
-    pub(crate) soon: CommandQueue<C>,
-    pub(crate) later: CommandQueue<C>,
-}
+pub(crate) struct Lanes<C>([CommandQueue<C>; 2]);
 
 impl<C> Lanes<C> {
     pub(crate) fn new() -> Self {
-        Lanes {
-            soon: CommandQueue::new(),
-            later: CommandQueue::new(),
-        }
+        Lanes([const { CommandQueue::new() }; 2])
     }
 
     pub(crate) fn lane(&mut self, lane: Lane) -> &mut CommandQueue<C> {
-        match lane {
-            Lane::Soon => &mut self.soon,
-            Lane::Later => &mut self.later,
-        }
+        &mut self.0[lane as usize]
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.soon.len() + self.later.len()
+    /// How many commands each lane has.
+    pub(crate) fn lengths(&self) -> [usize; 2] {
+        [self.0[0].len(), self.0[1].len()]
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.soon.is_empty() && self.later.is_empty()
+        self.lengths() == [0; 2]
     }
 
     /// No command in here is needed before this tick; `NEVER` when there is none.
     pub(crate) fn earliest(&self) -> u64 {
-        self.soon.earliest().min(self.later.earliest())
+        self.0[0].earliest().min(self.0[1].earliest())
     }
 
     /// The next command; those that are needed soon come first.
-    #[cfg(test)]
     pub(crate) fn pop(&mut self) -> Option<C> {
-        self.soon.pop().or_else(|| self.later.pop())
+        self.0.iter_mut().find_map(CommandQueue::pop)
     }
 
     fn append(&mut self, other: &mut Self) {
-        self.soon.append(&mut other.soon);
-        self.later.append(&mut other.later);
+        for (lane, other) in self.0.iter_mut().zip(&mut other.0) {
+            lane.append(other);
+        }
     }
 }
 
@@ -271,16 +264,16 @@ impl<C, S: Notifier> Mailbox<C, S> {
             Lane::Later
         };
         // The clock as it was last published.
-        let holds_up = tick.max(horizon - HORIZON);
+        let needed_by = tick.max(horizon - HORIZON);
         let mut queue = lock(&shard.queue);
         let Some(commands) = &mut *queue else {
             return Err(command);
         };
-        if holds_up < shard.earliest.load(Ordering::Relaxed) {
-            shard.earliest.store(holds_up, Ordering::SeqCst);
+        if needed_by < shard.earliest.load(Ordering::Relaxed) {
+            shard.earliest.store(needed_by, Ordering::SeqCst);
         }
-        commands.lane(lane).push(holds_up, command);
-        let length = commands.len();
+        commands.lane(lane).push(needed_by, command);
+        let length: usize = commands.lengths().iter().sum();
         if length % FOLLOW == 0 {
             self.set_horizon(now());
         }
@@ -332,7 +325,7 @@ impl<C, S: Notifier> Mailbox<C, S> {
     // --- the actor ---
 
     /// Publishes that the actor runs: no caller notifies it.
-    pub(crate) fn awake(&self) {
+    pub(crate) fn publish_awake(&self) {
         self.published.0.next_wake.store(AWAKE, Ordering::SeqCst);
     }
 
@@ -354,7 +347,7 @@ impl<C, S: Notifier> Mailbox<C, S> {
         if self.is_empty() {
             return true;
         }
-        self.awake();
+        self.publish_awake();
         false
     }
 

@@ -3,7 +3,7 @@
 
 use std::num::{NonZeroU32, NonZeroU64};
 
-/// A keyed timer has to be processed by a tick.
+/// Schedules an index of a set for a tick, or takes it off the wheel.
 ///
 /// It carries all that the actor needs, which therefore need not lock the set. Callers push notes
 /// into the mailbox, and a visit of the set returns those for the indices that it has processed.

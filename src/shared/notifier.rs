@@ -83,7 +83,8 @@ pub(crate) struct TaskNotifier {
 #[derive(Debug)]
 pub(crate) struct LastNotified {
     origin: Instant,
-    /// Nanoseconds from there. Not loom's, nor the explorer's: reading it is no step of a protocol.
+    /// Nanoseconds from there, zero if there was none. Not loom's, nor the explorer's: reading it
+    /// is no step of a protocol.
     nanos: AtomicU64,
 }
 
@@ -102,7 +103,8 @@ impl LastNotified {
 
     fn get(&self) -> Option<Instant> {
         let nanos = self.nanos.load(Ordering::Relaxed);
-        self.origin.checked_add(Duration::from_nanos(nanos))
+        let after = (nanos > 0).then_some(Duration::from_nanos(nanos));
+        self.origin.checked_add(after?)
     }
 }
 

@@ -80,7 +80,7 @@ impl Shared {
             end: End::default(),
             max_keyed: config.max_keyed,
             pending: CachePadded::default(),
-            sets: SetList::default(),
+            sets: SetList::new(),
             stale: CachePadded::default(),
             idle_spread: CachePadded::default(),
         }

@@ -28,9 +28,8 @@ pub(crate) trait TimerSet: Send + Sync + fmt::Debug {
         turn: &Turn<'_>,
     ) -> Option<usize>;
 
-    /// Gives the actor's reference back. If it is the last one, the set is dropped here. The actor
-    /// then has to forget the key that is returned, for which other threads send it a command: it
-    /// would have to wait for the lock of a queue.
+    /// Gives the actor's reference back. Returns the set's key if this was the last reference. The
+    /// actor then forgets the set itself: sending a command could block on the lock of a queue.
     fn give_back(self: Arc<Self>) -> Option<SetKey>;
 
     /// The clock is virtual: takes the nodes off the wheel that are kept for later timers.

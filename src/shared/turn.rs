@@ -58,12 +58,6 @@ impl<'a> Turn<'a> {
         self.count.get()
     }
 
-    /// A sleep fired.
-    pub(crate) fn fired_sleep(&self, deadline: Timestamp) {
-        self.metrics().actor.add(Event::SleepFired, 1);
-        self.fired(deadline);
-    }
-
     /// A timer was processed, found to be due later, and rescheduled.
     pub(crate) fn rescheduled(&self) {
         self.metrics().actor.add(Event::Rescheduled, 1);

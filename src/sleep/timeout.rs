@@ -88,7 +88,7 @@ impl<F: Future> Future for Timeout<F> {
         let stage = this.sleep.timer.stage();
         // This poll only arms the timer.
         let is_new = matches!(stage, Some(Stage::New));
-        let may_exceed_budget = stage.is_some_and(may_exceed_budget);
+        let may_exceed_budget = !is_new && stage.is_some_and(may_exceed_budget);
         if let Poll::Ready(output) = this.future.poll(cx) {
             return Poll::Ready(Ok(output));
         }
@@ -150,9 +150,7 @@ fn poll_on_tokio(timer: &mut OnTokio, had_budget: bool, cx: &mut Context<'_>) ->
 #[inline]
 fn may_exceed_budget(before: Stage) -> bool {
     match before {
-        // This poll only arms the timer.
-        Stage::New => false,
-        Stage::NewUnchecked | Stage::Reset => has_budget(),
+        Stage::New | Stage::NewUnchecked | Stage::Reset => has_budget(),
         Stage::Armed | Stage::Done => true,
     }
 }

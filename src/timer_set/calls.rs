@@ -32,25 +32,19 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
             return Err(SetTimerError::Closed(key, value));
         }
         let found = guard.table.find(hash, |other| *other == key);
-        let (index, number, replaced, unused_key) = if let Some(index) = found {
-            let number = guard.rearm(index, deadline);
-            let slot = guard.table.get_mut(index);
-            let timer = slot.and_then(|slot| slot.timer.as_mut());
-            let replaced = timer.map(|timer| mem::replace(&mut timer.value, Plain(value)).0);
-            guard.counters.add(Event::KeyedReplaced, 1);
-            (index, number, replaced, Some(key))
-        } else {
+        let Some(index) = found else {
             let (index, number) = guard.add(hash, key, Plain(value), deadline, deadline)?;
-            (index, number, None, None)
+            guard.set_repeat(index, number, repeat);
+            return Ok(None);
         };
-        if let Some(repeat) = repeat {
-            guard.repeats.insert(index, (number, repeat));
-        } else if !guard.repeats.is_empty() {
-            guard.repeats.remove(&index);
-        }
+        let number = guard.rearm(index, deadline);
+        guard.set_repeat(index, number, repeat);
+        let timer = guard.table.timer_mut(index);
+        let replaced = timer.map(|timer| mem::replace(&mut timer.value, Plain(value)).0);
+        guard.counters.add(Event::KeyedReplaced, 1);
         drop(guard);
         // The caller gets its result even if the drop of the key panics.
-        drop_caught(unused_key);
+        drop_caught([key]);
         Ok(replaced)
     }
 
@@ -85,8 +79,8 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
             return Ok(false);
         };
         let number = guard.rearm(index, deadline);
-        if let Some((set_at, _)) = guard.repeats.get_mut(&index) {
-            *set_at = number;
+        if let Some((armed, _)) = guard.repeats.get_mut(&index) {
+            *armed = number;
         }
         guard.counters.add(Event::KeyedMoved, 1);
         Ok(true)
@@ -117,10 +111,7 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        let hash = hash_of(&self.hasher, key);
-        let state = self.lock();
-        let index = state.table.find(hash, |other| other.borrow() == key)?;
-        Some(read(&state.table.timer(index)?.value.0))
+        self.read(key, |timer| read(&timer.value.0))
     }
 
     /// The deadline of a timer.
@@ -129,16 +120,33 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
+        let deadline = self.read(key, |timer| timer.deadline)?;
+        Some(self.shared.ticks.instant(deadline))
+    }
+
+    fn read<Q, R>(&self, key: &Q, read: impl FnOnce(&Timer<K, Plain<V>>) -> R) -> Option<R>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
         let hash = hash_of(&self.hasher, key);
         let state = self.lock();
         let index = state.table.find(hash, |other| other.borrow() == key)?;
-        let deadline = state.table.timer(index)?.deadline;
-        Some(self.shared.ticks.instant(deadline))
+        Some(read(state.table.timer(index)?))
     }
 }
 
 impl<K, S: Payload> Guard<'_, K, S> {
-    /// Adds a timer under a key that has none. Returns its index and number.
+    /// The timer at an index, which was armed with this number, repeats or does not.
+    fn set_repeat(&mut self, index: u32, number: NonZeroU64, repeat: Option<Repeat<K, S>>) {
+        match repeat {
+            Some(repeat) => self.repeats.insert(index, (number, repeat)),
+            None => self.repeats.remove(&index),
+        };
+    }
+
+    /// Adds a timer under a key that has none, if it is found by that, in a kept slot or another
+    /// one. Returns its index and number.
     #[inline]
     fn add(
         &mut self,
@@ -148,9 +156,11 @@ impl<K, S: Payload> Guard<'_, K, S> {
         deadline: Timestamp,
         now: Timestamp,
     ) -> Result<(u32, NonZeroU64), SetTimerError<K, S::Value>> {
-        if !self.count_new() {
+        if !self.set().shared.reserve() {
             return Err(SetTimerError::Full(key, value.into_value()));
         }
+        self.counters.add(Event::KeyedAdded, 1);
+        self.set().resource.changed(1);
         let due = self.set().due(&value, deadline, now);
         let number = self.next_number();
         let timer = Timer {
@@ -159,7 +169,21 @@ impl<K, S: Payload> Guard<'_, K, S> {
             key,
             value,
         };
-        Ok((self.insert(hash, timer, due), number))
+        let kept = if S::KEYED { self.take_kept(due) } else { None };
+        let index = if let Some(kept) = kept {
+            self.table.fill(kept, hash, timer);
+            kept.index
+        } else {
+            let index = self.table.insert(hash, timer, due);
+            if due != Timestamp::NEVER {
+                self.note(index, self.set().tick(due));
+            }
+            index
+        };
+        if S::KEYED {
+            self.table.add_key(hash, index);
+        }
+        Ok((index, number))
     }
 }
 
@@ -175,8 +199,7 @@ impl<K, V> Set<K, Plain<V>> {
         for indices in self.batches() {
             let mut guard = self.open()?;
             let mut visit = |index| {
-                let slot = guard.table.get_mut(index);
-                let Some(timer) = slot.and_then(|slot| slot.timer.as_mut()) else {
+                let Some(timer) = guard.table.timer_mut(index) else {
                     return;
                 };
                 let deadline = self.shared.ticks.instant(timer.deadline);
@@ -231,8 +254,7 @@ impl<K, S: Payload> Set<K, S> {
         if !guard.is_open {
             return false;
         }
-        let slot = guard.table.get_mut(index);
-        let timer = slot.and_then(|slot| slot.timer.as_mut());
+        let timer = guard.table.timer_mut(index);
         if !timer.is_some_and(|timer| decide(&mut timer.value)) {
             return false;
         }

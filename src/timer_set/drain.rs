@@ -26,7 +26,7 @@ impl<K, S: Payload> Set<K, S> {
         for indices in self.batches() {
             let mut guard = self.lock();
             for index in indices {
-                if (guard.set_at(index)).is_none_or(|number| number > armed_by) {
+                if (guard.armed_number(index)).is_none_or(|number| number > armed_by) {
                     continue;
                 }
                 if let Some(mut timer) = guard.take_out(index, Event::KeyedDrained) {
@@ -57,8 +57,7 @@ impl<K, S: Payload> Set<K, S> {
         for indices in self.batches() {
             let mut guard = self.lock();
             for index in indices {
-                let slot = guard.table.get_mut(index);
-                if let Some(timer) = slot.and_then(|slot| slot.timer.as_mut()) {
+                if let Some(timer) = guard.table.timer_mut(index) {
                     timer.deadline = timer.value.end(timer.deadline, now, self.idle).0;
                 }
             }
@@ -77,9 +76,9 @@ impl<K, S: Payload> Set<K, S> {
 impl<K, S: Payload> State<K, S> {
     /// The number of the timer at an index; of a repeating timer, the one it had when it was set or
     /// moved.
-    fn set_at(&self, index: u32) -> Option<NonZeroU64> {
+    fn armed_number(&self, index: u32) -> Option<NonZeroU64> {
         let timer = self.table.timer(index)?;
         let repeat = self.repeats.get(&index);
-        Some(repeat.map_or(timer.number, |&(set_at, _)| set_at))
+        Some(repeat.map_or(timer.number, |&(number, _)| number))
     }
 }

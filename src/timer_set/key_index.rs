@@ -149,7 +149,7 @@ fn insert(part: &mut HashTable<u32>, hash: u32, index: u32, hash_of: impl Fn(u32
     part.insert_unique(spread(hash), index, |&other| spread(hash_of(other)));
 }
 
-/// The hash for a part, where other bits of it find a place than those that chose the part.
+/// The hash for a part: other bits choose the position there than chose the part.
 #[inline]
 fn spread(hash: u32) -> u64 {
     u64::from(hash) << 48 | u64::from(hash)

@@ -1,4 +1,4 @@
-//! The lock of a set: a mutex for which the actor never waits.
+//! The lock of a set: a mutex for which the actor never waits until its end.
 //!
 //! A thread may be preempted while it holds the lock, and an actor that waits for it delays every
 //! timer of the wheel. So the actor only [tries](SetLock::try_lock_for_actor), and a set that is
@@ -17,8 +17,8 @@
 //! attempt or the end of the wait of each caller that came by. A caller that was about to lock
 //! without having seen the flag gets in once, and sees it the next time. So an attempt succeeds if
 //! its holder runs on another core; if the holder was preempted, one of the next attempts does.
-//! By the second half of 2 callers wait once for each attempt of the actor at most. A caller on the
-//! very thread that would run the actor thus loses one short wait in a poll.
+//! Since a caller lowers the flag, callers wait once for each attempt of the actor at most. A
+//! caller on the very thread that would run the actor thus loses one short wait in a poll.
 //!
 //! The flag is a hint. Nothing depends on when it is seen.
 

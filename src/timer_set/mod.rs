@@ -17,7 +17,7 @@
 //! * **The stream** ([`stream_side`]) takes what was delivered. The actor never waits for it.
 //!
 //! No hold of the lock touches more than [`BATCH`] timers. The actor [never waits](lock) for it,
-//! but for once in a test that pauses the clock.
+//! but for its end, and for once in a test that pauses the clock.
 //!
 //! # Notes
 //!
@@ -48,16 +48,17 @@
 //!
 //! By N1 to N4 and the [wake rule](crate::shared::mailbox), the wheel reaches the index of an armed
 //! timer at its deadline's tick or before: either the newest note is applied, or it lies in the
-//! mailbox, and no timer fires that is due after a tick for which one of the notes in there is. One
-//! for a tick that had passed counts as [later](crate::shared::mailbox), but as no later than when
-//! it was pushed.
+//! mailbox, and no timer fires that is due after the tick of a note in the mailbox. A note for a
+//! tick that had passed counts as [later](crate::shared::mailbox), but as no later than when it was
+//! pushed.
 //!
 //! # Kept slots
 //!
 //! A timer that is removed is often set again soon, as a timeout is for each request. So its slot
 //! is kept with its node, and the next timer whose deadline is not earlier takes it over without a
-//! note. There are [`MAX_KEPT`] kept slots at most, and one more than there are timers: memory and
-//! wake-ups follow the number of timers. None is kept when nothing can be set any more, since the
+//! note. There are [`MAX_KEPT`] kept slots at most. A removal leaves at most one more than there
+//! are timers, so memory and wake-ups follow their number; those that expire leave kept slots
+//! alone, until the wheel reaches them. None is kept when nothing can be set any more, since the
 //! actor would wait for it before it ends, nor on a virtual clock, which moves on its own to the
 //! next node.
 //!
@@ -72,8 +73,6 @@
 //! | the list of chunks | doubling | 40 bytes for each 256 timers |
 //! | the [key index](key_index) | a part, or doubling one | one part, of some 150 to 450 indices; in the list of parts, 32 bytes for each 256 timers |
 //! | expirations | a block of 256, the first one by doubling | half of the first block; 40 bytes for each block |
-//! | nodes of the wheel | a chunk of 4096 nodes, the first one by doubling | half of the first chunk |
-//! | the actor's places of a set | a chunk of 256, the first one by doubling | half of the first chunk |
 //! | commands in a queue | a block of 512 commands, the first one by doubling | half of the first block; 40 bytes for each block |
 //! | repeating timers | a node of a tree | half a node |
 //!
@@ -90,9 +89,11 @@
 //! # User code
 //!
 //! A key's `Hash` runs in the caller before the lock is taken. `Eq` runs under the lock before
-//! anything is changed, and so may unwind. `Clone` of a repeating timer runs in the actor, under
-//! the lock, and is caught. None of them may call back into the same set. Keys, values and panics
-//! are dropped, and wakers cloned, woken and dropped, when the lock is free.
+//! anything is changed, and so may unwind. So do `Clone` of a value that is read, and what reads
+//! it; `keep` of `retain` may change values, and unwind between two timers. `Clone` of a repeating
+//! timer runs in the actor, under the lock, and is caught. None of them may call back into the same
+//! set. Keys, values and panics are dropped, and wakers cloned, woken and dropped, when the lock is
+//! free.
 
 mod calls;
 mod drain;
@@ -118,7 +119,7 @@ use hashbrown::DefaultHashBuilder;
 
 use crate::collections::BlockQueue;
 use crate::console::{SetResource, TimerType};
-use crate::metrics::{Event, OwnCounters};
+use crate::metrics::OwnCounters;
 use crate::shared::Shared;
 use crate::shared::command::Request;
 use crate::shared::mailbox::WakeBy;
@@ -202,7 +203,7 @@ pub(crate) struct Set<K, S: Payload> {
 struct State<K, S: Payload> {
     counters: OwnCounters,
     /// None if the set was made after the actor had ended.
-    key: Option<SetKey>,
+    set_key: Option<SetKey>,
     table: Table<K, S>,
     /// The repeating timers by index, with the numbers that they had when they were set or moved.
     repeats: BTreeMap<u32, (NonZeroU64, Repeat<K, S>)>,
@@ -302,7 +303,7 @@ where
             hasher,
             state: SetLock::new(State {
                 counters: shared.metrics.0.register(),
-                key: None,
+                set_key: None,
                 table: Table::new(),
                 repeats: BTreeMap::new(),
                 kept: Vec::new(),
@@ -317,7 +318,7 @@ where
         let registered: Weak<Self> = Arc::downgrade(&set);
         match shared.sets.register(registered) {
             None => set.lock().is_open = false,
-            key => set.lock().key = key,
+            key => set.lock().set_key = key,
         }
         set
     }
@@ -371,14 +372,11 @@ impl<K, S: Payload> Set<K, S> {
 }
 
 impl<K, S: Payload> Drop for Set<K, S> {
-    /// Counts what is pending as drained. Keys and values are dropped after that, so none is
-    /// counted as pending while it is dropped.
+    /// Its stream has taken every timer out: no code of a user runs here.
     fn drop(&mut self) {
-        let guard = self.lock();
-        guard.count_ended(Event::KeyedDrained, guard.len());
-        let key = guard.key;
-        drop(guard);
-        if let Some(key) = key {
+        debug_assert!(self.len() == 0, "its stream has closed it");
+        let set_key = self.lock().set_key;
+        if let Some(key) = set_key {
             // An error means that the actor has ended.
             let _ = self.shared.send(NEVER, Request::Retire(key));
         }
@@ -402,7 +400,7 @@ impl<K, S: Payload> State<K, S> {
     #[inline]
     fn next_note(&mut self, index: u32, tick: u64) -> Option<Note> {
         Some(Note {
-            set: self.key?,
+            set: self.set_key?,
             number: self.next_number(),
             tick,
             index,
@@ -420,14 +418,8 @@ impl<K, S: Payload> State<K, S> {
 
     /// Takes a timer out. Its slot has to be vacated, or kept.
     fn remove(&mut self, index: u32) -> Option<Timer<K, S>> {
-        if !self.repeats.is_empty() {
-            self.repeats.remove(&index);
-        }
-        if S::KEYED {
-            self.table.take_keyed(index)
-        } else {
-            self.table.take(index)
-        }
+        self.repeats.remove(&index);
+        self.table.take(index, S::KEYED)
     }
 
     /// Whether the stream has ended once it has taken what was delivered.

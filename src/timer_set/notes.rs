@@ -13,7 +13,7 @@ impl<K, S: Payload> Guard<'_, K, S> {
     /// Pushes a note. The drop of the guard follows the wake rule. Not inlined: most changes send
     /// none.
     #[inline(never)]
-    fn note(&mut self, index: u32, tick: u64) {
+    pub(super) fn note(&mut self, index: u32, tick: u64) {
         let Some(note) = self.next_note(index, tick) else {
             return;
         };
@@ -48,28 +48,7 @@ impl<K, S: Payload> Guard<'_, K, S> {
         number
     }
 
-    /// Adds a timer that is to be processed at `due`, in a kept slot or another one. Its key, if it
-    /// is found by that, has no timer. Returns its index.
-    #[inline]
-    pub(super) fn insert(&mut self, hash: u32, timer: Timer<K, S>, due: Timestamp) -> u32 {
-        let kept = if S::KEYED { self.take_kept(due) } else { None };
-        let index = if let Some(kept) = kept {
-            self.table.fill(kept, hash, timer);
-            kept.index
-        } else {
-            let index = self.table.insert(hash, timer, due);
-            if due != Timestamp::NEVER {
-                self.note(index, self.set().tick(due));
-            }
-            index
-        };
-        if S::KEYED {
-            self.table.add_key(hash, index);
-        }
-        index
-    }
-
-    /// Takes out a timer, which ends like this.
+    /// Takes out a timer, and counts its end as `event`.
     pub(super) fn take_out(&mut self, index: u32, event: Event) -> Option<Timer<K, S>> {
         let scheduled = self.table.get(index)?.scheduled();
         // One more than the timers that are left.
@@ -77,8 +56,7 @@ impl<K, S: Payload> Guard<'_, K, S> {
         let timer = self.remove(index)?;
         self.count_ended(event, 1);
         // Its slot is kept, or its index leaves the wheel (N5).
-        let is_kept = scheduled != Timestamp::NEVER && self.kept.len() < most;
-        if is_kept && self.may_keep() {
+        if scheduled != Timestamp::NEVER && self.kept.len() < most && self.may_keep() {
             self.kept.push(Kept { index, scheduled });
         } else {
             self.vacate(index);
@@ -110,18 +88,6 @@ impl<K, S: Payload> Guard<'_, K, S> {
         while let Some(kept) = self.kept.pop() {
             self.vacate(kept.index);
         }
-    }
-
-    /// Counts a new timer. Returns `false`, and counts nothing, if the wheel has as many as it may
-    /// have.
-    #[must_use]
-    pub(super) fn count_new(&self) -> bool {
-        let has_room = self.set().shared.reserve();
-        if has_room {
-            self.counters.add(Event::KeyedAdded, 1);
-            self.set().resource.changed(1);
-        }
-        has_room
     }
 
     /// Counts the end of timers, which left the set.

@@ -15,7 +15,7 @@ use hashbrown::DefaultHashBuilder;
 
 use super::Kept;
 use super::key_index::KeyIndex;
-use crate::collections::{Cell, ChunkSlab};
+use crate::collections::{ChunkSlab, SlabCell};
 use crate::tick::Timestamp;
 
 /// The number of slots of a chunk.
@@ -45,7 +45,7 @@ pub(super) struct Slot<K, S> {
 }
 
 /// There is no node. The next change that arms the timer sends a note.
-const NO_NODE: u32 = u32::MAX;
+const NO_LEAD: u32 = u32::MAX;
 
 const NANOS_PER_MICRO: u32 = 1_000;
 
@@ -53,7 +53,7 @@ const NANOS_PER_MICRO: u32 = 1_000;
 fn lead(scheduled: Timestamp, deadline: Timestamp) -> u32 {
     debug_assert!(scheduled <= deadline, "N4");
     let micros = deadline.nanos().abs_diff(scheduled.nanos()) / u64::from(NANOS_PER_MICRO);
-    u32::try_from(micros).map_or(NO_NODE - 1, |micros| micros.min(NO_NODE - 1))
+    u32::try_from(micros).map_or(NO_LEAD - 1, |micros| micros.min(NO_LEAD - 1))
 }
 
 impl<K, S> Slot<K, S> {
@@ -71,7 +71,7 @@ impl<K, S> Slot<K, S> {
     #[inline]
     pub(super) fn scheduled(&self) -> Timestamp {
         match &self.timer {
-            Some(timer) if self.lead != NO_NODE => {
+            Some(timer) if self.lead != NO_LEAD => {
                 (timer.deadline).plus(-i64::from(NANOS_PER_MICRO) * i64::from(self.lead))
             }
             _ => Timestamp::NEVER,
@@ -95,17 +95,17 @@ impl<K, S> Slot<K, S> {
     #[inline]
     pub(super) fn set_scheduled(&mut self, at: Timestamp) {
         if at == Timestamp::NEVER {
-            self.lead = NO_NODE;
+            self.lead = NO_LEAD;
         } else if let Some(timer) = &self.timer {
             self.lead = lead(at, timer.deadline);
         }
     }
 }
 
-impl<K, S> Cell for Slot<K, S> {
+impl<K, S> SlabCell for Slot<K, S> {
     fn new() -> Self {
         Slot {
-            lead: NO_NODE,
+            lead: NO_LEAD,
             hash: 0,
             timer: None,
         }
@@ -167,11 +167,15 @@ impl<K, S> Table<K, S> {
         self.slots.get_mut(index)
     }
 
+    pub(super) fn timer_mut(&mut self, index: u32) -> Option<&mut Timer<K, S>> {
+        self.get_mut(index)?.timer.as_mut()
+    }
+
     /// Adds a timer, under no key. Returns its index.
     #[inline]
     pub(super) fn insert(&mut self, hash: u32, timer: Timer<K, S>, scheduled: Timestamp) -> u32 {
         let new = Slot::of(hash, timer, scheduled);
-        self.slots.take(|_, slot| *slot = new)
+        self.slots.take(|slot| *slot = new)
     }
 
     /// Fills a slot again that a timer has left.
@@ -185,10 +189,16 @@ impl<K, S> Table<K, S> {
         *slot = Slot::of(hash, timer, kept.scheduled);
     }
 
-    /// Takes a timer out. Its slot waits to be filled again or vacated.
+    /// Takes a timer out, which is under a key or not. Its slot waits to be filled again or
+    /// vacated.
     #[inline]
-    pub(super) fn take(&mut self, index: u32) -> Option<Timer<K, S>> {
-        self.slots.get_mut(index)?.timer.take()
+    pub(super) fn take(&mut self, index: u32, has_key: bool) -> Option<Timer<K, S>> {
+        let Table { keys, slots } = self;
+        let hash = slots.get(index).filter(|slot| slot.timer.is_some())?.hash;
+        if has_key {
+            keys.remove(hash, index, |index| hash_at(slots, index));
+        }
+        slots.get_mut(index)?.timer.take()
     }
 
     /// A slot that a timer has left is not filled again. Its chunk goes back to the allocator when
@@ -199,9 +209,7 @@ impl<K, S> Table<K, S> {
         self.slots.vacate(index, |_| Some(()));
         self.slots.free_spare(FREED_CHUNKS);
     }
-}
 
-impl<K, S> Table<K, S> {
     /// The index of the timer with this hash and a key for which `matches` is true.
     #[inline]
     pub(super) fn find(&self, hash: u32, mut matches: impl FnMut(&K) -> bool) -> Option<u32> {
@@ -214,15 +222,6 @@ impl<K, S> Table<K, S> {
     pub(super) fn add_key(&mut self, hash: u32, index: u32) {
         let Table { keys, slots } = self;
         keys.insert(hash, index, |index| hash_at(slots, index));
-    }
-
-    /// Takes a timer out that is under a key. Its slot waits to be filled again or vacated.
-    #[inline]
-    pub(super) fn take_keyed(&mut self, index: u32) -> Option<Timer<K, S>> {
-        let Table { keys, slots } = self;
-        let hash = slots.get(index).filter(|slot| slot.timer.is_some())?.hash;
-        keys.remove(hash, index, |index| hash_at(slots, index));
-        self.take(index)
     }
 }
 

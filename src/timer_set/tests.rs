@@ -103,7 +103,22 @@ fn delivered(set: &Keyed) -> Vec<u64> {
     out.iter().map(|expired| expired.key).collect()
 }
 
-type Keyed = Arc<Set<u64, Plain<()>>>;
+struct Keyed(Arc<Set<u64, Plain<()>>>);
+
+impl Deref for Keyed {
+    type Target = Arc<Set<u64, Plain<()>>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl Drop for Keyed {
+    /// As its stream does.
+    fn drop(&mut self) {
+        self.0.close_unread();
+    }
+}
 
 /// A wheel without an actor. An actor would empty the queues at its end, and break the circle of
 /// references: a queued command holds the set, and the set holds the queues.
@@ -133,7 +148,7 @@ fn set() -> (Undriven, Keyed) {
         notifier: ActorNotifier::for_thread(),
         clock: ClockPolicy::new(None, false, true),
     }));
-    let set = Set::new(&shared, 0);
+    let set = Keyed(Set::new(&shared, 0));
     (Undriven(shared), set)
 }
 
@@ -201,10 +216,10 @@ fn due_timers_of_a_closed_set_are_not_delivered() {
     actor.reach(5);
     actor.visit_once(&set, 5, 9, 5);
     assert!(delivered(&set).is_empty(), "too early");
-    TimerSet::close(&*set);
+    TimerSet::close(&**set);
     actor.visit_once(&set, 6, 9, 5);
     assert!(delivered(&set).is_empty(), "it is closed");
-    assert_eq!(ExpirationSource::unexpired(&*set).len(), 3);
+    assert_eq!(ExpirationSource::unexpired(&**set).len(), 3);
 }
 
 #[test]
@@ -334,7 +349,7 @@ fn removed_timers_leave_the_wheel_when_none_can_be_set() {
         actor.apply_all(&shared);
         assert!(actor.scheduled() > 10, "some are left for others");
         if drop_stream {
-            ExpirationSource::close_unread(&*set);
+            ExpirationSource::close_unread(&**set);
         } else {
             let alive = Arc::new(Alive {
                 shared: Arc::clone(&shared),
@@ -441,9 +456,9 @@ fn nothing_can_be_set_after_the_end() {
         !set.is_closed(),
         "closing the list leaves the sets to the caller"
     );
-    TimerSet::close(&*set);
+    TimerSet::close(&**set);
     assert!(set.is_closed() && set.open().is_err());
-    let another: Keyed = Set::new(&shared, 0);
+    let another = Keyed(Set::new(&shared, 0));
     assert!(another.is_closed());
     assert!(another.set(1, (), tick(5), None).is_err());
 }

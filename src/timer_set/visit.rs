@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::table::Timer;
 use super::{BATCH, Copied, Expired, Guard, Payload, Set};
 use crate::metrics::Event;
-use crate::panic::{catch_panic, drop_pair, report, wake};
+use crate::panic::{drop_pair, report, wake};
 use crate::shared::note::{Note, SetKey};
 use crate::shared::timer_set::{Due, DueTimers, TimerSet};
 use crate::shared::turn::Turn;
@@ -48,7 +48,7 @@ where
         }
         let mut has_delivered = false;
         let mut processed = 0;
-        // One that was reached late may be due before all others.
+        // All reached indices first: one of them may be due earliest.
         while processed < limit {
             let Some(index) = visit.due.reached.pop() else {
                 break;
@@ -84,12 +84,7 @@ where
     }
 
     fn give_back(self: Arc<Self>) -> Option<SetKey> {
-        let set = Arc::into_inner(self)?;
-        let key = set.lock().key.take();
-        catch_panic("a key or a value panicked as its set was dropped", || {
-            drop(set);
-        });
-        key
+        Arc::into_inner(self)?.lock().set_key.take()
     }
 
     fn vacate_kept(&self) {
@@ -129,32 +124,44 @@ struct FailedCopy<K, S: Payload> {
 impl<K, S: Payload> Visit<'_, K, S> {
     /// The wheel has reached this index. Its timer is found due, or is scheduled again (N3).
     fn process_reached(&mut self, index: u32) {
+        let tick = self.tick_of_reached(index);
+        self.notes.extend(self.guard.next_note(index, tick));
+    }
+
+    /// The tick for which the index has to be scheduled again; `NEVER` if it is not.
+    fn tick_of_reached(&mut self, index: u32) -> u64 {
         let (set, state) = (self.guard.set(), &mut *self.guard);
-        let mut tick = NEVER;
         if !state.is_open {
             // Nothing fires any more.
-        } else if let Some(slot) = state.table.get_mut(index) {
-            if let Some(timer) = &slot.timer {
-                let mut due = set.due(&timer.value, timer.deadline, self.turn.now);
-                tick = set.tick(due);
-                let number = timer.number;
-                if tick <= self.turn.tick {
-                    self.due.found.push(Reverse(Due {
-                        tick,
-                        number,
-                        index,
-                    }));
-                    (tick, due) = (NEVER, Timestamp::NEVER);
-                } else if tick != NEVER {
-                    self.turn.rescheduled();
-                }
-                slot.set_scheduled(due);
-            } else if let Some(kept) = state.kept.iter().position(|kept| kept.index == index) {
+            return NEVER;
+        }
+        let Some(slot) = state.table.get_mut(index) else {
+            return NEVER;
+        };
+        let Some(timer) = &slot.timer else {
+            if let Some(kept) = state.kept.iter().position(|kept| kept.index == index) {
                 state.kept.remove(kept);
                 state.table.vacate(index);
             }
+            return NEVER;
+        };
+        let due = set.due(&timer.value, timer.deadline, self.turn.now);
+        let tick = set.tick(due);
+        if tick <= self.turn.tick {
+            let number = timer.number;
+            self.due.found.push(Reverse(Due {
+                tick,
+                number,
+                index,
+            }));
+            slot.set_scheduled(Timestamp::NEVER);
+            return NEVER;
         }
-        self.notes.extend(state.next_note(index, tick));
+        if tick != NEVER {
+            self.turn.rescheduled();
+        }
+        slot.set_scheduled(due);
+        tick
     }
 
     /// Delivers a timer that was found due, if it still counts and expires. True if it was
@@ -178,10 +185,10 @@ impl<K, S: Payload> Visit<'_, K, S> {
             self.process_reached(found.index);
             return false;
         };
-        self.turn.fired(deadline);
         let Some((key, value, missed)) = self.expire(found.index, deadline) else {
             return false;
         };
+        self.turn.fired(deadline);
         let expired = Expired {
             key,
             value,

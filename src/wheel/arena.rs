@@ -1,6 +1,6 @@
 //! The wheel's memory: a slab of nodes that carry the links of the list they are on.
 
-use crate::collections::{Cell, ChunkSlab, INDICES};
+use crate::collections::{ChunkSlab, INDICES, SlabCell};
 
 /// How many nodes a chunk has.
 const CHUNK: u32 = if cfg!(tickwheel_shuttle) { 4 } else { 4096 };
@@ -31,16 +31,13 @@ impl Link {
     /// The node, unless this is an end.
     #[inline]
     pub(super) fn node(self) -> Option<u32> {
-        if self.0 < INDICES { Some(self.0) } else { None }
+        (self.0 < INDICES).then_some(self.0)
     }
 
     /// The level, if this is an end.
     #[inline]
     pub(super) fn level(self) -> Option<usize> {
-        if self.0 < INDICES {
-            return None;
-        }
-        Some((self.0 - INDICES) as usize)
+        self.0.checked_sub(INDICES).map(|level| level as usize)
     }
 }
 
@@ -55,7 +52,7 @@ pub(super) struct Node<T> {
     pub(super) item: Option<T>,
 }
 
-impl<T> Cell for Node<T> {
+impl<T> SlabCell for Node<T> {
     fn new() -> Self {
         Node {
             tick: 0,
@@ -142,7 +139,7 @@ impl<T> Arena<T> {
     /// Takes a node for `item`, and returns its index. The node is on no list yet.
     #[inline]
     pub(super) fn insert(&mut self, item: T) -> u32 {
-        self.take(|_, node| node.item = Some(item))
+        self.take(|node| node.item = Some(item))
     }
 
     /// Takes the item out of a node that is on no list. The node may be reused at once.
@@ -202,15 +199,8 @@ impl<T> Arena<T> {
     }
 }
 
-#[cfg(all(test, target_pointer_width = "64"))]
-mod tests {
-    use std::num::NonZeroU32;
-
-    use super::*;
-
-    #[test]
-    fn takes_24_bytes_on_the_wheels_of_the_actor() {
-        assert_eq!(size_of::<Node<Box<()>>>(), 24);
-        assert_eq!(size_of::<Node<(NonZeroU32, u32)>>(), 24);
-    }
-}
+/// The nodes of the actor's wheels.
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(
+    size_of::<Node<Box<()>>>() == 24 && size_of::<Node<(std::num::NonZeroU32, u32)>>() == 24
+);

@@ -18,10 +18,10 @@ const BATCH: usize = if cfg!(tickwheel_shuttle) { 2 } else { 64 };
 /// The cost of a step in which items only cascaded to lower levels. The unit is one due item.
 const CASCADE_COST: usize = if cfg!(tickwheel_shuttle) { 2 } else { 128 };
 
-/// See the module. An index names the next item once its item was removed or handed out.
+/// See the module. An index is used again once its item was removed or has come out.
 #[derive(Clone)]
 pub(crate) struct BareWheel<T> {
-    /// Everything scheduled by this tick has been yielded. Never goes backwards.
+    /// Everything scheduled before this tick has been yielded. Never goes backwards.
     pub(super) now: u64,
     /// log2 of the number of slots.
     pub(super) slot_bits: u32,
@@ -95,7 +95,7 @@ impl<T> BareWheel<T> {
         node.item.is_some().then_some(node.tick)
     }
 
-    /// One more than the highest index of an item.
+    /// An index above all that are in use.
     pub(crate) fn indices(&self) -> u32 {
         self.arena.indices()
     }
@@ -126,13 +126,13 @@ impl<T> BareWheel<T> {
     }
 
     /// Yields what is due by `now`: see [`Wheel::advance`](super::Wheel::advance).
-    pub(crate) fn advance(&mut self, now: u64, budget: usize) -> Due<'_, T> {
+    pub(crate) fn advance(&mut self, now: u64, budget: usize) -> Drain<'_, T> {
         self.arena.free_spare(FREED_CHUNKS);
-        self.due(now, budget)
+        self.drain(now, budget)
     }
 
-    fn due(&mut self, now: u64, budget: usize) -> Due<'_, T> {
-        Due {
+    fn drain(&mut self, now: u64, budget: usize) -> Drain<'_, T> {
+        Drain {
             target: now.max(self.now),
             budget,
             cascades: CASCADE_LIMIT,
@@ -162,7 +162,7 @@ impl<T> BareWheel<T> {
         if *budget == 0 {
             return false;
         }
-        due.extend(self.due(tick, BATCH.min(*budget)));
+        due.extend(self.drain(tick, BATCH.min(*budget)));
         let cost = if due.is_empty() {
             CASCADE_COST
         } else {
@@ -252,7 +252,7 @@ impl<T> fmt::Debug for BareWheel<T> {
 }
 
 /// The iterator of [`BareWheel::advance`].
-pub(crate) struct Due<'a, T> {
+pub(crate) struct Drain<'a, T> {
     pub(super) wheel: &'a mut BareWheel<T>,
     pub(super) target: u64,
     pub(super) budget: usize,
@@ -262,7 +262,7 @@ pub(crate) struct Due<'a, T> {
     bucket: Option<usize>,
 }
 
-impl<T> Iterator for Due<'_, T> {
+impl<T> Iterator for Drain<'_, T> {
     type Item = T;
 
     fn next(&mut self) -> Option<T> {

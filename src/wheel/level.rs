@@ -29,7 +29,7 @@ impl Level {
     }
 
     /// The slot of the bucket that stands for `tick`.
-    #[allow(clippy::cast_possible_truncation)] // masked to at most 12 bits
+    #[allow(clippy::cast_possible_truncation)] // masked
     #[inline]
     pub(super) fn slot(&self, tick: u64) -> usize {
         (tick >> self.shift) as usize & (self.buckets.len() - 1)

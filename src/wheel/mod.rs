@@ -1,8 +1,8 @@
 //! The hierarchical timing wheel: a pure data structure that takes ticks in and yields items.
 //!
 //! It knows no clock, runtime, thread or logger. Time is a `u64` count of ticks that the caller
-//! passes to [`Wheel::advance`]; the caller decides how long a tick is. This crate's actor drives
-//! one, and so can any other event loop.
+//! passes to [`Wheel::advance`]; the caller decides how long a tick is. Any event loop can
+//! drive one.
 //!
 //! # How it works
 //!
@@ -50,8 +50,8 @@
 //!
 //! The module is public for other event loops, and its calls are meant to stay for years: they say
 //! when items come out, and in which order. They leave open how many slots a level has, how many
-//! items cascade at once, and what `Debug` shows. Nothing else of the crate is needed to use them,
-//! and the rest of the crate uses none of them.
+//! items cascade at once, and what `Debug` shows. Nothing else of the crate is needed to use them.
+//! The crate's actor drives the same algorithm by calls of its own.
 //!
 //! # Source
 //!
@@ -72,7 +72,7 @@ mod tests;
 use std::fmt;
 use std::num::NonZeroU64;
 
-use bare::Due;
+use bare::Drain;
 
 pub(crate) use bare::BareWheel;
 
@@ -275,7 +275,7 @@ impl<T> fmt::Debug for Wheel<T> {
 /// The items that [`Wheel::advance`] yields, in the order of their ticks. Time moves as the
 /// iterator is consumed.
 pub struct Advance<'a, T> {
-    due: Due<'a, Stamped<T>>,
+    due: Drain<'a, Stamped<T>>,
 }
 
 impl<T> Iterator for Advance<'_, T> {

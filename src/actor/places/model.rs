@@ -168,7 +168,7 @@ impl Actor {
     fn run(&mut self, ticks: &[u64]) -> bool {
         let mut waits = false;
         for &now in ticks {
-            self.set.mailbox.awake();
+            self.set.mailbox.publish_awake();
             self.turn(now);
             waits = !self.reached && self.set.mailbox.park(self.wheel.next_wake());
             if waits {

@@ -27,7 +27,7 @@ impl Drop for Actor {
             let _ = set.give_back();
         }
         let settling = self.settling.drain(..).map(|(_, done)| done);
-        for done in settling.chain(self.backlog.close_behind()) {
+        for done in settling.chain(self.backlog.close_deferred()) {
             catch_panic(WOKEN, || drop(done));
         }
         shared.mailbox.notifier().actor_ended();

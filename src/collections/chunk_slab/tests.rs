@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-impl<T: Cell, const CHUNK: u32> ChunkSlab<T, CHUNK> {
+impl<T: SlabCell, const CHUNK: u32> ChunkSlab<T, CHUNK> {
     /// How many cells there is memory for.
     pub(crate) fn capacity(&self) -> usize {
         self.chunks.iter().map(|chunk| chunk.cells.capacity()).sum()
@@ -47,7 +47,7 @@ struct Room {
     next: u32,
 }
 
-impl Cell for Room {
+impl SlabCell for Room {
     fn new() -> Self {
         Room::default()
     }
@@ -70,13 +70,11 @@ const CHUNK: u32 = 8;
 type Slab = ChunkSlab<Room, CHUNK>;
 
 fn insert(slab: &mut Slab, item: usize) -> u32 {
-    let mut filled = None;
-    let index = slab.take(|index, room| {
+    let index = slab.take(|room| {
         assert!(room.item.is_none());
         room.item = Some(item);
-        filled = Some(index);
     });
-    assert!(filled == Some(index) && index < slab.indices());
+    assert!(index < slab.indices());
     index
 }
 
@@ -158,7 +156,7 @@ fn memory_around_a_cell_in_use_goes_back() {
             chunks = slab.chunks();
         }
         assert_eq!(chunks, 2, "its own, and an idle one");
-        let is_there = slab.get(stays).is_some_and(Cell::is_in_use);
+        let is_there = slab.get(stays).is_some_and(SlabCell::is_in_use);
         assert!(is_there && slab.indices() > stays);
         // All of it can be used again.
         fill(&mut slab, CHUNKS * CHUNK - 1);
@@ -207,7 +205,7 @@ fn slab_without_items_keeps_little() {
     for (count, kept) in [(1, 4), (1024, 1024), (1025, 0), (5000, 0)] {
         let mut slab = Large::new();
         for item in 0..count {
-            slab.take(|_, room| room.item = Some(item));
+            slab.take(|room| room.item = Some(item));
         }
         for index in 0..slab.indices() {
             slab.vacate(index, |room| room.item.take());

@@ -47,7 +47,7 @@ fn park(mail: &Mail, next_wakes: &[Option<u64>]) -> Parked {
     let mut taken = Vec::new();
     let mut waits = false;
     for &next_wake in next_wakes {
-        mail.awake();
+        mail.publish_awake();
         taken.extend(take(mail));
         waits = mail.park(next_wake);
     }
@@ -80,8 +80,8 @@ fn assert_none_missed(mail: &Mail, actor: Parked, pushed: &[u64]) {
 /// parks.
 ///
 /// Fails without [`Mailbox::wake`] after the push; without the check of the queues in
-/// [`Mailbox::park`], or if that comes before the publication; without `self.awake()` there;
-/// without the notification in `wake`; if `wake` compares the other way, or with `<=`; if
+/// [`Mailbox::park`], or if that comes before the publication; without `self.publish_awake()`
+/// there; without the notification in `wake`; if `wake` compares the other way, or with `<=`; if
 /// `next_wake` of `None` is published as 0.
 #[test]
 fn push_against_park() {
@@ -260,7 +260,7 @@ fn sooner_against_park() {
         let actor = thread::spawn({
             let shared = Arc::clone(&shared);
             move || {
-                shared.mailbox.awake();
+                shared.mailbox.publish_awake();
                 actor.turn(0);
                 let waits = shared.mailbox.park(actor.next_wake());
                 (actor, waits)

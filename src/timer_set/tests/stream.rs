@@ -22,7 +22,7 @@ fn finds_what_is_delivered_while_a_waker_is_cloned() {
 fn sees_the_end_that_comes_while_a_waker_is_cloned() {
     let (_shared, set) = set();
     let close = |waker: &Waker| {
-        TimerSet::close(&*set);
+        TimerSet::close(&**set);
         waker.clone()
     };
     let polled = set.poll_taking(Waker::noop(), close);
