@@ -50,7 +50,7 @@ use clock::StoreClock;
 pub(crate) use cores::Cores;
 use delivery::Deliveries;
 pub(crate) use delivery::{Delivery, MAX_AHEAD, Want};
-use due::Due;
+use due::DueRows;
 pub(crate) use ending::{End, Settling};
 use firing::Firing;
 pub(crate) use group_commit::Group;
@@ -91,7 +91,7 @@ pub(crate) struct Core {
     /// The rows that this instance has loaded, by version.
     on_wheel: KeyedTimers<Version, ()>,
     /// The rows that have come due and wait to be fired.
-    due: Due,
+    due: DueRows,
     /// The claims that wait for the program, and what it asks for.
     deliveries: Arc<Deliveries>,
     /// The timers that do not decode here.
@@ -416,7 +416,7 @@ pub(crate) async fn start(
             id: AtomicI64::new(id.0),
             unloading: Mutex::new(false),
             on_wheel,
-            due: Due::default(),
+            due: DueRows::default(),
             undecoded: Undecoded::default(),
             deliveries: Arc::clone(&deliveries),
             max_loaded: AtomicUsize::new(settings.max_loaded()),
