@@ -4,7 +4,8 @@
 //! the first, and so far only one, from nothing. The first connection of a store runs those that a
 //! database lacks, and another role does where this one may not create anything. The last file has
 //! the functions for users, which have the version of the tables. They take the locks of their keys
-//! and make the changes of [`statements`](super::statements), so a change there is one to them.
+//! and make the changes of [`statements`](super::statements), so a change there is one to them:
+//! tests of `statements` compare the two.
 //!
 //! # Names
 //!
@@ -265,16 +266,4 @@ pub(super) async fn make(client: &Client) -> Result<(), Error> {
     }
     let unlock = format!("SELECT pg_catalog.pg_advisory_unlock({LOCK})");
     client.batch_execute(&unlock).await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::statements as sql;
-    use super::*;
-
-    #[test]
-    fn statements_are_for_the_last_version() {
-        let version = format!("s.version = {SCHEMA})");
-        assert!(sql::ACK.contains(&version), "{}", sql::ACK);
-    }
 }
