@@ -455,6 +455,20 @@ async fn warns_once_for_each_kind_of_call_that_fails() {
     assert_eq!(log.with(&["WARN"]), 4);
 }
 
+#[tokio::test(start_paused = true)]
+async fn warns_of_an_amendment_that_cannot_be_taken_back() {
+    let log = Log::default();
+    let _logging = log.capture();
+    let store = Faulty::new(Memory::new());
+    let (timers, _claims) = start(store.clone(), |b| b).await;
+    let admin = timers.admin();
+    let mut charter = admin.charter().await.expect("it reads");
+    charter.no_overlap = true;
+    store.set_failing(Some("amend"));
+    admin.amend(&charter).await.expect_err("it fails");
+    assert_eq!(log.with(&["WARN", "taken back", "taken away"]), 1);
+}
+
 /// The age of overdue timers was logged, and counted by the wheel, as if the runtime were late.
 #[tokio::test(start_paused = true)]
 async fn overdue_timers_do_not_make_the_wheel_late() {
