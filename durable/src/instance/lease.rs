@@ -6,7 +6,7 @@ mod tests;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -14,6 +14,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::oneshot::{self, Receiver};
 use tokio::time::{Instant, sleep};
 
+use super::Core;
 use super::ending::{End, LeaseState, Settling};
 use super::group_commit::Group;
 use crate::error::Error;
@@ -51,25 +52,18 @@ struct Renewed {
 /// A lease that is renewed.
 struct Handling {
     lease: Weak<LeaseInner>,
-    since: Instant,
-    /// Whether it is known to last longer than a lease; `None` where it does not matter.
-    is_slow: Option<bool>,
+    /// When a handler takes longer than a lease, until that is noted.
+    slow_at: Option<Instant>,
 }
 
 impl Leases {
-    pub(super) fn new(
-        namespace: Namespace,
-        settles: Group<Ending, ()>,
-        metrics: Arc<Metrics>,
-        settings: Settings,
-        part: usize,
-    ) -> Self {
+    pub(super) fn new(core: &Core, settles: Group<Ending, ()>) -> Self {
         Leases {
-            namespace,
+            namespace: core.calls.namespace().clone(),
             settles,
-            metrics,
-            settings,
-            part,
+            metrics: Arc::clone(&core.metrics),
+            settings: core.settings.clone(),
+            part: core.part,
             renewed: Mutex::default(),
             tokens: Mutex::default(),
         }
@@ -95,13 +89,12 @@ impl Leases {
 
     /// Those to be renewed now. Counts and logs handlers that last longer than a lease.
     fn to_renew(&self) -> Vec<Arc<LeaseInner>> {
-        let mut due = Vec::new();
+        let (now, mut due) = (Instant::now(), Vec::new());
         for handling in self.renewed().leases.values_mut() {
             let Some(lease) = handling.lease.upgrade().filter(|lease| lease.is_held()) else {
                 continue;
             };
-            if handling.is_slow == Some(false) && handling.since.elapsed() >= self.length() {
-                handling.is_slow = Some(true);
+            if handling.slow_at.take_if(|at| *at <= now).is_some() {
                 self.metrics.update(|m| m.slow_handlers += 1);
                 tracing::warn!(
                     namespace = %self.namespace, key = %lease.key(), token = %lease.token(), lease = ?self.length(),
@@ -155,8 +148,8 @@ pub(crate) struct Lease(Arc<LeaseInner>);
 /// What this instance holds of a timer in flight, and a part of the capacity.
 pub(crate) struct LeaseInner {
     token: Version,
-    /// The encoded key, for the log, once the claim was decoded.
-    key: OnceLock<Vec<u8>>,
+    /// The encoded key, for the log.
+    key: Vec<u8>,
     /// How often the timer has fired, this time included.
     attempt: u32,
     /// How late it fired, by the store's clock.
@@ -177,7 +170,7 @@ impl Lease {
         leases.tokens().insert(fired.token);
         Lease(Arc::new(LeaseInner {
             token: fired.token,
-            key: OnceLock::new(),
+            key: fired.key.clone(),
             attempt: fired.attempt,
             late,
             leases,
@@ -232,14 +225,9 @@ impl LeaseInner {
         self.leases.part
     }
 
-    pub(crate) fn set_key(&self, key: Vec<u8>) {
-        // It is set once.
-        let _ = self.key.set(key);
-    }
-
     /// The encoded key, as a text.
     pub(crate) fn key(&self) -> std::borrow::Cow<'_, str> {
-        String::from_utf8_lossy(self.key.get().map_or(&[], Vec::as_slice))
+        String::from_utf8_lossy(&self.key)
     }
 
     /// Has `dispatch` wait until it has ended.
@@ -417,8 +405,7 @@ impl LeaseInner {
         renewed.next += 1;
         let handling = Handling {
             lease: Arc::downgrade(self),
-            since: Instant::now(),
-            is_slow: is_handler.then_some(false),
+            slow_at: is_handler.then(|| Instant::now() + self.leases.length()),
         };
         renewed.leases.insert(number, handling);
         drop(renewed);

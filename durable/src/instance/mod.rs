@@ -400,13 +400,6 @@ pub(crate) async fn start(
         let limit = settings.call_timeout;
         let (write, write_batches) = group("write", limit);
         let (settle, settle_batches) = group("settle", limit);
-        let leases = Arc::new(Leases::new(
-            calls.namespace().clone(),
-            settle,
-            Arc::clone(&metrics),
-            settings.clone(),
-            part,
-        ));
         let core = Arc::new(Core {
             clock: StoreClock::new(loaded.sent, loaded.received, loaded.answer.now),
             calendar: Calendar::default(),
@@ -427,11 +420,12 @@ pub(crate) async fn start(
             load_now: Notify::new(),
             heard: Notify::new(),
             asking: Mutex::default(),
-            settings: settings.clone(),
+            settings,
         });
+        let leases = Arc::new(Leases::new(&core, settle));
         drop(tokio::spawn(run_writes(Arc::clone(&core), write_batches)));
         drop(tokio::spawn(run_settles(Arc::clone(&core), settle_batches)));
-        let renewals = lease::renew(Arc::downgrade(&leases), settings.lease);
+        let renewals = lease::renew(Arc::downgrade(&leases), core.settings.lease);
         drop(tokio::spawn(renewals));
         let firing = Firing {
             core: Arc::clone(&core),

@@ -113,15 +113,15 @@ impl FireReport {
     }
 
     /// Adds a row that has not fired.
-    pub(crate) fn add_later(&mut self, armed: Armed, row: &Stored) {
-        self.scheduled.extend(row.scheduled(armed.loaded));
-        self.later.push(armed);
+    pub(crate) fn add_later(&mut self, row: &Stored) {
+        self.scheduled.extend(row.scheduled());
+        self.later.push(row.armed());
     }
 
     /// Adds the next occurrence of a row that has fired.
-    pub(crate) fn add_next(&mut self, armed: Armed, row: &Stored) {
-        self.scheduled.extend(row.scheduled(armed.loaded));
-        self.next.push(armed);
+    pub(crate) fn add_next(&mut self, row: &Stored) {
+        self.scheduled.extend(row.scheduled());
+        self.next.push(row.armed());
     }
 }
 
@@ -271,8 +271,8 @@ impl Stored {
     }
 
     /// The schedule that its instance has to know, if it repeats by a schedule and is loaded.
-    pub(crate) fn scheduled(&self, loaded: bool) -> Option<Scheduled> {
-        let schedule = self.schedule.clone().filter(|_| loaded)?;
+    pub(crate) fn scheduled(&self) -> Option<Scheduled> {
+        let schedule = self.schedule.clone().filter(|_| self.loaded_by.is_some())?;
         Some(Scheduled {
             version: self.version,
             deadline: self.deadline,

@@ -33,7 +33,7 @@ pub(crate) fn fire<R: Rows>(rows: &mut R, request: &Fire) -> Result<FireReport, 
         if let Some(reason) = damage {
             set_aside(rows, row, reason, &mut report)?;
         } else if row.due > rows.now() {
-            report.add_later(row.armed(), &row);
+            report.add_later(&row);
         } else {
             fire_due(rows, row, request, near, &mut report)?;
         }
@@ -74,7 +74,7 @@ fn fire_due<R: Rows>(
                 rows.mark(row.version, loader)?;
                 row.loaded_by = Some(loader);
             }
-            report.add_later(row.armed(), &row);
+            report.add_later(&row);
             return Ok(());
         }
         Occurrence::Waits {
@@ -83,8 +83,8 @@ fn fire_due<R: Rows>(
             attempt,
         } => {
             (row.due, row.deadline, row.attempt) = (due, deadline, attempt);
-            let armed = arm(rows, &mut row, near)?;
-            report.add_later(armed, &row);
+            arm(rows, &mut row, near)?;
+            report.add_later(&row);
             return rows.update(old, &row);
         }
     };
@@ -106,8 +106,8 @@ fn fire_due<R: Rows>(
         (row.period, row.schedule) = repeats;
         row.attempt = 0;
         (row.due, row.deadline) = (next.due, next.due);
-        let armed = arm(rows, &mut row, near)?;
-        report.add_next(armed, &row);
+        arm(rows, &mut row, near)?;
+        report.add_next(&row);
         rows.insert(&row)?;
     }
     Ok(())
