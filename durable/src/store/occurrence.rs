@@ -12,13 +12,9 @@ use super::time::StoreTime;
 pub(crate) enum Occurrence {
     /// It fires, and may repeat.
     Fires(Option<NextOccurrence>),
-    /// It waits until another time, with this deadline and count of attempts: it is held back, or
-    /// its occurrence is skipped.
-    Waits {
-        due: StoreTime,
-        deadline: StoreTime,
-        attempt: u32,
-    },
+    /// It waits until another time, with this deadline and no attempts: it is held back, or its
+    /// occurrence is skipped.
+    Waits { due: StoreTime, deadline: StoreTime },
     /// It has a schedule, and no plan for it holds.
     Unplanned,
 }
@@ -55,12 +51,8 @@ impl Fire {
                 Missed::FireAll | Missed::FireOnce => row.deadline,
                 Missed::Skip => until,
             };
-            let (due, attempt) = (until, row.attempt);
-            return Occurrence::Waits {
-                due,
-                deadline,
-                attempt,
-            };
+            let due = until;
+            return Occurrence::Waits { due, deadline };
         }
         if next.fires {
             return Occurrence::Fires(Some(next));
@@ -68,7 +60,6 @@ impl Fire {
         Occurrence::Waits {
             due: next.due,
             deadline: next.due,
-            attempt: 0,
         }
     }
 }

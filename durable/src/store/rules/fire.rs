@@ -77,12 +77,8 @@ fn fire_due<R: Rows>(
             report.add_later(&row);
             return Ok(());
         }
-        Occurrence::Waits {
-            due,
-            deadline,
-            attempt,
-        } => {
-            (row.due, row.deadline, row.attempt) = (due, deadline, attempt);
+        Occurrence::Waits { due, deadline } => {
+            (row.due, row.deadline, row.attempt) = (due, deadline, 0);
             arm(rows, &mut row, near)?;
             report.add_later(&row);
             return rows.update(old, &row);
