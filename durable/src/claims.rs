@@ -134,7 +134,7 @@ impl<K, V> Claims<K, V> {
     fn poll_claim(&mut self, cx: &mut Context<'_>, want: Want) -> Poll<Option<Claim<K, V>>> {
         loop {
             let budget = ready!(tokio::task::coop::poll_proceed(cx));
-            let delivery = ready!(self.shutdown.poll_delivery(cx, want));
+            let delivery = ready!(self.shutdown.deliveries.poll_next(cx, want));
             budget.made_progress();
             let Some(delivery) = delivery else {
                 return Poll::Ready(None);

@@ -130,7 +130,7 @@ impl Reporter {
     /// A reporter of the instance of this handle. It publishes nothing yet, and does not keep the
     /// instance running.
     pub fn new<K, V>(timers: &DurableTimers<K, V>) -> Self {
-        let cores = timers.cores();
+        let cores = &timers.cores;
         Reporter {
             cores: Arc::downgrade(cores),
             label: Label::new("namespace", cores.namespace().as_str().to_owned()),

@@ -44,7 +44,8 @@ const MIN_PERIOD: Duration = Duration::from_millis(1);
 ///
 /// If a future is dropped, its call may have taken effect or not.
 pub struct DurableTimers<K, V> {
-    cores: Arc<Cores>,
+    /// The reporter publishes their counters.
+    pub(crate) cores: Arc<Cores>,
     /// Those of each part.
     writes: Arc<[Group<Write, WriteOutcome>]>,
     coder: Arc<dyn Coder<K, V>>,
@@ -434,12 +435,6 @@ impl<K, V> DurableTimers<K, V> {
             WriteOutcome::InFlight(version) => Moved::InFlight(Token { version, part }),
             _ => Moved::Absent,
         })
-    }
-
-    /// The cores: the reporter publishes their counters.
-    #[cfg(feature = "metrics")]
-    pub(crate) fn cores(&self) -> &Arc<Cores> {
-        &self.cores
     }
 
     fn set<Q>(

@@ -10,9 +10,8 @@ use tracing::Instrument;
 use crate::error::Error;
 use crate::metrics::{Failing, Metrics};
 use crate::store::{
-    Answer, ChangedRows, Charter, Edition, Fire, FireReport, InstanceId, Load, LoadWindow, Loaded,
-    Namespace, Opened, PrefixChange, Settle, Settled, Store, StoreError, Version, Write,
-    WriteOutcome,
+    Answer, ChangedRows, Charter, Edition, Fire, FireReport, Load, LoadWindow, Loaded, Namespace,
+    Opened, PrefixChange, Settle, Settled, Store, StoreError, Write, WriteOutcome,
 };
 
 /// The calls of one instance on one namespace.
@@ -238,16 +237,6 @@ impl Calls {
         self.metrics.update(|m| m.settle_batches.add(items));
         let call = self.store.settle(&self.namespace, settles, near);
         Ok(self.call("settle", items, call).await?.answer)
-    }
-
-    pub(crate) async fn unmark(
-        &self,
-        instance: InstanceId,
-        versions: Vec<Version>,
-    ) -> Result<Vec<Version>, Error> {
-        let items = versions.len();
-        let call = self.store.unmark(&self.namespace, instance, versions);
-        Ok(self.call("unmark", items, call).await?.answer)
     }
 
     /// A call that needs nothing else.

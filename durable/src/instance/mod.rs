@@ -34,7 +34,6 @@ mod undecoded;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex as StdMutex};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::{join, join_all, try_join_all};
@@ -322,18 +321,13 @@ pub(crate) struct Shutdown {
     stop: watch::Sender<bool>,
     /// Closed when loading and firing have ended and everything is given back.
     ended: watch::Receiver<()>,
-    deliveries: Arc<Deliveries>,
+    pub(crate) deliveries: Arc<Deliveries>,
 }
 
 impl Shutdown {
     /// Ends loading, firing and the stream of claims.
     pub(crate) fn stop(&self) {
         self.stop.send_replace(true);
-    }
-
-    /// The next delivery; `None` when there will be no more.
-    pub(crate) fn poll_delivery(&self, cx: &mut Context<'_>, want: Want) -> Poll<Option<Delivery>> {
-        self.deliveries.poll_next(cx, want)
     }
 
     /// The program has stopped receiving.

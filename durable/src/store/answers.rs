@@ -231,20 +231,6 @@ impl Stored {
         self.period.is_some() || self.schedule.is_some()
     }
 
-    /// A row that was just set, before it has a version.
-    pub(crate) fn set(
-        key: Vec<u8>,
-        value: Vec<u8>,
-        due: StoreTime,
-        period: Option<Duration>,
-        schedule: Option<String>,
-    ) -> Self {
-        let mut row = Stored::new(Version(0), State::Waiting, key, value, due);
-        row.period = period;
-        row.schedule = schedule;
-        row
-    }
-
     /// A row that was just set with the schedule of the waiting row that it replaces is due when
     /// that one was, unless that was never.
     pub(crate) fn keep_time(&mut self, replaced: Option<&Stored>) {

@@ -28,12 +28,8 @@ impl Fire {
         Some(&self.plans[at.ok()?])
     }
 
-    /// Whether a row that repeats does not fire while its key has a row in flight.
-    pub(crate) fn holds_back(&self, row: &Stored) -> bool {
-        self.no_overlap && row.repeats()
-    }
-
-    /// Decides what becomes of a row that is due now. `waits` if it is held back.
+    /// Decides what becomes of a row that is due now. `waits` if it is held back, since it repeats
+    /// and its key has a row in flight.
     pub(crate) fn occurrence(&self, row: &Stored, waits: bool, now: StoreTime) -> Occurrence {
         let (next, until) = match (row.period, &row.schedule) {
             (Some(period), _) => {

@@ -178,7 +178,10 @@ fn write_one<R: Rows>(
                     return Ok(WriteOutcome::InFlight(row.version));
                 }
             }
-            let mut row = Stored::set(key, value, due.at(rows.now()), period, schedule);
+            // `arm` gives it its version.
+            let due = due.at(rows.now());
+            let mut row = Stored::new(Version(0), State::Waiting, key, value, due);
+            (row.period, row.schedule) = (period, schedule);
             row.keep_time(waiting.as_ref());
             let replaced = waiting.map(|row| row.version);
             if let Some(version) = replaced {

@@ -66,7 +66,8 @@ fn fire_due<R: Rows>(
     report: &mut FireReport,
 ) -> Result<(), R::Error> {
     let old = (row.version, row.state);
-    let waits = request.holds_back(&row) && rows.latest(State::InFlight, &row.key)?.is_some();
+    let waits =
+        request.no_overlap && row.repeats() && rows.latest(State::InFlight, &row.key)?.is_some();
     let next = match request.occurrence(&row, waits, rows.now()) {
         Occurrence::Fires(next) => next,
         Occurrence::Unplanned => {
