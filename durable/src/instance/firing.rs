@@ -264,10 +264,7 @@ impl Firing {
             let permit = permits.split(1).expect("there is one for each row");
             let leases = Arc::clone(&self.leases);
             let late = report.now.since(fired.deadline);
-            let mut lease = Lease::new(&fired, late, leases, began + lease, permit);
-            if core.settings.at_most_once {
-                lease = lease.already_settled();
-            }
+            let lease = Lease::new(&fired, late, leases, began + lease, permit);
             Delivery { fired, lease }
         });
         core.deliveries.push(core.part, deliveries.collect());

@@ -168,20 +168,18 @@ impl Lease {
         permit: OwnedSemaphorePermit,
     ) -> Self {
         leases.tokens().insert(fired.token);
+        let mut state = LeaseState::new(until, permit);
+        if leases.settings.at_most_once {
+            state.settle();
+        }
         Lease(Arc::new(LeaseInner {
             token: fired.token,
             key: fired.key.clone(),
             attempt: fired.attempt,
             late,
             leases,
-            state: Mutex::new(LeaseState::new(until, permit)),
+            state: Mutex::new(state),
         }))
-    }
-
-    /// The lease of a timer that the store has deleted as it fired.
-    pub(super) fn already_settled(self) -> Self {
-        self.state().settle();
-        self
     }
 }
 
