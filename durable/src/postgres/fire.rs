@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 
 use super::Postgres;
 use super::lanes::Lane;
-use super::numbers::{attempt, limit, time, unsigned};
+use super::numbers::{limit, time, unsigned};
 use super::read::unknown;
 use super::session::Parameters;
 use super::space::NearParameters;
@@ -191,7 +191,7 @@ fn add(report: &mut FireReport, version: Version, row: &Row) {
         key: row.get("key"),
         value: row.get("value"),
         deadline: StoreTime::from_micros(row.get("deadline")),
-        attempt: (attempt(row.get("attempt")) + 1).min(MAX_ATTEMPT),
+        attempt: (row.get::<_, i32>("attempt").unsigned_abs() + 1).min(MAX_ATTEMPT),
         missed: unsigned(row.get("missed")),
         repeats: armed.is_some(),
     });

@@ -27,6 +27,9 @@ use crate::store::{
 
 type Errors<'a> = Vec<Option<&'a str>>;
 
+/// Tokens, delays, errors, and the ids that mark those which are left to other instances.
+type PutBack<'a> = (Vec<i64>, Vec<Option<i64>>, Errors<'a>, Vec<Option<i64>>);
+
 /// A part of a batch, in columns that begin with the tokens.
 #[derive(Default)]
 struct Part<'a> {
@@ -36,9 +39,8 @@ struct Part<'a> {
     /// With the leases.
     extended: (Vec<i64>, Vec<i64>, Errors<'a>),
     dead: (Vec<i64>, Errors<'a>),
-    /// With the delays, and the ids that mark those which are left to other instances.
-    put_back: (Vec<i64>, Vec<Option<i64>>, Errors<'a>, Vec<Option<i64>>),
-    /// Each of these ids, and for how long it lives.
+    put_back: PutBack<'a>,
+    /// Each id that leaves some to others, and for how long it lives.
     leavers: (Vec<i64>, Vec<i64>),
 }
 

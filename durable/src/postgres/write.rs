@@ -22,10 +22,10 @@ use crate::store::{
 };
 
 /// Cuts where an item has the name of an earlier one of its part.
-pub(super) fn parts<'a, T, K: Hash + Eq>(
-    items: &'a [T],
+pub(super) fn parts<T, K: Hash + Eq>(
+    items: &[T],
     name: impl Fn(&T) -> K,
-) -> impl Iterator<Item = &'a [T]> {
+) -> impl Iterator<Item = &[T]> {
     let mut seen: HashSet<K> = items.first().map(&name).into_iter().collect();
     items.chunk_by(move |_, item| {
         let is_new = seen.insert(name(item));
