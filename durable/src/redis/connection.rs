@@ -292,8 +292,8 @@ impl Connection {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            // A node of a cluster that has not run the script: another one has the slot, or it is on
-            // its way there.
+            // A node of a cluster has not run the script: another one has the slot, or it is on its
+            // way there.
             match error.code().filter(|_| self.servers.is_cluster()) {
                 Some("MOVED") => {
                     self.servers.moved(&error);
