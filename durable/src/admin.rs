@@ -126,7 +126,9 @@ impl<K, V> Admin<K, V> {
             if let Err(error) = core.calls.amend(charter).await {
                 // An instance stops where one part differs.
                 for (core, was) in self.cores.iter().zip(&former).take(part + 1) {
-                    let _ = core.calls.amend(was).await;
+                    if let Err(error) = core.calls.amend(was).await {
+                        tracing::warn!(namespace = %core.calls.namespace(), error = %format_args!("{error:#}"), "an amendment could not be taken back: amend the charter again");
+                    }
                 }
                 return Err(error);
             }

@@ -134,7 +134,7 @@ impl<K, V> Claims<K, V> {
     fn poll_claim(&mut self, cx: &mut Context<'_>, want: Want) -> Poll<Option<Claim<K, V>>> {
         loop {
             let budget = ready!(tokio::task::coop::poll_proceed(cx));
-            let delivery = ready!(self.shutdown.poll_delivery(cx, want));
+            let delivery = ready!(self.shutdown.deliveries.poll_next(cx, want));
             budget.made_progress();
             let Some(delivery) = delivery else {
                 return Poll::Ready(None);
@@ -147,8 +147,7 @@ impl<K, V> Claims<K, V> {
                 continue;
             }
             if delivery.lease.is_exhausted() {
-                let Delivery { fired, lease } = delivery;
-                lease.set_key(fired.key);
+                let lease = &delivery.lease;
                 let error = "its last attempt ended without a result: its process crashed or stood still, or it was dropped";
                 let end = lease.end_after(Retry::never(error));
                 lease.end_in_background(end);
@@ -301,7 +300,6 @@ impl<K, V> Claims<K, V> {
                     m.delivered += 1;
                     m.redelivered += u64::from(fired.attempt > 1);
                 });
-                lease.set_key(fired.key);
                 Some(Claim {
                     key,
                     value,
@@ -312,7 +310,7 @@ impl<K, V> Claims<K, V> {
                 })
             }
             (Err(error), _) | (_, Err(error)) => {
-                end_undecoded(core, fired, &lease, &error);
+                end_undecoded(core, &fired, &lease, &error);
                 None
             }
         }
@@ -320,9 +318,8 @@ impl<K, V> Claims<K, V> {
 }
 
 /// Leaves a timer that does not decode to other instances, or ends it if none decodes it.
-fn end_undecoded(core: &Core, fired: Fired, lease: &Lease, error: &Error) {
-    let verdict = core.undecoded.judge(&fired, &core.settings);
-    lease.set_key(fired.key);
+fn end_undecoded(core: &Core, fired: &Fired, lease: &Lease, error: &Error) {
+    let verdict = core.undecoded.judge(fired, &core.settings);
     let (namespace, key, token) = (core.calls.namespace(), lease.key(), lease.token());
     let error = format!("{error:#}");
     core.metrics.update(|m| m.undecoded += 1);

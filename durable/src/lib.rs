@@ -44,7 +44,8 @@
 //!
 //! # Where to go on
 //!
-//! * [`builder`](builder()), [`DurableTimers`], [`Claims`] and [`Claim`] are all there is to call.
+//! * [`builder`](builder()) starts an instance. [`DurableTimers`] sets, moves and removes timers,
+//!   [`Claims`] delivers them, and a [`Claim`] settles one. [`Admin`] looks at all of them.
 //! * [`SqliteTransaction`], and [functions in PostgreSQL](Postgres#in-your-own-transaction): timers
 //!   that are set in a transaction of your own.
 //! * [`protocol`]: how instances share timers, the [promises](protocol#the-promises) with their
@@ -52,21 +53,15 @@
 //! * [`operating`]: sizing, failures, monitoring, and when to use a job queue instead.
 //! * [`store`]: the contract of a store, to write your own.
 //!
-//! # Guarantees
+//! # Stores and features
 //!
-//! A call returns once its write is durable. A timer is delivered at least once, without crashes
-//! exactly once, and never early by the store's clock. A timer is removed or fired, never both, and
-//! the calls say which.
-//!
-//! # Stores
-//!
-//! | store | feature | a write that returned survives | hints between processes |
-//! |---|---|---|---|
-//! | [`Sqlite`], a file | `sqlite`, on by default; takes a C compiler | a crash of the process and of the operating system | no: the next poll finds what another process sets |
-//! | [`Postgres`] | `postgres` | what the server's commits survive, [by its settings](Postgres#durability) | yes |
-//! | [`Redis`], or Valkey | `redis` | what the server's data survives, [by its settings](Redis#what-survives-what) | yes |
-//! | [`Memory`], for tests | | nothing | - |
-//! | your own: [`store`] | `unstable-store`; `tickwheel-durable-conformance` is the suite that it must pass | its own choice | its own choice |
+//! | store | feature | what a write that returned survives |
+//! |---|---|---|
+//! | [`Sqlite`], a file | `sqlite`, on by default; takes a C compiler | crashes, also of the operating system |
+//! | [`Postgres`] | `postgres` | [by the server's settings](Postgres#durability) |
+//! | [`Redis`], or Valkey | `redis` | [by the server's settings](Redis#what-survives-what) |
+//! | [`Memory`], for tests | | |
+//! | your own: [`store`] | `unstable-store` | |
 //!
 //! With PostgreSQL or Redis alone, `default-features = false` leaves SQLite and the C compiler out.
 //! Encrypted connections take a feature more: `tls-ring`, or `tls-aws-lc-rs`.

@@ -19,7 +19,6 @@ type Histogram = (
     &'static str,
     fn(&DurableMetrics) -> &DurationHistogram,
 );
-type Lane = (&'static str, fn(&DurableMetrics) -> bool);
 
 /// Rows of a name, a text and what is read.
 macro_rules! table {
@@ -64,13 +63,6 @@ const HISTOGRAMS: [Histogram; 3] = table! {
 };
 
 const FAILING: &str = "tickwheel_durable_failing";
-
-const LANES: [Lane; 4] = [
-    ("load", |m| m.failing.load),
-    ("fire", |m| m.failing.fire),
-    ("write", |m| m.failing.write),
-    ("settle", |m| m.failing.settle),
-];
 
 /// Publishes what an instance counts through the `metrics` facade, with the feature `metrics`.
 ///
@@ -138,7 +130,7 @@ impl Reporter {
     /// A reporter of the instance of this handle. It publishes nothing yet, and does not keep the
     /// instance running.
     pub fn new<K, V>(timers: &DurableTimers<K, V>) -> Self {
-        let cores = timers.cores();
+        let cores = &timers.cores;
         Reporter {
             cores: Arc::downgrade(cores),
             label: Label::new("namespace", cores.namespace().as_str().to_owned()),
@@ -191,11 +183,17 @@ impl Reporter {
             #[expect(clippy::cast_precision_loss, reason = "they are fewer than 2^52")]
             gauge.set(read(metrics) as f64);
         }
-        for (call, is_failing) in LANES {
+        let failing = metrics.failing;
+        for (call, is_failing) in [
+            ("load", failing.load),
+            ("fire", failing.fire),
+            ("write", failing.write),
+            ("settle", failing.settle),
+        ] {
             let labels = vec![self.label.clone(), Label::from_static_parts("call", call)];
             let key = Key::from_parts(FAILING, labels);
             let gauge = recorder.register_gauge(&key, &METADATA);
-            gauge.set(f64::from(u8::from(is_failing(metrics))));
+            gauge.set(f64::from(u8::from(is_failing)));
         }
         for (name, _, read) in COUNTERS {
             let counter = recorder.register_counter(&self.key(name), &METADATA);

@@ -44,7 +44,8 @@ const MIN_PERIOD: Duration = Duration::from_millis(1);
 ///
 /// If a future is dropped, its call may have taken effect or not.
 pub struct DurableTimers<K, V> {
-    cores: Arc<Cores>,
+    /// The reporter publishes their counters.
+    pub(crate) cores: Arc<Cores>,
     /// Those of each part.
     writes: Arc<[Group<Write, WriteOutcome>]>,
     coder: Arc<dyn Coder<K, V>>,
@@ -230,25 +231,6 @@ impl<K, V> DurableTimers<K, V> {
             if_absent,
         };
         Ok(Write { key, action })
-    }
-
-    /// Exists so that a program without the feature `cron` is told what it lacks.
-    ///
-    /// ```compile_fail,E0277
-    /// # async fn set(timers: tickwheel_durable::DurableTimers<String, u32>) {
-    /// let _ = timers.set_cron("nightly", &1, "30 2 * * *", "Europe/Berlin").await;
-    /// # }
-    /// ```
-    #[cfg(not(feature = "cron"))]
-    #[doc(hidden)]
-    #[allow(clippy::unused_async, clippy::missing_errors_doc)] // it cannot be called
-    pub async fn set_cron<Q>(&self, _: &Q, _: &V, _: &str, _: &str) -> Result<(), Error>
-    where
-        K: Borrow<Q>,
-        Q: Serialize + ?Sized,
-        Self: HasCron,
-    {
-        Ok(())
     }
 
     /// Sets a timer unless the key has one, waiting or in flight.
@@ -455,12 +437,6 @@ impl<K, V> DurableTimers<K, V> {
         })
     }
 
-    /// The cores: the reporter publishes their counters.
-    #[cfg(feature = "metrics")]
-    pub(crate) fn cores(&self) -> &Arc<Cores> {
-        &self.cores
-    }
-
     fn set<Q>(
         &self,
         key: &Q,
@@ -478,15 +454,6 @@ impl<K, V> DurableTimers<K, V> {
         })
     }
 }
-
-/// What a timer by a cron expression needs.
-#[cfg(not(feature = "cron"))]
-#[doc(hidden)]
-#[diagnostic::on_unimplemented(
-    message = "`set_cron` needs the feature `cron` of `tickwheel-durable`",
-    label = "enable it: `cargo add tickwheel-durable --features cron`"
-)]
-pub trait HasCron {}
 
 fn check_period(period: Duration) -> Result<(), Error> {
     if period < MIN_PERIOD {

@@ -10,9 +10,8 @@ use tracing::Instrument;
 use crate::error::Error;
 use crate::metrics::{Failing, Metrics};
 use crate::store::{
-    Answer, ChangedRows, Charter, Edition, Fire, FireReport, InstanceId, Load, LoadWindow, Loaded,
-    Namespace, Opened, PrefixChange, Settle, Settled, Store, StoreError, Version, Write,
-    WriteOutcome,
+    Answer, ChangedRows, Charter, Edition, Fire, FireReport, Load, LoadWindow, Loaded, Namespace,
+    Opened, PrefixChange, Settle, Settled, Store, StoreError, Write, WriteOutcome,
 };
 
 /// The calls of one instance on one namespace.
@@ -31,7 +30,7 @@ pub(crate) struct Calls {
     metrics: Arc<Metrics>,
     /// Whether a call has failed since this was last read. Rows may be marked that are on no wheel.
     lost_answer: AtomicBool,
-    lanes: [Lane; 4],
+    kinds: [CallKind; 4],
 }
 
 /// The shortest pause between two steps: long enough for another process to lock the SQLite file.
@@ -63,18 +62,18 @@ pub(super) const OPEN_TO_WRITE: &str = "open_to_write";
 
 /// Calls of one kind that an instance needs. Their first failure is logged, and so is the first
 /// success after it.
-struct Lane {
-    /// The first one shows that the lane works again.
+struct CallKind {
+    /// The first one shows that they work again.
     calls: &'static [&'static str],
     /// The consequence of a failure, for the log.
     effect: &'static str,
     failing: AtomicBool,
 }
 
-impl Lane {
+impl CallKind {
     const fn new(calls: &'static [&'static str], effect: &'static str) -> Self {
         let failing = AtomicBool::new(false);
-        Lane {
+        CallKind {
             calls,
             effect,
             failing,
@@ -85,12 +84,12 @@ impl Lane {
         let (namespace, effect) = (&of.namespace, self.effect);
         match failed {
             Some(error) if !self.failing.swap(true, Ordering::AcqRel) => {
-                tracing::warn!(%namespace, lane = self.calls[0], error = %format_args!("{error:#}"), "{effect}: calls of the store fail");
+                tracing::warn!(%namespace, call = self.calls[0], error = %format_args!("{error:#}"), "{effect}: calls of the store fail");
             }
             None if self.failing.load(Ordering::Acquire)
                 && self.failing.swap(false, Ordering::AcqRel) =>
             {
-                tracing::info!(%namespace, lane = self.calls[0], "calls of the store work again");
+                tracing::info!(%namespace, call = self.calls[0], "calls of the store work again");
             }
             _ => {}
         }
@@ -121,17 +120,17 @@ impl Calls {
             limit,
             metrics,
             lost_answer: AtomicBool::new(false),
-            lanes: [
-                Lane::new(
+            kinds: [
+                CallKind::new(
                     &["load", "unload", "unmark", "open"],
                     "timers are not loaded",
                 ),
-                Lane::new(&["fire", OPEN_TO_FIRE], "timers are not fired"),
-                Lane::new(
+                CallKind::new(&["fire", OPEN_TO_FIRE], "timers are not fired"),
+                CallKind::new(
                     &["write", OPEN_TO_WRITE],
                     "timers are not set, moved or removed",
                 ),
-                Lane::new(&["settle"], "claims are not settled"),
+                CallKind::new(&["settle"], "claims are not settled"),
             ],
         }
     }
@@ -145,9 +144,9 @@ impl Calls {
     /// Which of the calls load, fire, write and settle fail now.
     pub(crate) fn failing(&self) -> Failing {
         let [load, fire, write, settle] = self
-            .lanes
+            .kinds
             .each_ref()
-            .map(|lane| lane.failing.load(Ordering::Acquire));
+            .map(|kind| kind.failing.load(Ordering::Acquire));
         Failing {
             load,
             fire,
@@ -159,7 +158,7 @@ impl Calls {
     /// The claims have ended, so nothing is loaded or fired any more. The next write finds out
     /// whether the instance still differs.
     pub(super) fn end_claims(&self) {
-        let [load, fire, ..] = &self.lanes;
+        let [load, fire, ..] = &self.kinds;
         for ended in [&load.failing, &fire.failing, &self.differs] {
             ended.store(false, Ordering::Release);
         }
@@ -174,7 +173,7 @@ impl Calls {
         &self.namespace
     }
 
-    /// Opens the namespace in the lane of a call: compares its charter, and reads the store's time.
+    /// Opens the namespace for a call: compares its charter, and reads the store's time.
     pub(crate) async fn open_for(&self, call: &'static str) -> Result<Timed<Opened>, Error> {
         let opening = self.store.open(&self.namespace, &self.charter);
         let opened = self.call(call, 1, opening).await?;
@@ -240,16 +239,6 @@ impl Calls {
         Ok(self.call("settle", items, call).await?.answer)
     }
 
-    pub(crate) async fn unmark(
-        &self,
-        instance: InstanceId,
-        versions: Vec<Version>,
-    ) -> Result<Vec<Version>, Error> {
-        let items = versions.len();
-        let call = self.store.unmark(&self.namespace, instance, versions);
-        Ok(self.call("unmark", items, call).await?.answer)
-    }
-
     /// A call that needs nothing else.
     pub(crate) async fn ask<'a, T>(
         &'a self,
@@ -297,11 +286,11 @@ impl Calls {
             m.store_latency.record(received - sent);
             m.store_errors += u64::from(!matches!(outcome, Ok(Ok(_))));
         });
-        let lane = self.lanes.iter().find(|lane| lane.calls.contains(&call));
+        let kind = self.kinds.iter().find(|kind| kind.calls.contains(&call));
         let error = match outcome {
             Ok(Ok(answer)) => {
-                if let Some(lane) = lane.filter(|lane| lane.calls[0] == call) {
-                    lane.note(self, None);
+                if let Some(kind) = kind.filter(|kind| kind.calls[0] == call) {
+                    kind.note(self, None);
                 }
                 return Ok(Timed {
                     answer,
@@ -318,13 +307,13 @@ impl Calls {
                 after: self.limit,
             },
         };
-        if let Some(lane) = lane {
+        if let Some(kind) = kind {
             // Where the charter differs, nothing was marked. Otherwise it may have taken effect all
             // the same, or a part of it.
             if !self.differs() {
                 self.lost_answer.store(true, Ordering::Release);
             }
-            lane.note(self, Some(&error));
+            kind.note(self, Some(&error));
         }
         tracing::debug!(namespace = %self.namespace, call, error = %format_args!("{error:#}"), "a call of the store failed");
         Err(error)

@@ -15,7 +15,7 @@ use crate::store::Version;
 
 /// Rows that are due, earliest first.
 #[derive(Default)]
-pub(super) struct Due {
+pub(super) struct DueRows {
     state: Mutex<State>,
     /// Notifies the task that fires of further rows.
     pub(super) changed: Notify,
@@ -29,7 +29,7 @@ struct State {
     surplus: Vec<Version>,
 }
 
-impl Due {
+impl DueRows {
     fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }

@@ -76,8 +76,8 @@ impl End {
 pub(crate) type Settling = mpsc::Sender<Infallible>;
 
 /// What this instance holds of a timer in flight, and how that ends.
-pub(super) struct Held {
-    state: State,
+pub(super) struct LeaseState {
+    phase: Phase,
     /// Its part of the capacity, until it has ended.
     permit: Option<OwnedSemaphorePermit>,
     /// Where `dispatch` waits for that. Dropping it may wake the program's task by a waker of the
@@ -87,7 +87,7 @@ pub(super) struct Held {
     pub(super) until: Option<Instant>,
 }
 
-enum State {
+enum Phase {
     Held,
     /// Its end is decided.
     Ending {
@@ -103,10 +103,10 @@ enum State {
     Lost,
 }
 
-impl Held {
+impl LeaseState {
     pub(super) fn new(until: Instant, permit: OwnedSemaphorePermit) -> Self {
-        Held {
-            state: State::Held,
+        LeaseState {
+            phase: Phase::Held,
             permit: Some(permit),
             settling: None,
             until: Some(until),
@@ -114,23 +114,23 @@ impl Held {
     }
 
     pub(super) fn is_held(&self) -> bool {
-        matches!(self.state, State::Held | State::Ending { .. })
+        matches!(self.phase, Phase::Held | Phase::Ending { .. })
     }
 
     pub(super) fn is_lost(&self) -> bool {
-        matches!(self.state, State::Lost)
+        matches!(self.phase, Phase::Lost)
     }
 
     /// The store has deleted the timer as it fired.
     pub(super) fn settle(&mut self) {
-        self.state = State::Settled;
+        self.phase = Phase::Settled;
     }
 
     /// The end of a claim that is dropped, unless it has one already.
     pub(super) fn end_of_dropped(&self) -> Option<End> {
-        match &self.state {
-            State::Held => Some(End::new(Settlement::Release)),
-            State::Ending {
+        match &self.phase {
+            Phase::Held => Some(End::new(Settlement::Release)),
+            Phase::Ending {
                 end, kept: false, ..
             } => Some(end.clone()),
             _ => None,
@@ -144,31 +144,31 @@ impl Held {
         keeps: bool,
         token: Token,
     ) -> Result<bool, Error> {
-        match &mut self.state {
-            State::Held | State::Ending { .. } if decided.is_extension() => {}
-            State::Ending { kept: true, .. } if keeps => return Ok(false),
-            State::Ending { end, tried, kept } => {
+        match &mut self.phase {
+            Phase::Held | Phase::Ending { .. } if decided.is_extension() => {}
+            Phase::Ending { kept: true, .. } if keeps => return Ok(false),
+            Phase::Ending { end, tried, kept } => {
                 *tried &= end.is_like(decided);
                 *end = decided.clone();
                 *kept |= keeps;
             }
-            State::Held => {
-                self.state = State::Ending {
+            Phase::Held => {
+                self.phase = Phase::Ending {
                     end: decided.clone(),
                     tried: false,
                     kept: keeps,
                 }
             }
-            State::Settled if decided.settlement == Settlement::Ack => return Ok(false),
-            State::Settled => return Err(Error::Settled { token }),
-            State::Lost => return Err(Error::Lost { token }),
+            Phase::Settled if decided.settlement == Settlement::Ack => return Ok(false),
+            Phase::Settled => return Err(Error::Settled { token }),
+            Phase::Lost => return Err(Error::Lost { token }),
         }
         Ok(true)
     }
 
     /// Notes that a try has had no response: it may have taken effect.
     pub(super) fn note_failure(&mut self, sent: &End) {
-        if let State::Ending { end, tried, .. } = &mut self.state {
+        if let Phase::Ending { end, tried, .. } = &mut self.phase {
             *tried |= end.is_like(sent);
         }
     }
@@ -181,18 +181,18 @@ impl Held {
         token: Token,
     ) -> Result<(), Error> {
         let lasts = self.until.is_none_or(|until| until > Instant::now());
-        let decided = matches!(&self.state, State::Ending { end, .. } if end.is_like(sent));
+        let decided = matches!(&self.phase, Phase::Ending { end, .. } if end.is_like(sent));
         if *settled == Settled::Lost {
-            match self.state {
+            match self.phase {
                 // Only a try of this instance can have ended it.
-                State::Ending { tried: true, .. } if lasts && decided => {}
+                Phase::Ending { tried: true, .. } if lasts && decided => {}
                 // The end that is decided finds out.
-                State::Ending { .. } if sent.is_extension() => return Err(Error::Lost { token }),
+                Phase::Ending { .. } if sent.is_extension() => return Err(Error::Lost { token }),
                 // Another call was quicker, and reports its own result.
-                State::Settled if sent.settlement == Settlement::Ack => return Ok(()),
-                State::Settled | State::Lost => return Err(Error::Lost { token }),
-                State::Held | State::Ending { .. } => {
-                    self.end_as(State::Lost);
+                Phase::Settled if sent.settlement == Settlement::Ack => return Ok(()),
+                Phase::Settled | Phase::Lost => return Err(Error::Lost { token }),
+                Phase::Held | Phase::Ending { .. } => {
+                    self.end_as(Phase::Lost);
                     return Err(Error::Lost { token });
                 }
             }
@@ -200,12 +200,12 @@ impl Held {
         if let Settlement::Extend(lease) = sent.settlement {
             self.until = sent.since.checked_add(lease);
         } else {
-            self.end_as(if decided { State::Settled } else { State::Lost });
+            self.end_as(if decided { Phase::Settled } else { Phase::Lost });
         }
         Ok(())
     }
 
-    fn end_as(&mut self, state: State) {
-        (self.state, self.permit) = (state, None);
+    fn end_as(&mut self, phase: Phase) {
+        (self.phase, self.permit) = (phase, None);
     }
 }

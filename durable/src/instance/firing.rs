@@ -14,6 +14,7 @@ use tickwheel::{Expirations, Expired};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::calls::Timed;
 use super::lease::{Lease, Leases};
 use super::lost_fires::LostFires;
 use super::{Core, Delivery, End};
@@ -54,6 +55,14 @@ enum Event {
 }
 
 type Expiring = Vec<Expired<Version, ()>>;
+
+/// Without an instant it sleeps forever.
+async fn sleep_until_some(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => pending().await,
+    }
+}
 
 impl Firing {
     /// Fires until the claims end or the wheel is shut down. A call under way is waited for: what
@@ -111,18 +120,12 @@ impl Firing {
             Event::Demand
         };
         let stale = async {
-            match core.deliveries.stale_at() {
-                Some(at) => sleep_until(at).await,
-                None => pending().await,
-            }
+            sleep_until_some(core.deliveries.stale_at()).await;
             Event::Stale
         };
         let look_at = self.lost.look_at();
         let lost = async {
-            match look_at {
-                Some(at) => sleep_until(at).await,
-                None => pending().await,
-            }
+            sleep_until_some(look_at).await;
             Event::Lost
         };
         // First a batch is gathered, then it is fired.
@@ -213,7 +216,7 @@ impl Firing {
                     if unloaded > 0 && (!timed.answer.more || is_left) {
                         core.no_due_left();
                     }
-                    return self.deliver(timed.answer, timed.sent, timed.received, permits);
+                    return self.deliver(timed, permits);
                 }
                 Err(_) => self.lost.add(by, &core),
             }
@@ -225,14 +228,9 @@ impl Firing {
         }
     }
 
-    fn deliver(
-        &self,
-        report: FireReport,
-        sent: Instant,
-        received: Instant,
-        mut permits: OwnedSemaphorePermit,
-    ) {
+    fn deliver(&self, fired: Timed<FireReport>, mut permits: OwnedSemaphorePermit) {
         let core = &*self.core;
+        let (report, sent) = (fired.answer, fired.sent);
         let soonest = Instant::now() + EARLY_RETRY;
         let unknown = core.learn(report.scheduled);
         for row in report.later {
@@ -254,7 +252,7 @@ impl Firing {
         // The leases began after the call was sent. If the response took very long, most of that
         // time was before.
         let lease = core.settings.lease;
-        let began = sent.max(received.checked_sub(lease / 4).unwrap_or(sent));
+        let began = sent.max(fired.received.checked_sub(lease / 4).unwrap_or(sent));
         let first = report.fired.iter().filter(|fired| fired.attempt == 1);
         let late = first.map(|fired| report.now.since(fired.deadline));
         core.metrics.update(|m| {
@@ -266,10 +264,7 @@ impl Firing {
             let permit = permits.split(1).expect("there is one for each row");
             let leases = Arc::clone(&self.leases);
             let late = report.now.since(fired.deadline);
-            let mut lease = Lease::new(&fired, late, leases, began + lease, permit);
-            if core.settings.at_most_once {
-                lease = lease.already_settled();
-            }
+            let lease = Lease::new(&fired, late, leases, began + lease, permit);
             Delivery { fired, lease }
         });
         core.deliveries.push(core.part, deliveries.collect());

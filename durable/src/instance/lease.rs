@@ -6,7 +6,7 @@ mod tests;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -14,7 +14,8 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::oneshot::{self, Receiver};
 use tokio::time::{Instant, sleep};
 
-use super::ending::{End, Held, Settling};
+use super::Core;
+use super::ending::{End, LeaseState, Settling};
 use super::group_commit::Group;
 use crate::error::Error;
 use crate::lock::lock;
@@ -37,8 +38,8 @@ pub(crate) struct Leases {
     /// The number of the part.
     part: usize,
     renewed: Mutex<Renewed>,
-    /// The tokens of all holds.
-    held: Mutex<HashSet<Version>>,
+    /// The tokens of all claims.
+    tokens: Mutex<HashSet<Version>>,
 }
 
 /// The leases that are renewed.
@@ -50,28 +51,21 @@ struct Renewed {
 
 /// A lease that is renewed.
 struct Handling {
-    hold: Weak<Hold>,
-    since: Instant,
-    /// Whether it is known to last longer than a lease; `None` where it does not matter.
-    is_slow: Option<bool>,
+    lease: Weak<LeaseInner>,
+    /// When a handler takes longer than a lease, until that is noted.
+    slow_at: Option<Instant>,
 }
 
 impl Leases {
-    pub(super) fn new(
-        namespace: Namespace,
-        settles: Group<Ending, ()>,
-        metrics: Arc<Metrics>,
-        settings: Settings,
-        part: usize,
-    ) -> Self {
+    pub(super) fn new(core: &Core, settles: Group<Ending, ()>) -> Self {
         Leases {
-            namespace,
+            namespace: core.calls.namespace().clone(),
             settles,
-            metrics,
-            settings,
-            part,
+            metrics: Arc::clone(&core.metrics),
+            settings: core.settings.clone(),
+            part: core.part,
             renewed: Mutex::default(),
-            held: Mutex::default(),
+            tokens: Mutex::default(),
         }
     }
 
@@ -81,7 +75,7 @@ impl Leases {
     }
 
     fn tokens(&self) -> MutexGuard<'_, HashSet<Version>> {
-        lock(&self.held)
+        lock(&self.tokens)
     }
 
     /// Whether this instance holds the claim with this token.
@@ -94,22 +88,21 @@ impl Leases {
     }
 
     /// Those to be renewed now. Counts and logs handlers that last longer than a lease.
-    fn to_renew(&self) -> Vec<Arc<Hold>> {
-        let mut due = Vec::new();
+    fn to_renew(&self) -> Vec<Arc<LeaseInner>> {
+        let (now, mut due) = (Instant::now(), Vec::new());
         for handling in self.renewed().leases.values_mut() {
-            let Some(hold) = handling.hold.upgrade().filter(|hold| hold.is_held()) else {
+            let Some(lease) = handling.lease.upgrade().filter(|lease| lease.is_held()) else {
                 continue;
             };
-            if handling.is_slow == Some(false) && handling.since.elapsed() >= self.length() {
-                handling.is_slow = Some(true);
+            if handling.slow_at.take_if(|at| *at <= now).is_some() {
                 self.metrics.update(|m| m.slow_handlers += 1);
                 tracing::warn!(
-                    namespace = %self.namespace, key = %hold.key(), token = %hold.token(), lease = ?self.length(),
+                    namespace = %self.namespace, key = %lease.key(), token = %lease.token(), lease = ?self.length(),
                     "a handler takes longer than a lease, which is renewed"
                 );
             }
-            if hold.remaining() <= self.length() / 2 + self.length() / LOOKS {
-                due.push(hold);
+            if lease.remaining() <= self.length() / 2 + self.length() / LOOKS {
+                due.push(lease);
             }
         }
         due
@@ -125,7 +118,7 @@ pub(super) async fn renew(leases: Weak<Leases>, length: Duration) {
         };
         // All at once: they share a batch.
         let due = leases.to_renew();
-        join_all(due.iter().map(Hold::renew)).await;
+        join_all(due.iter().map(LeaseInner::renew)).await;
     }
 }
 
@@ -150,19 +143,19 @@ impl fmt::Debug for RenewGuard {
 }
 
 /// The lease of a claim, as the program has it. Dropping it releases what has not ended otherwise.
-pub(crate) struct Lease(Arc<Hold>);
+pub(crate) struct Lease(Arc<LeaseInner>);
 
 /// What this instance holds of a timer in flight, and a part of the capacity.
-pub(crate) struct Hold {
+pub(crate) struct LeaseInner {
     token: Version,
-    /// The encoded key, for the log, once the claim was decoded.
-    key: OnceLock<Vec<u8>>,
+    /// The encoded key, for the log.
+    key: Vec<u8>,
     /// How often the timer has fired, this time included.
     attempt: u32,
     /// How late it fired, by the store's clock.
     late: Duration,
     leases: Arc<Leases>,
-    held: Mutex<Held>,
+    state: Mutex<LeaseState>,
 }
 
 impl Lease {
@@ -175,47 +168,45 @@ impl Lease {
         permit: OwnedSemaphorePermit,
     ) -> Self {
         leases.tokens().insert(fired.token);
-        Lease(Arc::new(Hold {
+        let mut state = LeaseState::new(until, permit);
+        if leases.settings.at_most_once {
+            state.settle();
+        }
+        Lease(Arc::new(LeaseInner {
             token: fired.token,
-            key: OnceLock::new(),
+            key: fired.key.clone(),
             attempt: fired.attempt,
             late,
             leases,
-            held: Mutex::new(Held::new(until, permit)),
+            state: Mutex::new(state),
         }))
-    }
-
-    /// The lease of a timer that the store has deleted as it fired.
-    pub(super) fn already_settled(self) -> Self {
-        self.held().settle();
-        self
     }
 }
 
 impl Deref for Lease {
-    type Target = Arc<Hold>;
+    type Target = Arc<LeaseInner>;
 
-    fn deref(&self) -> &Arc<Hold> {
+    fn deref(&self) -> &Arc<LeaseInner> {
         &self.0
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let end = self.held().end_of_dropped();
+        let end = self.state().end_of_dropped();
         if let Some(end) = end {
             self.end_in_background(end);
         }
     }
 }
 
-impl Drop for Hold {
+impl Drop for LeaseInner {
     fn drop(&mut self) {
         self.leases.tokens().remove(&self.token);
     }
 }
 
-impl Hold {
+impl LeaseInner {
     pub(crate) fn token(&self) -> Token {
         Token {
             version: self.token,
@@ -232,38 +223,33 @@ impl Hold {
         self.leases.part
     }
 
-    pub(crate) fn set_key(&self, key: Vec<u8>) {
-        // It is set once.
-        let _ = self.key.set(key);
-    }
-
     /// The encoded key, as a text.
     pub(crate) fn key(&self) -> std::borrow::Cow<'_, str> {
-        String::from_utf8_lossy(self.key.get().map_or(&[], Vec::as_slice))
+        String::from_utf8_lossy(&self.key)
     }
 
     /// Has `dispatch` wait until it has ended.
     pub(crate) fn set_settling(&self, settling: Settling) {
-        let mut held = self.held();
-        if held.is_held() {
-            held.settling = Some(settling);
+        let mut state = self.state();
+        if state.is_held() {
+            state.settling = Some(settling);
         }
     }
 
     /// Whether it has not ended.
     pub(crate) fn is_held(&self) -> bool {
-        self.held().is_held()
+        self.state().is_held()
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
-        lock(&self.held)
+    fn state(&self) -> MutexGuard<'_, LeaseState> {
+        lock(&self.state)
     }
 
     /// How much of it is left, if it has not ended.
     pub(crate) fn remaining(&self) -> Duration {
-        let held = self.held();
-        match held.until {
-            _ if !held.is_held() => Duration::ZERO,
+        let state = self.state();
+        match state.until {
+            _ if !state.is_held() => Duration::ZERO,
             None => Duration::MAX,
             Some(until) => until.saturating_duration_since(Instant::now()),
         }
@@ -271,8 +257,8 @@ impl Hold {
 
     /// When less than half of it is left.
     pub(super) fn stale_at(&self) -> Option<Instant> {
-        let held = self.held();
-        let until = held.until.filter(|_| held.is_held())?;
+        let state = self.state();
+        let until = state.until.filter(|_| state.is_held())?;
         Some(until.checked_sub(self.leases.length() / 2).unwrap_or(until))
     }
 
@@ -357,7 +343,7 @@ impl Hold {
 
     fn ending(self: &Arc<Self>, end: End) -> Ending {
         Ending {
-            hold: Arc::clone(self),
+            lease: Arc::clone(self),
             end,
             kept: false,
             renewing: None,
@@ -370,17 +356,17 @@ impl Hold {
 
     /// Notes how it ends. Returns `false` if it has ended so already.
     fn decide(&self, decided: &End, keeps: bool) -> Result<bool, Error> {
-        self.held().decide(decided, keeps, self.token())
+        self.state().decide(decided, keeps, self.token())
     }
 
     /// Applies the store's response to an end or an extension.
     fn conclude(&self, sent: &End, settled: &Settled) -> Result<(), Error> {
-        let (mut held, token) = (self.held(), self.token());
-        let was_held = held.is_held();
-        let concluded = held.conclude(sent, settled, token);
-        let is_lost = was_held && held.is_lost();
-        let settling = (!held.is_held()).then(|| held.settling.take());
-        drop(held);
+        let (mut state, token) = (self.state(), self.token());
+        let was_held = state.is_held();
+        let concluded = state.conclude(sent, settled, token);
+        let is_lost = was_held && state.is_lost();
+        let settling = (!state.is_held()).then(|| state.settling.take());
+        drop(state);
         drop(settling);
         if is_lost && (sent.is_result() || sent.is_extension()) {
             self.leases.metrics.update(|m| m.lost += 1);
@@ -398,13 +384,13 @@ impl Hold {
         let extension = End::new(Settlement::Extend(self.leases.length()));
         match self.send(extension).await {
             Ok(()) => self.leases.metrics.update(|m| m.renewed += 1),
-            Err(error @ Error::Lost { .. }) if self.held().is_lost() => {
+            Err(error @ Error::Lost { .. }) if self.state().is_lost() => {
                 self.warn(
                     &error,
                     "a claim is lost: its lease ended before it was renewed",
                 );
             }
-            // It is tried again soon. The lane of settles says what is wrong.
+            // It is tried again soon. The log says why settles fail.
             Err(_) => {}
         }
     }
@@ -416,9 +402,8 @@ impl Hold {
         let number = renewed.next;
         renewed.next += 1;
         let handling = Handling {
-            hold: Arc::downgrade(self),
-            since: Instant::now(),
-            is_slow: is_handler.then_some(false),
+            lease: Arc::downgrade(self),
+            slow_at: is_handler.then(|| Instant::now() + self.leases.length()),
         };
         renewed.leases.insert(number, handling);
         drop(renewed);
@@ -431,7 +416,7 @@ impl Hold {
 
 /// An end on its way to the store.
 pub(super) struct Ending {
-    pub(super) hold: Arc<Hold>,
+    pub(super) lease: Arc<LeaseInner>,
     pub(super) end: End,
     /// Whether it is sent until the store has taken it.
     pub(super) kept: bool,
@@ -443,7 +428,7 @@ impl Ending {
     /// What it has in common with those that are to take effect in order. A renewal does so at any
     /// time, also while the end of the claim waits for the lock of its key.
     pub(super) fn order(&self) -> (Version, bool) {
-        (self.hold.version(), self.end.is_extension())
+        (self.lease.version(), self.end.is_extension())
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -458,14 +443,14 @@ impl Ending {
             }
             other => other,
         };
-        let mut settle = Settle::new(self.hold.version(), settlement);
+        let mut settle = Settle::new(self.lease.version(), settlement);
         settle.error.clone_from(&self.end.error);
         settle
     }
 
     /// Applies the store's response.
     pub(super) fn conclude(&self, settled: &Settled) -> Result<(), Error> {
-        let concluded = self.hold.conclude(&self.end, settled);
+        let concluded = self.lease.conclude(&self.end, settled);
         if let Err(error) = &concluded {
             self.warn(error);
         }
@@ -474,7 +459,7 @@ impl Ending {
 
     /// Notes a try without a response. Returns whether there is another one.
     pub(super) fn is_tried_again(&mut self, error: &Error, claims_ended: bool) -> bool {
-        self.hold.held().note_failure(&self.end);
+        self.lease.state().note_failure(&self.end);
         if !self.kept {
             return false;
         }
@@ -490,16 +475,16 @@ impl Ending {
     /// lasts: for the store, or for a transaction that has locked its key.
     pub(super) fn renew(&mut self) {
         if self.kept && self.renewing.is_none() && self.end.is_result() {
-            self.renewing = Some(self.hold.keep(false));
+            self.renewing = Some(self.lease.keep(false));
         }
     }
 
     /// Gives it up if it is not to be sent again (rule 5 of [`ending`](super::ending)). Returns
     /// whether it has.
     pub(super) fn give_up(&self, claims_ended: bool) -> bool {
-        let is_over = claims_ended && self.hold.remaining().is_zero();
+        let is_over = claims_ended && self.lease.remaining().is_zero();
         if is_over {
-            let settling = self.hold.held().settling.take();
+            let settling = self.lease.state().settling.take();
             drop(settling);
         }
         is_over
@@ -508,7 +493,7 @@ impl Ending {
     /// No caller learns of the result of a kept end.
     fn warn(&self, error: &Error) {
         if self.kept && self.end.is_result() {
-            self.hold.warn(error, "a claim was not settled");
+            self.lease.warn(error, "a claim was not settled");
         }
     }
 }

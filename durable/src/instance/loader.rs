@@ -232,7 +232,10 @@ impl Core {
         self.calendar.remove(&rows);
         self.change_left(|left| left.max(Left::Later));
         // After an error the next load first unloads everything.
-        if let Ok(locked) = self.calls.unmark(self.id(), rows).await {
+        let unmark = (self.calls).ask("unmark", |store, space| {
+            store.unmark(space, self.id(), rows)
+        });
+        if let Ok(locked) = unmark.await {
             let now = Instant::now();
             self.due
                 .add(locked.into_iter().map(|version| (now, version)));

@@ -5,11 +5,11 @@
 //! handler has seen. So the instance looks for them, and unfires them.
 //!
 //! 1. The task that fires does this, between two fires: what is in flight under its id then, and
-//!    has no [`Hold`] here, is of a lost fire.
+//!    has no [`Lease`] here, is of a lost fire.
 //! 2. It looks before the next fire, and once more when the store can no longer be executing the
 //!    lost call. It looks again after a look that failed, or found a claim locked.
 //!
-//! [`Hold`]: super::lease::Hold
+//! [`Lease`]: super::lease::Lease
 
 use tokio::time::Instant;
 

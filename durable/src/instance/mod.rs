@@ -34,7 +34,6 @@ mod undecoded;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex as StdMutex};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::{join, join_all, try_join_all};
@@ -50,7 +49,7 @@ use clock::StoreClock;
 pub(crate) use cores::Cores;
 use delivery::Deliveries;
 pub(crate) use delivery::{Delivery, MAX_AHEAD, Want};
-use due::Due;
+use due::DueRows;
 pub(crate) use ending::{End, Settling};
 use firing::Firing;
 pub(crate) use group_commit::Group;
@@ -91,7 +90,7 @@ pub(crate) struct Core {
     /// The rows that this instance has loaded, by version.
     on_wheel: KeyedTimers<Version, ()>,
     /// The rows that have come due and wait to be fired.
-    due: Due,
+    due: DueRows,
     /// The claims that wait for the program, and what it asks for.
     deliveries: Arc<Deliveries>,
     /// The timers that do not decode here.
@@ -322,18 +321,13 @@ pub(crate) struct Shutdown {
     stop: watch::Sender<bool>,
     /// Closed when loading and firing have ended and everything is given back.
     ended: watch::Receiver<()>,
-    deliveries: Arc<Deliveries>,
+    pub(crate) deliveries: Arc<Deliveries>,
 }
 
 impl Shutdown {
     /// Ends loading, firing and the stream of claims.
     pub(crate) fn stop(&self) {
         self.stop.send_replace(true);
-    }
-
-    /// The next delivery; `None` when there will be no more.
-    pub(crate) fn poll_delivery(&self, cx: &mut Context<'_>, want: Want) -> Poll<Option<Delivery>> {
-        self.deliveries.poll_next(cx, want)
     }
 
     /// The program has stopped receiving.
@@ -400,13 +394,6 @@ pub(crate) async fn start(
         let limit = settings.call_timeout;
         let (write, write_batches) = group("write", limit);
         let (settle, settle_batches) = group("settle", limit);
-        let leases = Arc::new(Leases::new(
-            calls.namespace().clone(),
-            settle,
-            Arc::clone(&metrics),
-            settings.clone(),
-            part,
-        ));
         let core = Arc::new(Core {
             clock: StoreClock::new(loaded.sent, loaded.received, loaded.answer.now),
             calendar: Calendar::default(),
@@ -416,7 +403,7 @@ pub(crate) async fn start(
             id: AtomicI64::new(id.0),
             unloading: Mutex::new(false),
             on_wheel,
-            due: Due::default(),
+            due: DueRows::default(),
             undecoded: Undecoded::default(),
             deliveries: Arc::clone(&deliveries),
             max_loaded: AtomicUsize::new(settings.max_loaded()),
@@ -427,11 +414,12 @@ pub(crate) async fn start(
             load_now: Notify::new(),
             heard: Notify::new(),
             asking: Mutex::default(),
-            settings: settings.clone(),
+            settings,
         });
+        let leases = Arc::new(Leases::new(&core, settle));
         drop(tokio::spawn(run_writes(Arc::clone(&core), write_batches)));
         drop(tokio::spawn(run_settles(Arc::clone(&core), settle_batches)));
-        let renewals = lease::renew(Arc::downgrade(&leases), settings.lease);
+        let renewals = lease::renew(Arc::downgrade(&leases), core.settings.lease);
         drop(tokio::spawn(renewals));
         let firing = Firing {
             core: Arc::clone(&core),

@@ -6,8 +6,8 @@
 //! it itself. It has the timer again when no other instance has taken it for [a
 //! time](crate::settings::Settings::left_for), or when another one has left it, too.
 //!
-//! 1. A timer dies here once this instance has known for that time that it cannot decode it. So it
-//!    dies if no instance can, however many there are, and each has tried it before.
+//! 1. A timer dies here once this instance has known for that time that it cannot decode it. So a
+//!    timer that no instance can decode dies, but not before each of them has tried it.
 //! 2. Instances that leave a timer to each other do so with growing pauses.
 //! 3. A timer is known by its key, its value and its deadline, which a put-back keeps. So one that
 //!    was set again is another timer, and so is the next occurrence of one that repeats.

@@ -37,6 +37,7 @@ pub struct Memory {
     state: Arc<Mutex<Database>>,
 }
 
+#[derive(Clone)]
 struct Database {
     /// When the clock was set, and to what.
     clock: (Instant, StoreTime),
@@ -106,19 +107,12 @@ impl Memory {
     /// one of them, the other does not see. For tests that go on from one state in several ways.
     #[must_use]
     pub fn fork(&self) -> Memory {
-        let database = self.lock();
-        let mut spaces = database.spaces.clone();
-        for space in spaces.values_mut() {
+        let mut database = self.lock().clone();
+        for space in database.spaces.values_mut() {
             space.hint = Arc::default();
         }
-        let (clock, sequence) = (database.clock, database.sequence);
-        let forked = Database {
-            clock,
-            sequence,
-            spaces,
-        };
         Memory {
-            state: Arc::new(Mutex::new(forked)),
+            state: Arc::new(Mutex::new(database)),
         }
     }
 

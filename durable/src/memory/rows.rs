@@ -152,7 +152,7 @@ impl Rows for Call<'_> {
         let row = self.space.rows.get_mut(&version).expect("it is stored");
         row.loaded_by = Some(instance);
         self.space.unloaded.remove(&(row.due, version));
-        Ok(row.scheduled(true))
+        Ok(row.scheduled())
     }
 
     fn lack(&mut self, instance: InstanceId, rows: usize) -> Result<usize> {

@@ -7,14 +7,14 @@ use tokio_postgres::Row;
 
 use super::Postgres;
 use super::lanes::Lane;
-use super::numbers::{attempt, limit, time, unsigned};
+use super::numbers::{limit, time, unsigned};
 use super::read::unknown;
 use super::session::Parameters;
 use super::space::NearParameters;
 use super::statements as sql;
 use crate::store::{
-    ANSWER_BYTES, Armed, Damaged, Fire, FireReport, Fired, MAX_ATTEMPT, Missed, Namespace,
-    Scheduled, StoreError, StoreTime, Version, micros,
+    ANSWER_BYTES, Armed, Damaged, Fire, FireReport, Fired, MAX_ATTEMPT, Namespace, Scheduled,
+    StoreError, StoreTime, Version, micros,
 };
 
 /// The shortest and the longest delay before a row is asked for again that another transaction has
@@ -35,15 +35,6 @@ fn unlocked_at(due: StoreTime, now: StoreTime) -> StoreTime {
     StoreTime::from_micros((now.as_micros() / delay + 1) * delay).max(due)
 }
 
-/// The rule, as the statement takes it.
-fn rule(missed: Missed) -> i32 {
-    match missed {
-        Missed::FireAll => 0,
-        Missed::FireOnce => 1,
-        Missed::Skip => 2,
-    }
-}
-
 pub(super) async fn fire(
     postgres: &Postgres,
     namespace: Namespace,
@@ -56,7 +47,7 @@ pub(super) async fn fire(
     let versions: Vec<_> = versions
         .filter(|&version| missing.insert(version))
         .collect();
-    let plans = Plans::new(&request, &versions);
+    let (from, until, due, missed) = &plans(&request, &versions);
     let lease = request.lease.map(micros);
     let parameters: &Parameters<'_> = &[
         &space.id,
@@ -65,14 +56,14 @@ pub(super) async fn fire(
         &space.channel,
         &versions,
         &lease,
-        &rule(request.missed),
+        &(request.missed as i32),
         &limit(ANSWER_BYTES),
         &limit(request.unloaded),
         &request.no_overlap,
-        &plans.from,
-        &plans.until,
-        &plans.due,
-        &plans.missed,
+        from,
+        until,
+        due,
+        missed,
         &unknown(&request.schedules),
         &request.by.map(|instance| instance.0),
         &near.edition,
@@ -135,35 +126,29 @@ pub(super) async fn fire(
     Ok(report)
 }
 
-/// The plans for a batch of versions, in columns.
-#[derive(Default)]
-struct Plans {
-    from: Vec<Option<i64>>,
-    until: Vec<Option<i64>>,
-    due: Vec<Option<i64>>,
-    /// Less than zero: it does not fire.
-    missed: Vec<Option<i64>>,
-}
+/// From and until when a plan holds, the next time, and how many are missed, or -1 where the row
+/// does not fire.
+type Plans = (
+    Vec<Option<i64>>,
+    Vec<Option<i64>>,
+    Vec<Option<i64>>,
+    Vec<Option<i64>>,
+);
 
-impl Plans {
-    /// Empty columns, if there are no plans at all.
-    fn new(request: &Fire, versions: &[i64]) -> Self {
-        let mut plans = Plans::default();
-        if request.plans.is_empty() {
-            return plans;
-        }
-        for &version in versions {
-            let plan = request.plan(Version(version));
-            plans.from.push(plan.map(|plan| plan.from.as_micros()));
-            plans.until.push(plan.map(|plan| plan.until.as_micros()));
-            plans.due.push(plan.map(|plan| plan.next.due.as_micros()));
-            plans.missed.push(plan.map(|plan| {
-                let missed = i64::try_from(plan.next.missed).unwrap_or(i64::MAX);
-                if plan.next.fires { missed } else { -1 }
-            }));
-        }
-        plans
-    }
+/// The plans for a batch of versions, in columns, which are empty if there are none at all.
+fn plans(request: &Fire, versions: &[i64]) -> Plans {
+    let versions = versions.iter().filter(|_| !request.plans.is_empty());
+    let plans = versions.map(|&version| {
+        let Some(plan) = request.plan(Version(version)) else {
+            return (None, None, None, None);
+        };
+        let times = [plan.from, plan.until, plan.next.due];
+        let [from, until, due] = times.map(|time| Some(time.as_micros()));
+        let missed = i64::try_from(plan.next.missed).unwrap_or(i64::MAX);
+        let missed = if plan.next.fires { missed } else { -1 };
+        (from, until, due, Some(missed))
+    });
+    plans.collect()
 }
 
 /// Adds what the instance has to know of a row that waits, if it has a schedule and is loaded.
@@ -206,7 +191,7 @@ fn add(report: &mut FireReport, version: Version, row: &Row) {
         key: row.get("key"),
         value: row.get("value"),
         deadline: StoreTime::from_micros(row.get("deadline")),
-        attempt: (attempt(row.get("attempt")) + 1).min(MAX_ATTEMPT),
+        attempt: (row.get::<_, i32>("attempt").unsigned_abs() + 1).min(MAX_ATTEMPT),
         missed: unsigned(row.get("missed")),
         repeats: armed.is_some(),
     });

@@ -15,7 +15,3 @@ pub(super) fn limit(limit: usize) -> i64 {
 pub(super) fn unsigned(number: i64) -> u64 {
     number.unsigned_abs()
 }
-
-pub(super) fn attempt(attempt: i32) -> u32 {
-    attempt.unsigned_abs()
-}

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio_postgres::Row;
 
 use super::Postgres;
-use super::numbers::{attempt, limit, time, unsigned};
+use super::numbers::{limit, time, unsigned};
 use super::session::Parameters;
 use super::space::Space;
 use super::statements as sql;
@@ -34,7 +34,7 @@ pub(super) fn stored(row: &Row) -> Stored {
         value: row.get(3),
         due: time(row.get(4)),
         deadline: time(row.get(5)),
-        attempt: attempt(row.get(6)),
+        attempt: row.get::<_, i32>(6).unsigned_abs(),
         period: row
             .get::<_, Option<_>>(7)
             .map(|micros| Duration::from_micros(unsigned(micros))),

@@ -4,7 +4,8 @@
 //! the first, and so far only one, from nothing. The first connection of a store runs those that a
 //! database lacks, and another role does where this one may not create anything. The last file has
 //! the functions for users, which have the version of the tables. They take the locks of their keys
-//! and make the changes of [`statements`](super::statements), so a change there is one to them.
+//! and make the changes of [`statements`](super::statements), so a change there is one to them:
+//! tests of `statements` compare the two.
 //!
 //! # Names
 //!
@@ -19,7 +20,7 @@
 //! 3. Our tables, sequences and functions have their schema before them: `@.` in the text of a
 //!    statement. A call of one of our functions by another has arguments of exactly its types.
 
-use futures_util::future::{try_join, try_join3};
+use futures_util::future::try_join3;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
 
@@ -89,19 +90,6 @@ pub(super) struct Tables {
     version: u32,
     /// A number that was made with them: tables that are dropped and made again have another one.
     identity: String,
-    rights: Rights,
-}
-
-/// Which roles could stand in the way of the tables.
-#[derive(Debug, Clone)]
-struct Rights {
-    /// Those that may create in the schema, though they own neither the schema nor the tables.
-    creators: Option<String>,
-    owner: String,
-    /// Whether one of them could have made the tables.
-    is_owner_trusted: bool,
-    /// The owner of the schema, if it does not act for that of the tables.
-    replacer: Option<String>,
 }
 
 impl Tables {
@@ -125,13 +113,16 @@ impl Tables {
     /// triggers would run as this role. Warns where other roles may create in the schema. Nothing
     /// of theirs is run by the store, but they can mislead the callers of the functions for users,
     /// who look these up by name.
-    pub(super) fn check_rights(&self, target: &Target) -> Result<(), StoreError> {
-        let Rights {
-            creators,
-            owner,
-            is_owner_trusted,
-            replacer,
-        } = &self.rights;
+    pub(super) async fn check_rights(
+        &self,
+        client: &Client,
+        target: &Target,
+    ) -> Result<(), StoreError> {
+        let rights = self.name_in(RIGHTS);
+        let rights = client.query_typed(&rights, &[]).await;
+        let rights = &rights.map_err(|error| target.describe(error))?[0];
+        let (creators, replacer): (Option<&str>, Option<&str>) = (rights.get(0), rights.get(3));
+        let (owner, is_owner_trusted): (&str, bool) = (rights.get(1), rights.get(2));
         let schema = self.place.trim_end_matches('.');
         if let Some(replacer) = replacer {
             return Err(target.refused(format_args!(
@@ -142,7 +133,7 @@ impl Tables {
         let Some(creators) = creators else {
             return Ok(());
         };
-        if *is_owner_trusted {
+        if is_owner_trusted {
             tracing::warn!(
                 store = %target, schema, %creators,
                 "other roles may create in the schema of the timers, and so mislead callers of its functions: revoke that, \
@@ -185,29 +176,17 @@ async fn place(client: &Client) -> Result<Option<String>, Error> {
     Ok(rows.first().map(|row| row.get::<_, String>(0) + "."))
 }
 
-/// The tables, if they are there. Each statement reads one table of ours at most: another process
-/// may be upgrading them, and one that waits for a table while it holds another would deadlock with
-/// that.
+/// The tables, if they are there. The statement reads one table of ours: another process may be
+/// upgrading them, and one that waits for a table while it holds another would deadlock with that.
 pub(super) async fn find(client: &Client) -> Result<Option<Tables>, Error> {
     let Some(place) = place(client).await? else {
         return Ok(None);
     };
-    let named = |sql: &str| sql.replace("@.", &place);
-    let (version, rights) = (named(VERSION), named(RIGHTS));
-    let found = try_join(
-        client.query_typed(&version, &[]),
-        client.query_typed(&rights, &[]),
-    );
-    match found.await {
-        Ok((version, rights)) => Ok(version.first().map(|row| Tables {
+    let version = VERSION.replace("@.", &place);
+    match client.query_typed(&version, &[]).await {
+        Ok(version) => Ok(version.first().map(|row| Tables {
             version: u32::try_from(row.get::<_, i32>(0)).unwrap_or(u32::MAX),
             identity: row.get(1),
-            rights: Rights {
-                creators: rights[0].get(0),
-                owner: rights[0].get(1),
-                is_owner_trusted: rights[0].get(2),
-                replacer: rights[0].get(3),
-            },
             place,
         })),
         Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => Ok(None),
@@ -265,16 +244,4 @@ pub(super) async fn make(client: &Client) -> Result<(), Error> {
     }
     let unlock = format!("SELECT pg_catalog.pg_advisory_unlock({LOCK})");
     client.batch_execute(&unlock).await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::statements as sql;
-    use super::*;
-
-    #[test]
-    fn statements_are_for_the_last_version() {
-        let version = format!("s.version = {SCHEMA})");
-        assert!(sql::ACK.contains(&version), "{}", sql::ACK);
-    }
 }

@@ -85,7 +85,7 @@ impl Session {
             }
             None => return Err(schema::not_there(&client, target).await),
         };
-        tables.check_rights(target)?;
+        tables.check_rights(&client, target).await?;
         Session::new(client, target, backend, tables).await
     }
 

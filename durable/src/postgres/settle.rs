@@ -25,27 +25,23 @@ use crate::store::{
     micros,
 };
 
-/// The claims of a part that are put back, in columns.
-#[derive(Default)]
-struct PutBack<'a> {
-    tokens: Vec<i64>,
-    delays: Vec<Option<i64>>,
-    errors: Vec<Option<&'a str>>,
-    /// The ids that mark those which are left to other instances.
-    left_by: Vec<Option<i64>>,
-    /// Each of these ids, and for how long it lives.
-    leavers: (Vec<i64>, Vec<i64>),
-}
+type Errors<'a> = Vec<Option<&'a str>>;
 
-/// A part of a batch, in columns.
+/// Tokens, delays, errors, and the ids that mark those which are left to other instances.
+type PutBack<'a> = (Vec<i64>, Vec<Option<i64>>, Errors<'a>, Vec<Option<i64>>);
+
+/// A part of a batch, in columns that begin with the tokens.
 #[derive(Default)]
 struct Part<'a> {
     /// The tokens, in their order, with the indices of their results.
     numbers: Vec<(i64, usize)>,
     acks: Vec<i64>,
-    extended: (Vec<i64>, Vec<i64>, Vec<Option<&'a str>>),
+    /// With the leases.
+    extended: (Vec<i64>, Vec<i64>, Errors<'a>),
+    dead: (Vec<i64>, Errors<'a>),
     put_back: PutBack<'a>,
-    dead: (Vec<i64>, Vec<Option<&'a str>>),
+    /// Each id that leaves some to others, and for how long it lives.
+    leavers: (Vec<i64>, Vec<i64>),
 }
 
 impl<'a> Part<'a> {
@@ -77,28 +73,20 @@ impl<'a> Part<'a> {
                 Settlement::Leave(left) => {
                     let InstanceId(id) = left.by.left();
                     left_by = Some(id);
-                    if !part.put_back.leavers.0.contains(&id) {
-                        part.put_back.leavers.0.push(id);
-                        part.put_back.leavers.1.push(micros(left.alive));
+                    if !part.leavers.0.contains(&id) {
+                        part.leavers.extend([(id, micros(left.alive))]);
                     }
                     Some(sql::unfire(left.pause))
                 }
             };
-            part.put_back.tokens.push(token);
-            part.put_back.delays.push(delay);
-            part.put_back.errors.push(error);
-            part.put_back.left_by.push(left_by);
+            part.put_back.extend([(token, delay, error, left_by)]);
         }
         part.numbers.sort_unstable();
         part.acks.sort_unstable();
         extended.sort_unstable();
         dead.sort_unstable();
-        for (token, lease, error) in extended {
-            part.extended.0.push(token);
-            part.extended.1.push(lease);
-            part.extended.2.push(error);
-        }
-        part.dead = dead.into_iter().unzip();
+        part.extended.extend(extended);
+        part.dead.extend(dead);
         part
     }
 
@@ -137,20 +125,15 @@ fn part_queries<'a>(part: &'a Part<'a>, head: &[&'a (dyn ToSql + Sync); 4]) -> V
         let parameters: Vec<&(dyn ToSql + Sync)> = vec![id, tokens, errors];
         queries.push((sql::DIE, parameters, Answers::Settled(part)));
     }
-    let back = &part.put_back;
-    let (leavers, lives) = &back.leavers;
+    let (leavers, lives) = &part.leavers;
     if !leavers.is_empty() {
         let parameters: Vec<&(dyn ToSql + Sync)> = vec![id, leavers, lives];
         queries.push((sql::LEAVERS, parameters, Answers::Nothing));
     }
-    if !back.tokens.is_empty() {
+    let (tokens, delays, errors, left_by) = &part.put_back;
+    if !tokens.is_empty() {
         let mut parameters = head.to_vec();
-        parameters.extend::<[&'a (dyn ToSql + Sync); 4]>([
-            &back.tokens,
-            &back.delays,
-            &back.errors,
-            &back.left_by,
-        ]);
+        parameters.extend::<[&'a (dyn ToSql + Sync); 4]>([tokens, delays, errors, left_by]);
         queries.push((sql::PUT_BACK, parameters, Answers::PutBack(part)));
     }
     queries
@@ -198,7 +181,7 @@ async fn send(
     let held: Vec<_> = held.map(|settle| settle.token.0).collect();
     let all: Vec<_> = settles.iter().zip(0..).collect();
     let batch = parts(&all, |(settle, _)| settle.token);
-    let batch: Vec<_> = batch.into_iter().map(Part::new).collect();
+    let batch: Vec<_> = batch.map(Part::new).collect();
     let mut queries: Vec<Query<'_>> = Vec::new();
     for part in &batch {
         queries.extend(part_queries(part, &head));
@@ -219,24 +202,19 @@ async fn send(
         .lanes()
         .transaction(Lane::Settle, &requests)
         .await?;
-    let mut locked = HashSet::new();
-    if let Some((_, _, Answers::Locked)) = queries.first() {
-        locked.extend(answers[0].iter().map(|row| row.get::<_, i64>(0)));
-    }
-    let mut settled: Vec<_> = settles
-        .iter()
-        .map(|settle| {
-            let is_extension = matches!(settle.settlement, Settlement::Extend(_));
-            if !is_extension && locked.contains(&settle.token.0) {
-                Settled::Locked
-            } else {
-                Settled::Lost
-            }
-        })
-        .collect();
+    let mut settled = vec![Settled::Lost; settles.len()];
     for ((_, _, means), rows) in queries.iter().zip(&answers) {
         match means {
-            Answers::Nothing | Answers::Locked => {}
+            Answers::Nothing => {}
+            Answers::Locked => {
+                let locked: HashSet<i64> = rows.iter().map(|row| row.get(0)).collect();
+                for (settle, settled) in settles.iter().zip(&mut settled) {
+                    let is_extension = matches!(settle.settlement, Settlement::Extend(_));
+                    if !is_extension && locked.contains(&settle.token.0) {
+                        *settled = Settled::Locked;
+                    }
+                }
+            }
             Answers::Settled(part) => {
                 for row in rows {
                     settled[part.find(row.get(0))] = Settled::Done;

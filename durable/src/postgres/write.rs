@@ -22,23 +22,19 @@ use crate::store::{
 };
 
 /// Cuts where an item has the name of an earlier one of its part.
-pub(super) fn parts<'a, T, K: Hash + Eq>(
-    items: &'a [T],
-    name: impl Fn(&'a T) -> K,
-) -> Vec<&'a [T]> {
-    let mut parts = Vec::new();
-    let mut begin = 0;
-    let mut seen = HashSet::with_capacity(items.len());
-    for (number, item) in items.iter().enumerate() {
-        if !seen.insert(name(item)) {
-            parts.push(&items[begin..number]);
+pub(super) fn parts<T, K: Hash + Eq>(
+    items: &[T],
+    name: impl Fn(&T) -> K,
+) -> impl Iterator<Item = &[T]> {
+    let mut seen: HashSet<K> = items.first().map(&name).into_iter().collect();
+    items.chunk_by(move |_, item| {
+        let is_new = seen.insert(name(item));
+        if !is_new {
             seen.clear();
             seen.insert(name(item));
-            begin = number;
         }
-    }
-    parts.push(&items[begin..]);
-    parts
+        is_new
+    })
 }
 
 /// A time as parameters: the number, and whether it is relative.
@@ -49,41 +45,24 @@ fn due(due: Due) -> (i64, bool) {
     }
 }
 
-/// The columns of what arms rows.
-#[derive(Default)]
-struct Columns<'a> {
-    keys: Vec<&'a [u8]>,
-    values: Vec<&'a [u8]>,
-    at: Vec<i64>,
-    relative: Vec<bool>,
-    periods: Vec<Option<i64>>,
-    /// None at all, or as many as there are keys.
-    schedules: Vec<Option<&'a str>>,
-}
-
-impl<'a> Columns<'a> {
-    fn at(&mut self, time: Due) {
-        let (at, relative) = due(time);
-        self.at.push(at);
-        self.relative.push(relative);
-    }
-
-    /// The schedule of the last key, if it has one.
-    fn schedule(&mut self, schedule: Option<&'a str>) {
-        if schedule.is_some() || !self.schedules.is_empty() {
-            self.schedules.resize(self.keys.len() - 1, None);
-            self.schedules.push(schedule);
-        }
-    }
-}
+/// Keys, values, times, whether these are relative, periods, and schedules.
+type Sets<'a> = (
+    Vec<&'a [u8]>,
+    Vec<&'a [u8]>,
+    Vec<i64>,
+    Vec<bool>,
+    Vec<Option<i64>>,
+    Vec<Option<&'a str>>,
+);
 
 /// A part of a batch, in columns, by the keys.
 #[derive(Default)]
 struct Part<'a> {
     writes: Vec<(&'a Write, usize)>,
-    set: Columns<'a>,
-    set_if_absent: Columns<'a>,
-    moved: Columns<'a>,
+    set: Sets<'a>,
+    set_if_absent: Sets<'a>,
+    /// Keys, times, and whether these are relative.
+    moved: (Vec<&'a [u8]>, Vec<i64>, Vec<bool>),
     removed: Vec<&'a [u8]>,
     /// The keys of what may leave everything as it is, but for removals.
     conditional: Vec<&'a [u8]>,
@@ -100,27 +79,25 @@ impl<'a> Part<'a> {
             match &write.action {
                 Action::Set {
                     value,
-                    due,
+                    due: time,
                     period,
                     schedule,
                     if_absent,
                 } => {
-                    let columns = if *if_absent {
+                    let sets = if *if_absent {
                         part.conditional.push(key);
                         &mut part.set_if_absent
                     } else {
                         &mut part.set
                     };
-                    columns.keys.push(key);
-                    columns.values.push(value);
-                    columns.at(*due);
-                    columns.periods.push(period.map(micros));
-                    columns.schedule(schedule.as_deref());
+                    let (at, relative) = due(*time);
+                    let (period, schedule) = (period.map(micros), schedule.as_deref());
+                    sets.extend([(key, value.as_slice(), at, relative, period, schedule)]);
                 }
-                Action::Move { due } => {
+                Action::Move { due: time } => {
                     part.conditional.push(key);
-                    part.moved.keys.push(key);
-                    part.moved.at(*due);
+                    let (at, relative) = due(*time);
+                    part.moved.extend([(key, at, relative)]);
                 }
                 Action::Remove => part.removed.push(key),
             }
@@ -133,7 +110,7 @@ impl<'a> Part<'a> {
     fn cut(writes: &'a [Write]) -> Vec<Self> {
         let writes: Vec<_> = writes.iter().zip(0..).collect();
         let parts = parts(&writes, |(write, _)| &write.key);
-        parts.into_iter().map(Part::new).collect()
+        parts.map(Part::new).collect()
     }
 
     fn find(&self, key: &[u8]) -> (&'a Write, usize) {
@@ -203,7 +180,7 @@ async fn send(
     if keys.is_empty() {
         return Ok(());
     }
-    let if_absent = batch.iter().flat_map(|part| &part.set_if_absent.keys);
+    let if_absent = batch.iter().flat_map(|part| &part.set_if_absent.0);
     let if_absent: Vec<_> = if_absent.copied().collect();
     let mut queries: Vec<(usize, Query<'_>)> = Vec::new();
     if !if_absent.is_empty() {
@@ -254,23 +231,19 @@ fn part_queries<'a>(part: &'a Part<'a>, head: &[&'a (dyn ToSql + Sync); 4]) -> V
         (sql::SET, &part.set),
         (sql::SET_IF_ABSENT, &part.set_if_absent),
     ] {
-        if !set.keys.is_empty() {
+        let (keys, values, at, relative, periods, schedules) = set;
+        if !keys.is_empty() {
             let mut parameters = head.to_vec();
             parameters.extend::<[&'a (dyn ToSql + Sync); 6]>([
-                &set.keys,
-                &set.values,
-                &set.at,
-                &set.relative,
-                &set.periods,
-                &set.schedules,
+                keys, values, at, relative, periods, schedules,
             ]);
             queries.push((sql, parameters, Some(Answers::Armed)));
         }
     }
-    if !part.moved.keys.is_empty() {
+    let (keys, at, relative) = &part.moved;
+    if !keys.is_empty() {
         let mut parameters = head.to_vec();
-        let moved = &part.moved;
-        parameters.extend::<[&'a (dyn ToSql + Sync); 3]>([&moved.keys, &moved.at, &moved.relative]);
+        parameters.extend::<[&'a (dyn ToSql + Sync); 3]>([keys, at, relative]);
         queries.push((sql::MOVE, parameters, Some(Answers::Armed)));
     }
     if !part.removed.is_empty() {
@@ -341,7 +314,7 @@ mod tests {
     fn cuts_where_a_name_comes_again() {
         let cut = |items: &[u8]| -> Vec<Vec<u8>> {
             let parts = parts(items, |&item| item);
-            parts.into_iter().map(<[u8]>::to_vec).collect()
+            parts.map(<[u8]>::to_vec).collect()
         };
         assert_eq!(cut(&[1, 2, 3]), [vec![1, 2, 3]]);
         assert_eq!(cut(&[1, 2, 1, 2, 2]), [vec![1, 2], vec![1, 2], vec![2]]);

@@ -12,7 +12,7 @@ use ::redis::{Cmd, RedisError, Value, from_redis_value};
 use tokio::sync::{Mutex, Notify};
 use tokio::time::sleep;
 
-use super::error::{Redirect, ends_connection, store_error, without_credentials};
+use super::error::{ends_connection, store_error, without_credentials};
 use super::keys::{absent_key_of, key_of};
 use super::scripts::{FOLLOW, Script};
 use super::servers::{Servers, connect};
@@ -292,16 +292,18 @@ impl Connection {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            match Redirect::of(&error).filter(|_| self.servers.is_cluster()) {
-                Some(Redirect::Moved) => {
+            // A node of a cluster has not run the script: another one has the slot, or it is on its
+            // way there.
+            match error.code().filter(|_| self.servers.is_cluster()) {
+                Some("MOVED") => {
                     self.servers.moved(&error);
                     moves += 1;
                     if moves == 1 {
                         continue;
                     }
                 }
-                Some(Redirect::Later) => {}
-                None => {
+                Some("ASK" | "TRYAGAIN") => {}
+                _ => {
                     if ends_connection(&error) {
                         self.servers.doubt();
                     }

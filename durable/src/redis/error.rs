@@ -25,24 +25,6 @@ pub(super) fn ends_connection(error: &RedisError) -> bool {
         || matches!(error.code(), Some("READONLY" | "MOVED" | "CLUSTERDOWN"))
 }
 
-/// The error of a node of a cluster that has not run a script.
-pub(super) enum Redirect {
-    /// Another node has the slot.
-    Moved,
-    /// The slot is on its way to another node.
-    Later,
-}
-
-impl Redirect {
-    pub(super) fn of(error: &RedisError) -> Option<Self> {
-        match error.code()? {
-            "MOVED" => Some(Redirect::Moved),
-            "ASK" | "TRYAGAIN" => Some(Redirect::Later),
-            _ => None,
-        }
-    }
-}
-
 /// An error of the server at `place`, from a call on the namespace, if any.
 pub(super) fn store_error(
     error: &RedisError,

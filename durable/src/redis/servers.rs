@@ -72,11 +72,18 @@ impl Servers {
                 let (query, fragment) = split_before(query, &['#']);
                 let (own, rest) = sentinel_credentials(query.trim_start_matches('?'));
                 let tail = format!("{}{rest}{fragment}", database.unwrap_or_default());
-                let sentinels = Nodes::of(scheme, &own, parts.hosts, fragment, SENTINEL_PORT)?;
+                let server = parts.info(scheme, &tail)?;
+                let sentinels = Parts {
+                    credentials: &own,
+                    ..parts
+                };
                 Ok(Servers::Sentinel {
-                    sentinels,
+                    sentinels: Nodes {
+                        node: Box::new(sentinels.info(scheme, fragment)?),
+                        addresses: Mutex::new(addresses(scheme, parts.hosts, Some(SENTINEL_PORT))?),
+                    },
                     primary: primary.to_owned(),
-                    server: Box::new(parts.info(scheme, &tail)?),
+                    server: Box::new(server),
                 })
             }
             Some((scheme, "cluster")) => {
@@ -213,21 +220,6 @@ impl Servers {
 }
 
 impl Nodes {
-    fn of(
-        scheme: &str,
-        credentials: &str,
-        hosts: &str,
-        fragment: &str,
-        port: u16,
-    ) -> RedisResult<Self> {
-        let first = hosts.split(',').next().unwrap_or_default();
-        let url = format!("{scheme}://{credentials}{first}{fragment}");
-        Ok(Nodes {
-            node: Box::new(prepared(url.as_str().into_connection_info()?)),
-            addresses: Mutex::new(addresses(scheme, hosts, Some(port))?),
-        })
-    }
-
     fn lock(&self) -> MutexGuard<'_, VecDeque<Address>> {
         lock(&self.addresses)
     }

@@ -22,7 +22,7 @@ pub(super) type Address = (String, u16);
 /// The parts of what follows `://` in a URL with several hosts.
 pub(super) struct Parts<'a> {
     /// With the `@`.
-    credentials: &'a str,
+    pub(super) credentials: &'a str,
     pub(super) hosts: &'a str,
     pub(super) tail: &'a str,
 }

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params};
 
-use super::reading::{COLUMNS, loaders, number, read, state_number, time};
+use super::reading::{COLUMNS, loaders, number, read, time};
 use super::{Sqlite, charter};
 use crate::store::{
     Answer, AnswerSize, Charter, Inspect, InstanceId, KeyPlace, MAX_DUE_COUNT, Namespace,
@@ -82,7 +82,7 @@ fn rows_with_prefix(
     request: &PrefixRows,
     after: &KeyPlace,
 ) -> Result<Vec<Stored>> {
-    let state = state_number(request.state);
+    let state = request.state as i64;
     let rows = format!("SELECT {COLUMNS} WHERE namespace = ?1 AND state = {state} AND key < ?2");
     let sql = format!(
         "{rows} AND key = ?3 AND version > ?4 UNION ALL {rows} AND key > ?3
@@ -102,7 +102,7 @@ fn count_due(connection: &Connection, namespace: i64, times: &[StoreTime]) -> Re
         WHERE namespace = ?1 AND state = ?2 AND loaded_by IS ?3 AND due >= ?4 AND due < ?5 LIMIT ?6)";
     let mut select = connection.prepare_cached(sql)?;
     let loaders = loaders(connection, namespace)?;
-    let state = state_number(State::Waiting);
+    let state = State::Waiting as i64;
     let limit = number(MAX_DUE_COUNT);
     let counts = times.windows(2).map(|span| {
         let (from, until) = (span[0].as_micros(), span[1].as_micros());

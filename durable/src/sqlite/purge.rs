@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::reading::{number, state_number};
+use super::reading::number;
 use super::rows::Call;
 use crate::store::rules::{STEP_ROWS, STEP_TIME};
 use crate::store::{ChangedRows, State};
@@ -17,7 +17,7 @@ pub(super) fn purge(call: &mut Call<'_>) -> rusqlite::Result<ChangedRows> {
     let sql = "DELETE FROM tickwheel_timers WHERE version IN
         (SELECT version FROM tickwheel_timers WHERE namespace = ?1 AND state = ?2 LIMIT ?3)";
     for state in [State::Waiting, State::InFlight, State::Dead] {
-        let parameters = (call.namespace, state_number(state), number(PURGE_STEP));
+        let parameters = (call.namespace, state as i64, number(PURGE_STEP));
         loop {
             let deleted = call.execute(sql, parameters)?;
             call.add_rows(state, -number(deleted));

@@ -11,16 +11,12 @@ use crate::store::{
 
 type Result<T> = rusqlite::Result<T>;
 
-pub(super) const WAITING: i64 = 0;
-pub(super) const IN_FLIGHT: i64 = 1;
-const DEAD: i64 = 2;
-
-/// The columns of [`read`].
+/// The columns of [`read`]. A state is its number in [`State`].
 pub(super) const COLUMNS: &str = "version, state, key, value, due, deadline, attempt, period, loaded_by, error, schedule, claimed_by FROM tickwheel_timers";
 
 /// Selects the rows of a key in a state, from the latest on.
 pub(super) fn of_key(state: State) -> String {
-    let state = state_number(state);
+    let state = state as i64;
     format!(
         "SELECT {COLUMNS} WHERE namespace = ?1 AND key = ?2 AND state = {state} ORDER BY version DESC LIMIT ?3"
     )
@@ -55,7 +51,7 @@ pub(super) fn loaders(connection: &Connection, namespace: i64) -> Result<Vec<Opt
 /// of each.
 pub(super) fn list(connection: &Connection, namespace: i64, request: List) -> Result<Vec<Stored>> {
     let (due, Version(version)) = request.after.unwrap_or((StoreTime::default(), Version(-1)));
-    let (state, limit) = (state_number(request.state), number(request.limit));
+    let (state, limit) = (request.state as i64, number(request.limit));
     let mut page: Vec<(i64, i64)> = Vec::new();
     // Those due at the same time have a query of their own: SQLite would read all of them
     // otherwise.
@@ -98,7 +94,8 @@ pub(super) fn count(connection: &Connection, namespace: i64) -> Result<Counts> {
     let mut select = connection.prepare_cached(sql)?;
     let mut earliest: Option<i64> = None;
     for loader in loaders(connection, namespace)? {
-        let due: Option<i64> = select.query_row((namespace, WAITING, loader), |row| row.get(0))?;
+        let due: Option<i64> =
+            select.query_row((namespace, State::Waiting as i64, loader), |row| row.get(0))?;
         earliest = earliest.into_iter().chain(due).min();
     }
     Ok(Counts {
@@ -120,14 +117,6 @@ pub(super) fn number(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-pub(super) fn state_number(state: State) -> i64 {
-    match state {
-        State::Waiting => WAITING,
-        State::InFlight => IN_FLIGHT,
-        State::Dead => DEAD,
-    }
-}
-
 pub(super) fn time(row: &Row<'_>, column: usize) -> Result<StoreTime> {
     Ok(StoreTime::from_micros(row.get(column)?))
 }
@@ -147,8 +136,8 @@ pub(super) fn read(row: &Row<'_>) -> Result<Stored> {
     Ok(Stored {
         version: Version(row.get(0)?),
         state: match row.get(1)? {
-            WAITING => State::Waiting,
-            IN_FLIGHT => State::InFlight,
+            0 => State::Waiting,
+            1 => State::InFlight,
             _ => State::Dead,
         },
         key: row.get(2)?,

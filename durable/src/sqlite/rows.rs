@@ -5,9 +5,7 @@ use std::ops::Range;
 use rusqlite::{OptionalExtension, ToSql, params};
 
 use super::charter;
-use super::reading::{
-    COLUMNS, IN_FLIGHT, WAITING, damage, now, number, of_key, read, state_number, text, time,
-};
+use super::reading::{COLUMNS, damage, now, number, of_key, read, text, time};
 use super::thread::Batch;
 use crate::store::rules::Rows;
 use crate::store::{
@@ -117,10 +115,10 @@ impl Call<'_> {
     fn end(&mut self, instance: InstanceId) -> Result<()> {
         let sql = "DELETE FROM tickwheel_instances WHERE id = ?1";
         self.execute(sql, [instance.0])?;
-        for state in [WAITING, IN_FLIGHT] {
+        for state in [State::Waiting, State::InFlight] {
             let sql = "UPDATE tickwheel_timers SET loaded_by = NULL
                 WHERE namespace = ?1 AND state = ?2 AND loaded_by = ?3";
-            self.hints |= self.execute(sql, (self.namespace, state, instance.0))? > 0;
+            self.hints |= self.execute(sql, (self.namespace, state as i64, instance.0))? > 0;
         }
         Ok(())
     }
@@ -178,7 +176,7 @@ impl Rows for Call<'_> {
             params![
                 row.version.0,
                 self.namespace,
-                state_number(row.state),
+                row.state as i64,
                 row.key,
                 row.value,
                 row.due.as_micros(),
@@ -204,7 +202,7 @@ impl Rows for Call<'_> {
             params![
                 version.0,
                 row.version.0,
-                state_number(row.state),
+                row.state as i64,
                 row.due.as_micros(),
                 row.deadline.as_micros(),
                 row.attempt,
@@ -313,8 +311,9 @@ impl Rows for Call<'_> {
         );
         let mut select = self.batch.connection.prepare_cached(&sql)?;
         let mut rows = Vec::new();
-        for (state, until) in [(WAITING, until), (IN_FLIGHT, self.now)] {
-            let mut found = select.query((self.namespace, state, until.as_micros(), limit))?;
+        for (state, until) in [(State::Waiting, until), (State::InFlight, self.now)] {
+            let mut found =
+                select.query((self.namespace, state as i64, until.as_micros(), limit))?;
             let full = rows.len().saturating_add(at_most);
             while let Some(row) = found.next()?.filter(|_| rows.len() <= full) {
                 let schedule = text(row, 2)?;

@@ -113,15 +113,15 @@ impl FireReport {
     }
 
     /// Adds a row that has not fired.
-    pub(crate) fn add_later(&mut self, armed: Armed, row: &Stored) {
-        self.scheduled.extend(row.scheduled(armed.loaded));
-        self.later.push(armed);
+    pub(crate) fn add_later(&mut self, row: &Stored) {
+        self.scheduled.extend(row.scheduled());
+        self.later.push(row.armed());
     }
 
     /// Adds the next occurrence of a row that has fired.
-    pub(crate) fn add_next(&mut self, armed: Armed, row: &Stored) {
-        self.scheduled.extend(row.scheduled(armed.loaded));
-        self.next.push(armed);
+    pub(crate) fn add_next(&mut self, row: &Stored) {
+        self.scheduled.extend(row.scheduled());
+        self.next.push(row.armed());
     }
 }
 
@@ -231,20 +231,6 @@ impl Stored {
         self.period.is_some() || self.schedule.is_some()
     }
 
-    /// A row that was just set, before it has a version.
-    pub(crate) fn set(
-        key: Vec<u8>,
-        value: Vec<u8>,
-        due: StoreTime,
-        period: Option<Duration>,
-        schedule: Option<String>,
-    ) -> Self {
-        let mut row = Stored::new(Version(0), State::Waiting, key, value, due);
-        row.period = period;
-        row.schedule = schedule;
-        row
-    }
-
     /// A row that was just set with the schedule of the waiting row that it replaces is due when
     /// that one was, unless that was never.
     pub(crate) fn keep_time(&mut self, replaced: Option<&Stored>) {
@@ -271,8 +257,8 @@ impl Stored {
     }
 
     /// The schedule that its instance has to know, if it repeats by a schedule and is loaded.
-    pub(crate) fn scheduled(&self, loaded: bool) -> Option<Scheduled> {
-        let schedule = self.schedule.clone().filter(|_| loaded)?;
+    pub(crate) fn scheduled(&self) -> Option<Scheduled> {
+        let schedule = self.schedule.clone().filter(|_| self.loaded_by.is_some())?;
         Some(Scheduled {
             version: self.version,
             deadline: self.deadline,

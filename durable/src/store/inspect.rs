@@ -1,7 +1,5 @@
 //! The reads of an operator, beside the calls of instances.
 
-use std::fmt;
-
 use super::answers::Stored;
 use super::charter::Charter;
 use super::ids::{InstanceId, Namespace};
@@ -38,12 +36,6 @@ pub trait Inspect: Send + Sync {
     /// number is at most [`MAX_DUE_COUNT`] for each living instance and once more: so many are
     /// counted.
     fn count_due(&self, namespace: &Namespace, times: Vec<StoreTime>) -> Answer<'_, Vec<u64>>;
-}
-
-impl fmt::Debug for dyn Inspect + '_ {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Inspect")
-    }
 }
 
 /// [`Admin::all_of`](crate::Admin::all_of) returns at most so many timers in each state.

@@ -137,104 +137,18 @@ pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 /// The trait can be used as an object: [`Builder::start`](crate::Builder::start) takes a store, and
 /// a `Box<dyn Store>` that was chosen at run time.
 ///
+/// An implementation puts an async block into a box. [`Memory`](crate::Memory) is the shortest
+/// complete store, and `Faulty` of the suite one that stands before another.
+///
 /// # Examples
 ///
-/// An implementation puts an async block into a box, or passes on an answer that it was given in
-/// one. [`Memory`](crate::Memory) is the shortest complete store. This one is around another, and
-/// logs writes that take long:
-///
 /// ```
-/// use std::time::{Duration, Instant};
-/// use tickwheel_durable::store::{Answer, LoadWindow, Namespace, Store, Write, WriteOutcome};
-/// # use tickwheel_durable::store::*;
-///
-/// struct Logged<S>(S);
-///
-/// impl<S: Store> Store for Logged<S> {
-///     fn write(
-///         &self,
-///         namespace: &Namespace,
-///         writes: Vec<Write>,
-///         near: LoadWindow,
-///     ) -> Answer<'_, Vec<WriteOutcome>> {
-///         let namespace = namespace.clone();
-///         Box::pin(async move {
-///             let began = Instant::now();
-///             let answer = self.0.write(&namespace, writes, near).await;
-///             if began.elapsed() > Duration::from_secs(1) {
-///                 eprintln!("a write to {namespace} took {:?}", began.elapsed());
-///             }
-///             answer
-///         })
-///     }
-///
-///     fn open(&self, namespace: &Namespace, charter: &Charter) -> Answer<'_, Opened> {
-///         self.0.open(namespace, charter)
-///     }
-///
-///     // The other calls likewise.
-/// #   fn amend(&self, namespace: &Namespace, charter: &Charter) -> Answer<'_, ()> {
-/// #       self.0.amend(namespace, charter)
-/// #   }
-/// #   fn load(&self, namespace: &Namespace, request: Load) -> Answer<'_, Loaded> {
-/// #       self.0.load(namespace, request)
-/// #   }
-/// #   fn fire(&self, namespace: &Namespace, request: Fire) -> Answer<'_, FireReport> {
-/// #       self.0.fire(namespace, request)
-/// #   }
-/// #   fn settle(
-/// #       &self,
-/// #       namespace: &Namespace,
-/// #       settles: Vec<Settle>,
-/// #       near: LoadWindow,
-/// #   ) -> Answer<'_, Vec<Settled>> {
-/// #       self.0.settle(namespace, settles, near)
-/// #   }
-/// #   fn unload(&self, namespace: &Namespace, instance: InstanceId) -> Answer<'_, InstanceId> {
-/// #       self.0.unload(namespace, instance)
-/// #   }
-/// #   fn unmark(
-/// #       &self,
-/// #       namespace: &Namespace,
-/// #       instance: InstanceId,
-/// #       versions: Vec<Version>,
-/// #   ) -> Answer<'_, Vec<Version>> {
-/// #       self.0.unmark(namespace, instance, versions)
-/// #   }
-/// #   fn rows_of(&self, namespace: &Namespace, key: Vec<u8>, limit: usize) -> Answer<'_, Vec<Stored>> {
-/// #       self.0.rows_of(namespace, key, limit)
-/// #   }
-/// #   fn list(&self, namespace: &Namespace, request: List) -> Answer<'_, Vec<Stored>> {
-/// #       self.0.list(namespace, request)
-/// #   }
-/// #   fn count(&self, namespace: &Namespace) -> Answer<'_, Counts> {
-/// #       self.0.count(namespace)
-/// #   }
-/// #   fn purge(&self, namespace: &Namespace) -> Answer<'_, ChangedRows> {
-/// #       self.0.purge(namespace)
-/// #   }
-/// #   fn change_dead(
-/// #       &self,
-/// #       namespace: &Namespace,
-/// #       which: DeadRows,
-/// #       change: DeadChange,
-/// #   ) -> Answer<'_, ChangedRows> {
-/// #       self.0.change_dead(namespace, which, change)
-/// #   }
-/// #   fn inspect(&self) -> &dyn Inspect {
-/// #       self.0.inspect()
-/// #   }
-/// #   fn hinted(&self, namespace: &Namespace) -> BoxFuture<'_, ()> {
-/// #       self.0.hinted(namespace)
-/// #   }
-/// }
+/// # use tickwheel_durable::{Memory, Store, builder};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-///
-/// let store: Box<dyn Store> = Box::new(Logged(tickwheel_durable::Memory::new()));
+/// let store: Box<dyn Store> = Box::new(Memory::new());
 /// let wheel = tickwheel::TimerWheel::new();
-/// let (timers, _claims) = tickwheel_durable::builder::<String, u32>("orders").start(&wheel, store).await?;
-/// timers.set_timer("order 1", &30, Duration::from_secs(60)).await?;
+/// let (timers, claims) = builder::<String, u32>("orders").start(&wheel, store).await?;
 /// # Ok(())
 /// # }
 /// ```

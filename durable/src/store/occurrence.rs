@@ -12,13 +12,9 @@ use super::time::StoreTime;
 pub(crate) enum Occurrence {
     /// It fires, and may repeat.
     Fires(Option<NextOccurrence>),
-    /// It waits until another time, with this deadline and count of attempts: it is held back, or
-    /// its occurrence is skipped.
-    Waits {
-        due: StoreTime,
-        deadline: StoreTime,
-        attempt: u32,
-    },
+    /// It waits until another time, with this deadline and no attempts: it is held back, or its
+    /// occurrence is skipped.
+    Waits { due: StoreTime, deadline: StoreTime },
     /// It has a schedule, and no plan for it holds.
     Unplanned,
 }
@@ -32,12 +28,8 @@ impl Fire {
         Some(&self.plans[at.ok()?])
     }
 
-    /// Whether a row that repeats does not fire while its key has a row in flight.
-    pub(crate) fn holds_back(&self, row: &Stored) -> bool {
-        self.no_overlap && row.repeats()
-    }
-
-    /// Decides what becomes of a row that is due now. `waits` if it is held back.
+    /// Decides what becomes of a row that is due now. `waits` if it is held back, since it repeats
+    /// and its key has a row in flight.
     pub(crate) fn occurrence(&self, row: &Stored, waits: bool, now: StoreTime) -> Occurrence {
         let (next, until) = match (row.period, &row.schedule) {
             (Some(period), _) => {
@@ -55,12 +47,8 @@ impl Fire {
                 Missed::FireAll | Missed::FireOnce => row.deadline,
                 Missed::Skip => until,
             };
-            let (due, attempt) = (until, row.attempt);
-            return Occurrence::Waits {
-                due,
-                deadline,
-                attempt,
-            };
+            let due = until;
+            return Occurrence::Waits { due, deadline };
         }
         if next.fires {
             return Occurrence::Fires(Some(next));
@@ -68,7 +56,6 @@ impl Fire {
         Occurrence::Waits {
             due: next.due,
             deadline: next.due,
-            attempt: 0,
         }
     }
 }

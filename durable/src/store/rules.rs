@@ -9,7 +9,7 @@ mod settle;
 
 use std::time::{Duration, Instant};
 
-use super::answers::{Armed, ChangedRows, Loaded, Settled, Stored, WriteOutcome};
+use super::answers::{Armed, ChangedRows, Loaded, Stored, WriteOutcome};
 use super::ids::{InstanceId, Version};
 use super::requests::{Action, DeadChange, DeadRows, Load, LoadWindow, State, Write};
 use super::schedule::{Scheduled, Schedules};
@@ -129,19 +129,19 @@ fn arm<R: Rows>(rows: &mut R, row: &mut Stored, near: LoadWindow) -> Result<Arme
 }
 
 /// Makes a row the waiting one of its key. Beside a newer one it stays in flight, and no claim
-/// holds it.
+/// holds it: `None`.
 fn put_back<R: Rows>(
     rows: &mut R,
     row: &mut Stored,
     near: LoadWindow,
-) -> Result<Settled, R::Error> {
+) -> Result<Option<Armed>, R::Error> {
     if rows.latest(State::Waiting, &row.key)?.is_none() {
-        return arm(rows, row, near).map(Settled::Armed);
+        return arm(rows, row, near).map(Some);
     }
     row.version = rows.next_version()?;
     row.state = State::InFlight;
     (row.loaded_by, row.claimed_by) = (None, None);
-    Ok(Settled::Done)
+    Ok(None)
 }
 
 /// Sets, moves and removes, in order.
@@ -178,7 +178,10 @@ fn write_one<R: Rows>(
                     return Ok(WriteOutcome::InFlight(row.version));
                 }
             }
-            let mut row = Stored::set(key, value, due.at(rows.now()), period, schedule);
+            // `arm` gives it its version.
+            let due = due.at(rows.now());
+            let mut row = Stored::new(Version(0), State::Waiting, key, value, due);
+            (row.period, row.schedule) = (period, schedule);
             row.keep_time(waiting.as_ref());
             let replaced = waiting.map(|row| row.version);
             if let Some(version) = replaced {
@@ -293,7 +296,7 @@ fn revive<R: Rows>(rows: &mut R, version: Version) -> Result<(), R::Error> {
     };
     row.attempt = 0;
     row.due = rows.now();
-    if put_back(rows, &mut row, LoadWindow::NONE)? == Settled::Done {
+    if put_back(rows, &mut row, LoadWindow::NONE)?.is_none() {
         rows.hint();
     }
     rows.update((version, State::Dead), &row)

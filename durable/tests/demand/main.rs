@@ -430,29 +430,43 @@ async fn warns_once_for_each_kind_of_call_that_fails() {
     let _logging = log.capture();
     let store = Faulty::new(Memory::new());
     let (timers, mut claims) = start(store.clone(), |b| b).await;
-    for (number, lane) in ["load", "fire", "write", "settle"].into_iter().enumerate() {
+    for (number, call) in ["load", "fire", "write", "settle"].into_iter().enumerate() {
         set(&timers, "a", SECOND * 2).await;
-        store.set_failing(Some(lane));
+        store.set_failing(Some(call));
         for _ in 0..3 {
             let set = timers.set_timer("b", &0, HOUR).await;
-            assert_eq!(set.is_err(), lane == "write");
+            assert_eq!(set.is_err(), call == "write");
             let claim = timeout(SECOND * 3, claims.recv()).await;
             if let Ok(Some(claim)) = claim {
-                assert_eq!(claim.ack().await.is_err(), lane == "settle");
+                assert_eq!(claim.ack().await.is_err(), call == "settle");
             }
         }
-        let quoted = format!("lane={lane:?}");
+        let quoted = format!("call={call:?}");
         let warned = log.with(&["WARN", "fail", "taken away by the test", &quoted]);
-        assert_eq!(warned, 1, "{lane}");
+        assert_eq!(warned, 1, "{call}");
         assert_eq!(log.with(&["INFO", "work again"]), number);
         store.set_failing(None);
         set(&timers, "a", SECOND).await;
         let claim = next(&mut claims).await;
         claim.ack().await.expect("it is held");
         sleep(SECOND * 3).await;
-        assert_eq!(log.with(&["INFO", "work again", &quoted]), 1, "{lane}");
+        assert_eq!(log.with(&["INFO", "work again", &quoted]), 1, "{call}");
     }
     assert_eq!(log.with(&["WARN"]), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn warns_of_an_amendment_that_cannot_be_taken_back() {
+    let log = Log::default();
+    let _logging = log.capture();
+    let store = Faulty::new(Memory::new());
+    let (timers, _claims) = start(store.clone(), |b| b).await;
+    let admin = timers.admin();
+    let mut charter = admin.charter().await.expect("it reads");
+    charter.no_overlap = true;
+    store.set_failing(Some("amend"));
+    admin.amend(&charter).await.expect_err("it fails");
+    assert_eq!(log.with(&["WARN", "taken back", "taken away"]), 1);
 }
 
 /// The age of overdue timers was logged, and counted by the wheel, as if the runtime were late.
@@ -495,8 +509,8 @@ async fn write_that_fails_for_long_is_logged_once() {
         // The store's time is asked for again.
         sleep(SECOND * 61).await;
     }
-    let lane = "lane=\"write\"";
-    assert_eq!(log.with(&["WARN", lane]), 1);
+    let call = "call=\"write\"";
+    assert_eq!(log.with(&["WARN", call]), 1);
     assert_eq!(log.with(&["INFO", "work again"]), 0);
 }
 

@@ -29,22 +29,22 @@ async fn token_is_forgotten_with_its_claim() {
     assert!(leases.tokens().is_empty());
 }
 
-/// The waker of a program that polls `dispatch` in it, which locks the hold.
-struct LooksAtHold(Arc<Hold>, AtomicBool);
+/// The waker of a program that polls `dispatch` in it, which locks the state of the lease.
+struct LooksAtLease(Arc<LeaseInner>, AtomicBool);
 
-impl Wake for LooksAtHold {
+impl Wake for LooksAtLease {
     fn wake(self: Arc<Self>) {
-        let is_free = self.0.held.try_lock().is_ok();
+        let is_free = self.0.state.try_lock().is_ok();
         self.1.store(is_free, Ordering::SeqCst);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn dispatch_is_woken_without_the_lock_of_a_hold() {
+async fn dispatch_is_woken_without_the_lock_of_a_lease() {
     let (claim, _instance) = claimed().await;
     let (settling, mut settled) = mpsc::channel(1);
     claim.lease.set_settling(settling);
-    let looks = Arc::new(LooksAtHold(
+    let looks = Arc::new(LooksAtLease(
         Arc::clone(&claim.lease),
         AtomicBool::new(false),
     ));

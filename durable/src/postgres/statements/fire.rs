@@ -1,9 +1,10 @@
 //! Fires.
 
 /// From an array of versions, and `$9` rows that no instance has loaded; `$6` is the lease or null,
-/// `$7` the rule for missed occurrences: 0 fires all, 1 one, 2 none. Once keys and values that are
-/// due have `$8` bytes, the rest has no `room`, and stays as it is. To learn the length of a value
-/// that lies in another table, the server need not read it.
+/// `$7` the number of the rule for missed occurrences ([`Missed`](crate::store::Missed)): 0 fires
+/// all, 1 one, 2 none. Once keys and values that are due have `$8` bytes, the rest has no `room`,
+/// and stays as it is. To learn the length of a value that lies in another table, the server need
+/// not read it.
 ///
 /// A row that no instance has loaded may have been written after the statement began, and is locked
 /// as it is then. The statement can neither change it nor see what is in flight under its key, so

@@ -317,6 +317,8 @@ mod looks;
 mod namespaces;
 mod purge;
 mod settles;
+#[cfg(test)]
+mod tests;
 mod writes;
 
 pub(super) use dead::{DEAD_OF_KEY, DEAD_UNTIL, DISCARD, RETRY};

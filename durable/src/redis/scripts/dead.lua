@@ -28,11 +28,11 @@ local any_dead = call('ZCARD', dead) > 0
 
 -- The versions of the first dead rows of a key, or of the last ones from the latest on, and the names that find them.
 local function dead_of(key, limit, is_from_last)
-    local from, to = '[' .. flight(key, '0'), '[' .. flight(key, ':')
     local names = {}
     if any_dead and is_from_last then
-        names = call('ZREVRANGEBYLEX', dead_keys, to, from, 'LIMIT', 0, limit)
+        names = names_of(dead_keys, key, limit)
     elseif any_dead then
+        local from, to = '[' .. flight(key, '0'), '[' .. flight(key, ':')
         names = call('ZRANGE', dead_keys, from, to, 'BYLEX', 'LIMIT', 0, limit)
     end
     local versions = {}

@@ -161,9 +161,12 @@ local function flight(key, version)
     return length .. key .. version
 end
 
+-- The first names of a key in that index, from the latest version on.
+local function names_of(index, key, limit)
+    return call('ZREVRANGEBYLEX', index, '[' .. flight(key, ':'), '[' .. flight(key, '0'), 'LIMIT', 0, limit)
+end
 local function latest_token(key)
-    local from, to = '[' .. flight(key, '0'), '[' .. flight(key, ':')
-    local name = call('ZREVRANGEBYLEX', flights, to, from, 'LIMIT', 0, 1)[1]
+    local name = names_of(flights, key, 1)[1]
     return name and name:sub(-16)
 end
 

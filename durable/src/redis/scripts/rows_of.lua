@@ -12,8 +12,7 @@ local waiting = call('HGET', keys, key)
 if waiting then
     add(describe, waiting)
 end
-local from, to = '[' .. flight(key, '0'), '[' .. flight(key, ':')
-for _, name in ipairs(call('ZREVRANGEBYLEX', flights, to, from, 'LIMIT', 0, limit)) do
+for _, name in ipairs(names_of(flights, key, limit)) do
     add(describe, name:sub(-16))
 end
 for _, version in ipairs((dead_of(key, limit, true))) do

@@ -27,14 +27,13 @@ local function answer_armed(replaced, version, due, is_loaded)
     return version
 end
 
--- A row that this call has put in must be flushed before it can be taken out.
+-- A row that this call has put in must be flushed before it can be read or taken out.
 local put_in = {}
-local function take_waiting(version, key, stays_in_keys)
+local function flush_if_put_in(version)
     if put_in[version] then
         flush()
         put_in = {}
     end
-    take(version, WAITING, key, stays_in_keys)
 end
 local function put(deadline, attempt, period, key, value, replaced, error, due, schedule)
     local waiting = { put_waiting(deadline, attempt, period, key, value, due, error, schedule) }
@@ -44,10 +43,7 @@ end
 
 -- Deadline and schedule of a waiting row, if it has a schedule.
 local function schedule_of(version)
-    if put_in[version] then
-        flush()
-        put_in = {}
-    end
+    flush_if_put_in(version)
     local text = any_schedule() and call('HGET', schedules, version)
     if text then
         return unpack_schedule(text)
@@ -85,7 +81,8 @@ for number = 1, count do
             end
         end
         if version then
-            take_waiting(version, key, true)
+            flush_if_put_in(version)
+            take(version, WAITING, key, true)
         end
         discard_dead_of(key)
         put(deadline, 0, period, key, value, version, nil, due, schedule)
@@ -104,7 +101,8 @@ for number = 1, count do
             answer(ABSENT)
         end
     else
-        take_waiting(version, key, op == 'm')
+        flush_if_put_in(version)
+        take(version, WAITING, key, op == 'm')
         local row = call('HGET', rows, version) or ''
         bytes = bytes + #row
         local state, reason, attempt, its_period, _, its_value_at, error = unpack_row(row)

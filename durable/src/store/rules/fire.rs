@@ -33,7 +33,7 @@ pub(crate) fn fire<R: Rows>(rows: &mut R, request: &Fire) -> Result<FireReport, 
         if let Some(reason) = damage {
             set_aside(rows, row, reason, &mut report)?;
         } else if row.due > rows.now() {
-            report.add_later(row.armed(), &row);
+            report.add_later(&row);
         } else {
             fire_due(rows, row, request, near, &mut report)?;
         }
@@ -66,7 +66,8 @@ fn fire_due<R: Rows>(
     report: &mut FireReport,
 ) -> Result<(), R::Error> {
     let old = (row.version, row.state);
-    let waits = request.holds_back(&row) && rows.latest(State::InFlight, &row.key)?.is_some();
+    let waits =
+        request.no_overlap && row.repeats() && rows.latest(State::InFlight, &row.key)?.is_some();
     let next = match request.occurrence(&row, waits, rows.now()) {
         Occurrence::Fires(next) => next,
         Occurrence::Unplanned => {
@@ -74,17 +75,13 @@ fn fire_due<R: Rows>(
                 rows.mark(row.version, loader)?;
                 row.loaded_by = Some(loader);
             }
-            report.add_later(row.armed(), &row);
+            report.add_later(&row);
             return Ok(());
         }
-        Occurrence::Waits {
-            due,
-            deadline,
-            attempt,
-        } => {
-            (row.due, row.deadline, row.attempt) = (due, deadline, attempt);
-            let armed = arm(rows, &mut row, near)?;
-            report.add_later(armed, &row);
+        Occurrence::Waits { due, deadline } => {
+            (row.due, row.deadline, row.attempt) = (due, deadline, 0);
+            arm(rows, &mut row, near)?;
+            report.add_later(&row);
             return rows.update(old, &row);
         }
     };
@@ -106,8 +103,8 @@ fn fire_due<R: Rows>(
         (row.period, row.schedule) = repeats;
         row.attempt = 0;
         (row.due, row.deadline) = (next.due, next.due);
-        let armed = arm(rows, &mut row, near)?;
-        report.add_next(armed, &row);
+        arm(rows, &mut row, near)?;
+        report.add_next(&row);
         rows.insert(&row)?;
     }
     Ok(())

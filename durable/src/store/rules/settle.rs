@@ -56,14 +56,14 @@ fn settle_one<R: Rows>(
         Settlement::Ack | Settlement::Release | Settlement::Unfire => Duration::ZERO,
     };
     row.due = now.after(delay);
-    let settled = put_back(rows, &mut row, near)?;
-    match (settled, settlement) {
-        (Settled::Armed(_), Settlement::RetryAfter(_)) => row.deadline = row.due,
-        (Settled::Done, _) if delay.is_zero() => rows.hint(),
+    let armed = put_back(rows, &mut row, near)?;
+    match (armed, settlement) {
+        (Some(_), Settlement::RetryAfter(_)) => row.deadline = row.due,
+        (None, _) if delay.is_zero() => rows.hint(),
         _ => {}
     }
     rows.update(old, &row)?;
-    Ok(settled)
+    Ok(armed.map_or(Settled::Done, Settled::Armed))
 }
 
 /// Puts a row back for other instances.
@@ -79,9 +79,9 @@ fn leave<R: Rows>(
     }
     let old = (row.version, row.state);
     row.due = rows.now().after(left.pause);
-    let settled = put_back(rows, &mut row, LoadWindow::new(near.window, None))?;
+    let armed = put_back(rows, &mut row, LoadWindow::new(near.window, None))?;
     row.loaded_by = Some(id);
     rows.hint();
     rows.update(old, &row)?;
-    Ok(settled)
+    Ok(armed.map_or(Settled::Done, Settled::Armed))
 }

@@ -1,0 +1,58 @@
+use super::locks::key_hash;
+use super::*;
+
+#[test]
+fn statements_are_for_the_last_version() {
+    let version = format!("s.version = {SCHEMA})");
+    assert!(ACK.contains(&version), "{ACK}");
+}
+
+/// A text without white space, with variables of `tickwheel_write` for the parameters. A
+/// transaction of a user waits for the lock of its key, so it leaves no key out.
+fn with(variables: &[&str], sql: &str) -> String {
+    let mut sql = sql.replace(unless_locked!("encode(u.key, 'hex')"), "");
+    for (number, variable) in variables.iter().enumerate().rev() {
+        sql = sql.replace(&format!("${}", number + 1), variable);
+    }
+    sql.split_whitespace().collect()
+}
+
+/// A migration stands still once it is released, so it repeats the statements of its time.
+#[test]
+fn functions_for_users_run_the_statements_of_calls() {
+    let functions = with(&[], MIGRATIONS[MIGRATIONS.len() - 1]);
+    let arms = "its_space its_window NULL::bigint its_channel its_keys";
+    let key = "its_space its_keys";
+    let set = &format!("{arms} ARRAY[its_value] its_due ARRAY[false] ARRAY[NULL] '{{}}'");
+    let moved = &format!("{arms} its_due ARRAY[false]");
+    for (sql, variables) in [
+        (FIND, "its_name"),
+        (SET, set),
+        (LOCK, key),
+        (SET_IF_ABSENT, set),
+        (MOVE, moved),
+        (REMOVE, key),
+        (REMOVE_DEAD, key),
+        (STANDING, key),
+    ] {
+        let variables: Vec<_> = variables.split(' ').collect();
+        let repeated = with(&variables, sql);
+        assert!(functions.contains(&repeated), "{sql}");
+    }
+}
+
+#[test]
+fn transactions_of_users_lock_what_batches_try_to_lock() {
+    let functions = with(&[], MIGRATIONS[MIGRATIONS.len() - 1]);
+    let hash = with(&[], key_hash!("its_key"));
+    let batch = with(&["its_space"], HOLD).replace("i.key", "its_key");
+    let batch = batch.replace("o.bucket", &hash);
+    let locks = batch.split("pg_try_advisory_xact_lock(").skip(1);
+    for (lock, (end, waits)) in locks.zip([
+        (")ASis_free", "pg_advisory_xact_lock_shared("),
+        (")ELSEfalse", "pg_advisory_xact_lock("),
+    ]) {
+        let (number, _) = lock.split_once(end).expect("a batch tries to take it");
+        assert!(functions.contains(&format!("{waits}{number})")), "{number}");
+    }
+}
