@@ -10,6 +10,8 @@ use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::{Either, join_all, select};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tickwheel::TimerWheel;
 use tickwheel_durable::store::{Action, Charter, Due, LoadWindow, Namespace, Opened, Store, Write};
 use tickwheel_durable::{
@@ -206,10 +208,13 @@ impl<T: Stores> World<T> {
 
     /// Starts an instance with other settings. On a busy machine a server may be too slow to open
     /// the namespace: it tries again, as a program would.
-    pub(super) async fn instance_with(
+    pub(super) async fn instance_with<V>(
         &self,
-        set: impl Fn(Builder<String, u64>) -> Builder<String, u64>,
-    ) -> Running<T::Store> {
+        set: impl Fn(Builder<String, V>) -> Builder<String, V>,
+    ) -> Running<T::Store, V>
+    where
+        V: Serialize + DeserializeOwned + Send + Sync + 'static,
+    {
         let wheel = TimerWheel::new();
         let began = Instant::now();
         let (faults, (timers, claims)) = loop {
