@@ -4,31 +4,31 @@ use tickwheel_durable::Charter;
 use tickwheel_durable::store::Missed;
 
 use super::DEEPER;
-use super::step::{Call, Fault, How, Step};
+use super::step::{Call, Fault, How, Step, Trace};
 
 /// What is explored.
 #[derive(Debug, Clone)]
 pub struct Bounds {
     /// How many instances there are.
-    pub instances: u8,
+    pub(super) instances: u8,
     /// Whether the last instance can decode no timer.
-    pub last_is_blind: bool,
+    pub(super) last_is_blind: bool,
     /// Whether the last instance knows no schedule.
-    pub last_has_no_calendar: bool,
+    pub(super) last_has_no_calendar: bool,
     /// The charter of the namespace.
-    pub charter: Charter,
+    pub(super) charter: Charter,
     /// The rule for missed occurrences.
-    pub missed: Missed,
+    pub(super) missed: Missed,
     /// The calls that each of them makes.
-    pub calls: Vec<Call>,
+    pub(super) calls: Vec<Call>,
     /// What else happens, besides ticks and crashes.
-    pub others: Vec<Step>,
+    pub(super) others: Vec<Step>,
     /// The most steps of a trace.
-    pub depth: usize,
+    pub(super) depth: usize,
     /// The most faults of a trace: calls that fail, instances that die, and steps of the clock.
-    pub faults: usize,
+    pub(super) faults: usize,
     /// The most timers that are set in a trace.
-    pub sets: usize,
+    pub(super) sets: usize,
 }
 
 /// Reads calls, which are written as in a [trace](super::Trace).
@@ -200,6 +200,12 @@ impl Bounds {
         self
     }
 
+    /// Whether a trace may go on with this step.
+    pub(super) fn allow(&self, trace: &Trace, step: Step) -> bool {
+        trace.faults() + usize::from(step.is_fault()) <= self.faults
+            && trace.sets() + usize::from(step.sets()) <= self.sets
+    }
+
     /// Whether the instance with this number can decode no timer.
     pub(super) fn is_blind(&self, by: u8) -> bool {
         self.last_is_blind && by + 1 == self.instances
@@ -229,7 +235,7 @@ impl Bounds {
                 let faults = [Fault::None, Fault::Lost, Fault::Late];
                 steps.extend(faults.map(|fault| Step::Call { by, call, fault }));
             }
-            steps.push(Step::Crash { by });
+            steps.push(Step::Crash(by));
         }
         steps
     }

@@ -66,7 +66,7 @@ pub use replay::{
 };
 use run::Run;
 use state::{View, state};
-pub use step::{Call, Delay, Fault, How, Key, Step, Trace};
+use step::{Call, Fault, How, Step, Trace};
 use taken::Taken;
 
 /// The environment variable that plays a trace.
@@ -78,24 +78,11 @@ const DEEPER: &str = "EXPLORE_DEEPER";
 /// After so many units without a fault everything that was set has been delivered.
 const FAIR_UNITS: usize = 8;
 
-/// What an exploration has seen.
-#[derive(Debug, Clone)]
-pub struct Explored {
-    /// How many states.
-    pub states: usize,
-    /// How many steps from one state to another, or to the same.
-    pub transitions: usize,
-    /// One shortest trace for each kind of transition.
-    pub traces: Vec<Trace>,
-}
-
 /// A trace that has led to a new state, and what was learned on the way.
 #[derive(Debug, Clone, Default)]
 struct Node {
     trace: Trace,
     history: History,
-    faults: usize,
-    sets: usize,
 }
 
 /// The hash of a state, so long that no two states share one.
@@ -110,12 +97,18 @@ fn name(state: &impl Hash) -> Name {
     (hash(0), hash(1))
 }
 
-/// Explores the store in memory within these bounds, under any clock.
+/// Explores the store in memory within these bounds, under any clock. Returns how many states it
+/// has seen.
 ///
 /// # Panics
 ///
 /// When a promise is broken: with the promise and the trace.
-pub async fn explore(bounds: &Bounds) -> Explored {
+pub async fn explore(bounds: &Bounds) -> usize {
+    explored(bounds).await.0
+}
+
+/// How many states there are, and one shortest trace for each kind of transition.
+async fn explored(bounds: &Bounds) -> (usize, Vec<Trace>) {
     if let Ok(trace) = std::env::var(TRACE) {
         let trace = trace.parse();
         let trace: Trace = trace.unwrap_or_else(|step| panic!("{TRACE}: {step:?} is no step"));
@@ -125,7 +118,6 @@ pub async fn explore(bounds: &Bounds) -> Explored {
     let steps = bounds.all_steps();
     let mut seen = HashSet::new();
     let mut kinds: HashMap<Name, Trace> = HashMap::new();
-    let mut transitions = 0;
     let mut level = vec![Node::default()];
     for _ in 0..bounds.depth {
         let mut next = Vec::new();
@@ -136,16 +128,13 @@ pub async fn explore(bounds: &Bounds) -> Explored {
             }
             let before = View::of(&run).await;
             for &step in &steps {
-                let Some(mut grown) = node.grown(step, bounds) else {
+                if !bounds.allow(&node.trace, step) {
+                    continue;
+                }
+                let (mut grown, mut run) = (node.clone(), run.fork());
+                let Some((outcome, after)) = grown.take(step, &mut run, &before).await else {
                     continue;
                 };
-                let mut run = run.fork();
-                let Some(outcome) = run.step(step).await else {
-                    continue;
-                };
-                let after = View::of(&run).await;
-                grown.checked(step, &outcome, [&before, &after], &run);
-                transitions += 1;
                 if let Some(kind) = kind(step, &outcome, [&before, &after]) {
                     kinds
                         .entry(name(&kind))
@@ -153,7 +142,7 @@ pub async fn explore(bounds: &Bounds) -> Explored {
                 }
                 let state = state(&run, &after, bounds.alike());
                 let state = name(&(state, grown.history.handled(&after)));
-                if seen.insert((state, grown.faults, grown.sets)) {
+                if seen.insert((state, grown.trace.faults(), grown.trace.sets())) {
                     grown.ends_fairly(&run, &mut fair, bounds).await;
                     next.push(grown);
                 }
@@ -163,39 +152,25 @@ pub async fn explore(bounds: &Bounds) -> Explored {
     }
     let mut traces: Vec<_> = kinds.into_values().collect();
     traces.sort_by_cached_key(|trace| (trace.0.len(), trace.to_string()));
-    Explored {
-        states: seen.len(),
-        transitions,
-        traces,
-    }
+    (seen.len(), traces)
 }
 
 impl Node {
-    /// This trace and one more step, if the bounds allow it.
-    fn grown(&self, step: Step, bounds: &Bounds) -> Option<Node> {
-        let faults = self.faults + usize::from(step.is_fault());
-        let sets = self.sets + usize::from(step.sets());
-        if faults > bounds.faults || sets > bounds.sets {
-            return None;
-        }
-        let mut node = self.clone();
-        node.trace.0.push(step);
-        (node.faults, node.sets) = (faults, sets);
-        Some(node)
-    }
-
-    /// Holds its last step to the promises.
-    fn checked(&mut self, step: Step, outcome: &Outcome, views: [&View; 2], run: &Run) {
-        let [before, after] = views;
+    /// Takes one more step, and holds it to the promises. `None` if it makes no sense now.
+    async fn take(&mut self, step: Step, run: &mut Run, before: &View) -> Option<(Outcome, View)> {
+        let outcome = run.step(step).await?;
+        let after = View::of(run).await;
+        self.trace.0.push(step);
         let taken = Taken {
             step,
-            outcome,
+            outcome: &outcome,
             before,
-            after,
+            after: &after,
             run,
         };
         let checked = self.history.check(&taken);
         checked.unwrap_or_else(|broken| self.fails(&broken));
+        Some((outcome, after))
     }
 
     /// Plays the two fair ends of the state that it has led to.
@@ -239,12 +214,7 @@ async fn walk(bounds: &Bounds, random: &mut Rng, steps: usize) -> Trace {
             continue;
         }
         let before = View::of(&run).await;
-        let Some(outcome) = run.step(step).await else {
-            continue;
-        };
-        let after = View::of(&run).await;
-        node.trace.0.push(step);
-        node.checked(step, &outcome, [&before, &after], &run);
+        node.take(step, &mut run, &before).await;
     }
     node.ends_fairly(&run, &mut FairEnds::default(), bounds)
         .await;
@@ -274,7 +244,7 @@ fn kind(step: Step, outcome: &Outcome, views: [&View; 2]) -> Option<String> {
         (Step::Call { call, .. }, outcome) => {
             format!("{call:?} {:?}", std::mem::discriminant(outcome))
         }
-        (Step::Crash { .. }, _) => "crash".to_owned(),
+        (Step::Crash(_), _) => "crash".to_owned(),
         (step, _) => step.to_string(),
     };
     let [before, after] = views.map(states);
@@ -355,18 +325,16 @@ async fn show(bounds: &Bounds, trace: &Trace) {
     let mut run = Run::in_memory(bounds).await;
     let mut node = Node::default();
     for &step in &trace.0 {
-        let before = View::of(&run).await;
-        let Some(outcome) = run.step(step).await else {
+        let (before, mut ahead) = (View::of(&run).await, run.fork());
+        let Some(outcome) = ahead.step(step).await else {
             return println!("{step} makes no sense here");
         };
-        let after = View::of(&run).await;
         println!("{step}: {outcome:?}");
-        for row in after.rows.values() {
+        for row in ahead.rows().await.values() {
             println!("    {row:?}");
         }
-        println!("    {run:?}");
-        node.trace.0.push(step);
-        node.checked(step, &outcome, [&before, &after], &run);
+        println!("    {ahead:?}");
+        node.take(step, &mut run, &before).await;
     }
     node.ends_fairly(&run, &mut FairEnds::default(), bounds)
         .await;

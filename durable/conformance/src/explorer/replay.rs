@@ -13,7 +13,7 @@ use super::instance::Outcome;
 use super::run::{MOMENT, Meeting, Run, SetClock, UNIT};
 use super::state::{View, state};
 use super::step::{Call, Fault, How, Step, Trace};
-use super::{Bounds, explore, walk};
+use super::{Bounds, explored, walk};
 use crate::random::{seed, stream};
 use crate::world::{Stores, World};
 
@@ -55,39 +55,32 @@ fn all_bounds() -> [(&'static str, Bounds); 9] {
 pub async fn replays_each_transition<T: Stores>(world: &World<T>) {
     let store: Arc<dyn Store> = Arc::new(world.store().await);
     for (name, bounds) in all_bounds() {
-        let mut explored = explore(&bounds).await;
-        explored
-            .traces
-            .retain(|trace| !trace.0.contains(&Step::StepBack));
+        let (_, mut traces) = explored(&bounds).await;
+        traces.retain(|trace| !trace.0.contains(&Step::StepBack));
         if bounds.last_is_blind {
-            let left = LEFT.parse().expect("it is a trace");
-            explored.traces.push(left);
+            traces.push(LEFT.parse().expect("it is a trace"));
         }
-        let played = explored
-            .traces
-            .iter()
-            .enumerate()
-            .map(async |(number, trace)| {
-                let expected = record(Run::in_memory(&bounds).await, trace, false).await;
-                let ticks = trace.0.iter().filter(|step| **step == Step::Tick).count();
-                for time in 0..TRIES {
-                    let space = world.part(&format!("{name}-{number}-{time}")).namespace();
-                    // Without ticks it does not matter how long a call takes.
-                    let unit = match ticks {
-                        0 => UNIT,
-                        _ => world.units(PACE_UNITS << time),
-                    };
-                    let run = Run::new(Arc::clone(&store), space, unit, &bounds).await;
-                    let began = Instant::now();
-                    let record = record(run, trace, false).await;
-                    let slept = unit * u32::try_from(ticks).unwrap_or(u32::MAX);
-                    // Deadlines lie half a unit from the ticks.
-                    if began.elapsed().saturating_sub(slept) < unit / 4 {
-                        return agree(trace, record, expected);
-                    }
+        let played = traces.iter().enumerate().map(async |(number, trace)| {
+            let expected = record(Run::in_memory(&bounds).await, trace, false).await;
+            let ticks = trace.0.iter().filter(|step| **step == Step::Tick).count();
+            for time in 0..TRIES {
+                let space = world.part(&format!("{name}-{number}-{time}")).namespace();
+                // Without ticks it does not matter how long a call takes.
+                let unit = match ticks {
+                    0 => UNIT,
+                    _ => world.units(PACE_UNITS << time),
+                };
+                let run = Run::new(Arc::clone(&store), space, unit, &bounds).await;
+                let began = Instant::now();
+                let record = record(run, trace, false).await;
+                let slept = unit * u32::try_from(ticks).unwrap_or(u32::MAX);
+                // Deadlines lie half a unit from the ticks.
+                if began.elapsed().saturating_sub(slept) < unit / 4 {
+                    return agree(trace, record, expected);
                 }
-                panic!("no try was fast enough for '{trace}'");
-            });
+            }
+            panic!("no try was fast enough for '{trace}'");
+        });
         let played = stream::iter(played).buffer_unordered(AT_ONCE);
         played.collect::<()>().await;
     }
@@ -107,7 +100,7 @@ where
     let clock: SetClock = Arc::new(move |time| Box::pin(set_clock(time)));
     let mut count = 0;
     for (name, bounds) in all_bounds() {
-        for (number, trace) in explore(&bounds).await.traces.iter().enumerate() {
+        for (number, trace) in explored(&bounds).await.1.iter().enumerate() {
             let expected = record(Run::in_memory(&bounds).await, trace, false).await;
             let space = world.part(&format!("{name}-{number}")).namespace();
             let (store, clock) = (Arc::clone(&store), Arc::clone(&clock));
@@ -264,7 +257,7 @@ async fn pairs(bounds: &Bounds) -> Vec<Pair> {
             }
         )
     };
-    let mut traces = explore(bounds).await.traces;
+    let (_, mut traces) = explored(bounds).await;
     traces.retain(|trace| trace.0.iter().all(is_of_first));
     let (mut pairs, mut seen) = (Vec::new(), HashSet::new());
     for Trace(before) in traces {

@@ -240,7 +240,7 @@ impl Run {
     async fn take(&mut self, step: Step) -> Option<Outcome> {
         match step {
             Step::Call { by, call, fault } => return self.call(usize::from(by), call, fault).await,
-            Step::Crash { by } => self.instances[usize::from(by)] = self.start().await.ok()?,
+            Step::Crash(by) => self.instances[usize::from(by)] = self.start().await.ok()?,
             Step::Tick => {
                 match self.clock {
                     Some(_) => self.set_clock(self.now().await.after(self.unit)).await,
