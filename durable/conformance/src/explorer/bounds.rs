@@ -82,7 +82,7 @@ impl Bounds {
     /// A repeating timer beside others of its key, while the clock steps back.
     pub fn repeating() -> Self {
         Bounds {
-            others: vec![Step::StepBack],
+            others: vec![Step::TurnBack],
             ..Bounds::new(
                 2,
                 "SetInterval(0, Near); Set(0, Near); Remove(0); Settle(Ack); Settle(Release); \
@@ -126,7 +126,7 @@ impl Bounds {
     pub fn calendar() -> Self {
         Bounds {
             last_has_no_calendar: true,
-            others: vec![Step::StepBack],
+            others: vec![Step::TurnBack],
             ..Bounds::new(
                 2,
                 "SetCron(0, Zero); SetCron(0, Near); Move(0, Near); Remove(0); Settle(Ack); \

@@ -56,7 +56,7 @@ pub async fn replays_each_transition<T: Stores>(world: &World<T>) {
     let store: Arc<dyn Store> = Arc::new(world.store().await);
     for (name, bounds) in all_bounds() {
         let (_, mut traces) = explored(&bounds).await;
-        traces.retain(|trace| !trace.0.contains(&Step::StepBack));
+        traces.retain(|trace| !trace.0.contains(&Step::TurnBack));
         if bounds.last_is_blind {
             traces.push(LEFT.parse().expect("it is a trace"));
         }

@@ -253,7 +253,7 @@ impl Run {
                     claim.until = StoreTime::default();
                 }
             }
-            Step::StepBack => self.set_clock(self.now().await.before(self.unit)).await,
+            Step::TurnBack => self.set_clock(self.now().await.before(self.unit)).await,
             Step::RetryDead(_) | Step::DiscardDead(_) => {
                 let (_, request) = self.request_of(step).await?;
                 return Some(self.send(&request).await.expect("dead rows change"));

@@ -25,8 +25,8 @@ pub(super) enum Step {
     Amend,
     /// A unit of time passes.
     Tick,
-    /// The store's clock steps back by a unit.
-    StepBack,
+    /// The store's clock is turned back by a unit.
+    TurnBack,
 }
 
 /// A call of an instance.
@@ -114,7 +114,7 @@ pub(super) enum How {
 impl Step {
     /// Every step there is.
     fn all() -> Vec<Step> {
-        let mut steps = vec![Step::Amend, Step::Tick, Step::StepBack];
+        let mut steps = vec![Step::Amend, Step::Tick, Step::TurnBack];
         for number in 0..3 {
             steps.extend([Step::RetryDead(number), Step::DiscardDead(number)]);
             steps.push(Step::Crash(number));
@@ -138,7 +138,7 @@ impl Step {
     /// Whether it is one of those that a trace has few of.
     pub(super) fn is_fault(self) -> bool {
         match self {
-            Step::Crash(_) | Step::StepBack => true,
+            Step::Crash(_) | Step::TurnBack => true,
             Step::Call { fault, .. } => fault != Fault::None,
             _ => false,
         }
