@@ -9,7 +9,7 @@ use tickwheel_durable::store::{
 };
 use tokio::time::timeout;
 
-use super::{Case, FAR, HOUR, NOW, armed, repeating, set, write};
+use super::{Case, FAR, HOUR, NOW, armed, repeating, set, versions_of, write};
 use crate::world::{Stores, World};
 
 /// Rows due within two minutes are near, and the caller loads none.
@@ -56,7 +56,7 @@ impl<T: Stores> Listening<'_, T> {
 
     async fn set(&self, key: &str, due: Due) -> Version {
         let written = self.case.write_near(vec![set(key, key, due)], NEAR).await;
-        armed(&written[0]).0.version
+        armed(&written[0]).version
     }
 
     async fn settle(&self, token: Version, settlement: Settlement) -> Settled {
@@ -115,8 +115,8 @@ pub async fn hints_near_rows_that_no_instance_has_loaded<T: Stores>(world: &Worl
         }
     }
 
-    let repeats = case.write(vec![repeating("repeats", NOW, minute)]).await;
-    let fire = Fire::new(vec![armed(&repeats[0]).0.version], Some(HOUR), NEAR);
+    let repeats = case.set_all([repeating("repeats", NOW, minute)]).await;
+    let fire = Fire::new(versions_of(&repeats), Some(HOUR), NEAR);
     let report = listening.sees_a_hint("a next occurrence", case.fire_as(fire));
     assert_eq!(report.await.next.len(), 1);
 

@@ -7,7 +7,7 @@ use tickwheel_durable::store::{
     Settlement, State, Store, StoreTime, Stored, Version, Write, WriteOutcome,
 };
 
-use super::{Case, FAR, HOUR, NOW, Stores, World, armed, set, write};
+use super::{Case, FAR, HOUR, NOW, Stores, World, set, versions_of, write};
 
 impl<S: Store> Case<S> {
     /// Reads all pages of so many rows.
@@ -37,7 +37,7 @@ impl<S: Store> Case<S> {
     ) -> (Version, Vec<Version>) {
         let since = Due::At(StoreTime::default());
         let action = Action::set(value, since, Some(Duration::from_secs(60)), false);
-        let mut waiting = armed(&self.write(vec![write(key, action)]).await[0]).0;
+        let mut waiting = self.set_all([write(key, action)]).await[0];
         let mut tokens = Vec::new();
         for _ in 0..times {
             let mut fire = Fire::new(vec![waiting.version], Some(HOUR), LoadWindow::NONE);
@@ -222,10 +222,9 @@ pub async fn finds_rows_by_prefix<T: Stores>(world: &World<T>) {
         let writes = names
             .iter()
             .map(|name| Write::new(name.clone(), set("", "value", NOW).action));
-        let written = case.write(writes.collect()).await;
+        let rows = case.set_all(writes).await;
         if state != State::Waiting {
-            let versions = written.iter().map(|written| armed(written).0.version);
-            let fired = case.fire(versions.collect()).await.fired;
+            let fired = case.fire(versions_of(&rows)).await.fired;
             assert_eq!(fired.len(), names.len());
             for fired in fired.iter().filter(|_| state == State::Dead) {
                 case.settle(fired.token, Settlement::Dead).await;

@@ -9,7 +9,7 @@ use tickwheel_durable::store::{
     WriteOutcome,
 };
 
-use super::{Case, FAR, HOUR, NOW, armed, set, versions, write};
+use super::{Case, FAR, HOUR, NOW, set, versions, versions_of, write};
 use crate::steps::pages;
 use crate::world::{Stores, World, by_state};
 
@@ -100,10 +100,8 @@ pub async fn purges_many_rows<T: Stores>(world: &World<T>) {
     let instance = case.instance().await;
     let keys: Vec<_> = (0..ROWS).map(|number| number.to_string()).collect();
     for keys in keys.chunks(600) {
-        let rows = keys.iter().map(|key| set(key, "", NOW)).collect();
-        let rows = case.write(rows).await;
-        let fire = rows.iter().take(100).map(|w| armed(w).0.version);
-        case.fire(fire.collect()).await;
+        let rows = case.set_all(keys.iter().map(|key| set(key, "", NOW))).await;
+        case.fire(versions_of(&rows[..100])).await;
         case.load(instance, HOUR, 100).await;
     }
     assert_eq!(case.purge().await, ROWS);
@@ -123,8 +121,7 @@ pub async fn gives_each_row_to_one_of_many<T: Stores>(world: &World<T>) {
         cases.push(Case { store, space });
     }
     let rows = (0..100).map(|number| set(&number.to_string(), "", NOW));
-    let rows = case.write(rows.collect()).await;
-    let rows: Vec<_> = rows.iter().map(|w| armed(w).0.version).collect();
+    let rows = versions_of(&case.set_all(rows).await);
 
     let load = cases.iter().map(|case| async {
         let instance = case.instance().await;
@@ -191,8 +188,7 @@ pub async fn bounds_answers_in_bytes<T: Stores>(world: &World<T>) {
         "a" => set(key, "a", Due::At(StoreTime::from_micros(1))),
         _ => set(key, &value_of(key), NOW),
     });
-    let rows = case.write(writes.to_vec()).await;
-    let rows: Vec<_> = rows.iter().map(|w| armed(w).0.version).collect();
+    let rows = versions_of(&case.set_all(writes).await);
 
     let listed = pages(&case.store, &case.space, State::Waiting, 100).await;
     for page in &listed {
@@ -239,12 +235,7 @@ pub async fn bounds_answers_in_bytes<T: Stores>(world: &World<T>) {
     assert_eq!(again.len(), KEYS.len());
     release(&case, &again).await;
     let moves = KEYS.map(|key| write(key, Action::move_to(FAR)));
-    let moved = case.write(moves.to_vec()).await;
-    assert!(
-        moved
-            .iter()
-            .all(|m| matches!(m, WriteOutcome::Armed { .. }))
-    );
+    case.set_all(moves).await;
     // The same key again, beside others.
     let mut removes = KEYS.map(|key| write(key, Action::Remove)).to_vec();
     removes.insert(3, set("c", "new", FAR));
