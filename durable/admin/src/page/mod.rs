@@ -17,7 +17,7 @@ use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use serde::Deserialize;
-use tickwheel_durable::store::{List, Namespace, State as RowState, Store, StoreTime};
+use tickwheel_durable::store::{List, Namespace, Store, StoreTime};
 use tokio::time::Instant;
 
 use crate::actions::Action;
@@ -27,7 +27,7 @@ use crate::health::{LATE, Summary};
 use crate::listing::{self, Filter};
 use crate::operator::{Desk, Operator};
 use crate::shown::{from_hex, hex, separated};
-use html::{BARS, Frame, ListPage, Overview, WINDOWS};
+use html::{BARS, Frame, Overview, WINDOWS};
 use jobs::Jobs;
 
 pub(crate) use origin::secure;
@@ -316,22 +316,22 @@ async fn overview(visit: Visit) -> Result<Html<String>, Failure> {
     let window = visit.query("window").parse().ok();
     let window = window.filter(known).unwrap_or(WINDOWS[1].0);
     let counts = operator.counts().await?;
-    let summary = Summary::of(operator, counts).await?;
-    let now = counts.now;
+    let (now, summary) = (counts.now, Summary::of(operator, counts).await?);
     let bar = Duration::from_secs(window) / BARS;
     let mut times = vec![StoreTime::default(), now.before(LATE), now];
     times.extend((1..=BARS).map(|number| now.after(bar * number)));
     let counted = operator.count_due(times).await?;
-    let first = |state| operator.list(List::new(state, None, SECTION));
+    let mut rows = Vec::new();
+    for state in STATES {
+        rows.push(operator.list(List::new(state, None, SECTION)).await?);
+    }
     let shown = Overview {
-        window,
-        late: counted[0],
-        due: counted[2..].to_vec(),
-        dead: first(RowState::Dead).await?,
-        in_flight: first(RowState::InFlight).await?,
-        waiting: first(RowState::Waiting).await?,
-        counts,
         summary,
+        now,
+        rows,
+        late: counted[0],
+        window,
+        due: counted[2..].to_vec(),
     };
     let mut frame = visit.frame();
     frame.is_live = true;
@@ -369,15 +369,9 @@ async fn list(visit: Visit, Query(query): Query<Listed>) -> Result<Html<String>,
         error: some(&query.error),
     };
     let found = listing::page(operator, &filter, query.after(), ROWS).await?;
-    let frame = visit.frame();
-    let shown = ListPage {
-        state,
-        query,
-        prefix_bytes: filter.prefix,
-        found,
-        now: operator.counts().await?.now,
-    };
-    Ok(Html(html::list(&frame, &shown).into_string()))
+    let now = operator.counts().await?.now;
+    let shown = html::list(&visit.frame(), &query, &filter, &found, now);
+    Ok(Html(shown.into_string()))
 }
 
 async fn timer(visit: Visit) -> Result<Response, Failure> {
