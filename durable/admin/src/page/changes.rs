@@ -12,7 +12,7 @@ use tickwheel_durable::store::Version;
 use tokio::time::timeout;
 
 use super::jobs::Job;
-use super::{Visit, html, refused};
+use super::{Visit, html, refusal};
 use crate::actions::{Action, Done, Selection, Work, count};
 use crate::failure::Failure;
 use crate::listing::{at, from_at};
@@ -89,7 +89,7 @@ pub(super) async fn change(
     let (frame, operator) = (visit.frame(), &visit.operator);
     if !frame.allow_changes {
         let text = "changes are not allowed here: tickwheel-admin serve has --allow-changes";
-        return Ok(refused(StatusCode::FORBIDDEN, text.to_owned()));
+        return Ok(refusal(&visit.root, StatusCode::FORBIDDEN, text));
     }
     let (action, selection) = asked(&fields)?;
     let back = back(&fields, frame.here(""));

@@ -152,10 +152,6 @@ struct Site {
     known: Mutex<Option<(Instant, Vec<Operator>)>>,
 }
 
-/// What a refused request is told, as an extension of the response.
-#[derive(Clone)]
-struct Refused(String);
-
 impl Failure {
     fn status(&self) -> StatusCode {
         match self {
@@ -166,17 +162,13 @@ impl Failure {
     }
 }
 
+/// The response becomes a page once it is known where the routes are.
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        refused(self.status(), self.to_string())
+        let mut response = self.status().into_response();
+        response.extensions_mut().insert(self);
+        response
     }
-}
-
-/// A response that becomes a page once it is known where the routes are.
-fn refused(status: StatusCode, text: String) -> Response {
-    let mut response = status.into_response();
-    response.extensions_mut().insert(Refused(text));
-    response
 }
 
 /// A page that says why a request is refused.
@@ -198,8 +190,8 @@ async fn checked(request: Request, next: Next) -> Response {
         return secure(refusal(root, StatusCode::FORBIDDEN, &text));
     }
     let mut response = next.run(request).await;
-    if let Some(Refused(text)) = response.extensions_mut().remove() {
-        response = refusal(root, response.status(), &text);
+    if let Some(failure) = response.extensions_mut().remove::<Failure>() {
+        response = refusal(root, failure.status(), &failure.to_string());
     }
     secure(response)
 }
