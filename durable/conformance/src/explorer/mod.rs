@@ -57,7 +57,7 @@ use std::hash::{Hash, Hasher};
 use fastrand::Rng;
 use tickwheel_durable::store::State;
 
-pub use bounds::Bounds;
+use bounds::Bounds;
 use check::History;
 use instance::Outcome;
 pub use replay::{
@@ -97,14 +97,15 @@ fn name(state: &impl Hash) -> Name {
     (hash(0), hash(1))
 }
 
-/// Explores the store in memory within these bounds, under any clock. Returns how many states it
-/// has seen.
+/// Explores the store in memory, under any clock, with so many steps and within bounds of this
+/// name: `one-key`, `dead`, `repeating`, `one-at-a-time`, `each-missed`, `none-missed`, `calendar`,
+/// `at-most-once`, `charters`, `blind` or `two-keys`. Returns how many states it has seen.
 ///
 /// # Panics
 ///
 /// When a promise is broken: with the promise and the trace.
-pub async fn explore(bounds: &Bounds) -> usize {
-    explored(bounds).await.0
+pub async fn explore(bounds: &str, depth: usize) -> usize {
+    explored(&Bounds::named(bounds, depth)).await.0
 }
 
 /// How many states there are, and one shortest trace for each kind of transition.

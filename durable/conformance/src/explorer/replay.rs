@@ -32,29 +32,14 @@ const TRIES: u32 = 6;
 /// What a trace leaves: the canonical state after each step, and the answer to it.
 type Record = Vec<(String, String)>;
 
-/// What is replayed, and a name for it.
-fn all_bounds() -> [(&'static str, Bounds); 9] {
-    [
-        ("one", Bounds::one_key()),
-        ("dead", Bounds::dead()),
-        ("repeating", Bounds::repeating()),
-        ("charters", Bounds::charters()),
-        ("blind", Bounds::blind()),
-        ("each", Bounds::each_missed()),
-        ("none", Bounds::none_missed()),
-        ("calendar", Bounds::calendar()),
-        ("once", Bounds::at_most_once()),
-    ]
-    .map(|(name, bounds)| (name, bounds.steps(DEPTH)))
-}
-
 /// Plays one shortest trace for each kind of transition, each in another namespace. Answers
 /// and rows have to be those of the store in memory.
 ///
 /// Traces in which the clock steps back are left out: see [`replay_on_clock`].
 pub async fn replays_each_transition<T: Stores>(world: &World<T>) {
     let store: Arc<dyn Store> = Arc::new(world.store().await);
-    for (name, bounds) in all_bounds() {
+    for name in Bounds::REPLAYED {
+        let bounds = Bounds::named(name, DEPTH);
         let (_, mut traces) = explored(&bounds).await;
         traces.retain(|trace| !trace.0.contains(&Step::TurnBack));
         if bounds.last_is_blind {
@@ -99,7 +84,8 @@ where
     let store: Arc<dyn Store> = Arc::new(world.store().await);
     let clock: SetClock = Arc::new(move |time| Box::pin(set_clock(time)));
     let mut count = 0;
-    for (name, bounds) in all_bounds() {
+    for name in Bounds::REPLAYED {
+        let bounds = Bounds::named(name, DEPTH);
         for (number, trace) in explored(&bounds).await.1.iter().enumerate() {
             let expected = record(Run::in_memory(&bounds).await, trace, false).await;
             let space = world.part(&format!("{name}-{number}")).namespace();
@@ -153,7 +139,7 @@ const LEFT: &str =
 pub async fn long_traces_agree_with_memory<T: Stores>(world: &World<T>) {
     let seed = seed("long_traces_agree_with_memory");
     let store: Arc<dyn Store> = Arc::new(world.store().await);
-    let mut bounds = [const { Bounds::everything }; 6].map(|bounds| bounds());
+    let mut bounds = [(); 6].map(|()| Bounds::named("everything", 0));
     bounds[1].missed = Missed::FireAll;
     bounds[2].charter.at_most_once = true;
     let rules = [Missed::FireOnce, Missed::Skip, Missed::FireAll];
@@ -195,11 +181,8 @@ struct Pair {
 /// Makes two calls at once, after each trace of at most three calls of one instance. The answers
 /// and the rows have to be as if one call had come after the other.
 pub async fn calls_that_meet_take_turns<T: Stores>(world: &World<T>) {
-    let bounds = Bounds {
-        depth: 3,
-        faults: 0,
-        ..Bounds::dead()
-    };
+    let mut bounds = Bounds::named("dead", 3);
+    bounds.faults = 0;
     let (store, other): (Arc<dyn Store>, Arc<dyn Store>) =
         (Arc::new(world.store().await), Arc::new(world.store().await));
     let pairs = pairs(&bounds).await;
