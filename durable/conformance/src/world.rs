@@ -351,30 +351,24 @@ pub(super) async fn next_of<S>(instances: &mut [Running<S>]) -> (usize, Claim<St
     timeout(limit, next).await.expect("a timer is delivered")
 }
 
-/// The next claims of the instances, so many, acknowledged.
-pub(super) async fn acked_of<S>(
-    instances: &mut [Running<S>],
-    count: usize,
-) -> Vec<Claim<String, u64>> {
-    let mut claims = Vec::new();
-    while claims.len() < count {
-        let (_, claim) = next_of(instances).await;
-        claim.ack().await.expect("the claim is held");
-        claims.push(claim);
-    }
-    claims
-}
-
-/// All claims of the instances within that time, acknowledged.
+/// So many claims of the instances, and all within that time after them, acknowledged.
 pub(super) async fn collect<S>(
     instances: &mut [Running<S>],
-    time: Duration,
+    at_least: usize,
+    longer: Duration,
 ) -> Vec<Claim<String, u64>> {
-    let until = Instant::now() + time;
-    let mut claims = Vec::new();
-    while let Ok((_, claim)) = timeout_at(until, next_of(instances)).await {
+    let (mut claims, mut end) = (Vec::new(), None);
+    loop {
+        let (_, claim) = if claims.len() < at_least {
+            next_of(instances).await
+        } else {
+            let end = *end.get_or_insert_with(|| Instant::now() + longer);
+            match timeout_at(end, next_of(instances)).await {
+                Ok(next) => next,
+                Err(_) => return claims,
+            }
+        };
         claim.ack().await.expect("the claim is held");
         claims.push(claim);
     }
-    claims
 }

@@ -7,7 +7,7 @@ use tickwheel_durable::store::{Action, Due, LoadWindow, Store, Write};
 use tokio::time::timeout;
 
 use super::FAR;
-use crate::world::{Running, Stores, World, acked_of, next_of};
+use crate::world::{Running, Stores, World, collect, next_of};
 
 /// The next occurrence of a series of two units is soon.
 async fn goes_on<S: Store>(instance: &Running<S>, key: &str) {
@@ -99,7 +99,7 @@ async fn occurrences_die_alone<T: Stores>(world: &World<T>) -> Result<(), String
     // It was no reason to wait for others.
     both[0].set("sound", 1, 1).await;
     both[0].set("again", 2, 1).await;
-    let claims = acked_of(&mut both, 2).await.into_iter();
+    let claims = collect(&mut both, 2, Duration::ZERO).await.into_iter();
     let mut delivered: Vec<_> = claims.map(|claim| (claim.key, claim.value)).collect();
     delivered.sort();
     assert_eq!(
