@@ -67,7 +67,7 @@ pub use replay::{
 use run::Run;
 use state::{View, state};
 use step::{Call, Fault, How, Step, Trace};
-use taken::Taken;
+use taken::{Taken, Verdict};
 
 /// The environment variable that plays a trace.
 const TRACE: &str = "EXPLORE_TRACE";
@@ -115,7 +115,7 @@ async fn explored(bounds: &Bounds) -> (usize, Vec<Trace>) {
         let trace: Trace = trace.unwrap_or_else(|step| panic!("{TRACE}: {step:?} is no step"));
         show(bounds, &trace).await;
     }
-    let mut fair = FairEnds::default();
+    let mut known = HashSet::new();
     let steps = bounds.all_steps();
     let mut seen = HashSet::new();
     let mut kinds: HashMap<Name, Trace> = HashMap::new();
@@ -144,7 +144,7 @@ async fn explored(bounds: &Bounds) -> (usize, Vec<Trace>) {
                 let state = state(&run, &after, bounds.alike());
                 let state = name(&(state, grown.history.handled(&after)));
                 if seen.insert((state, grown.trace.faults(), grown.trace.sets())) {
-                    grown.ends_fairly(&run, &mut fair, bounds).await;
+                    grown.ends_fairly(&run, &mut known).await;
                     next.push(grown);
                 }
             }
@@ -175,9 +175,9 @@ impl Node {
     }
 
     /// Plays the two fair ends of the state that it has led to.
-    async fn ends_fairly(&self, run: &Run, fair: &mut FairEnds, bounds: &Bounds) {
-        for survivors in [bounds.instances, 1] {
-            let end = fair.end(run.fork(), survivors, bounds).await;
+    async fn ends_fairly(&self, run: &Run, known: &mut HashSet<Name>) {
+        for survivors in [run.bounds.instances, 1] {
+            let end = run.fork().end(survivors, known).await;
             end.unwrap_or_else(|broken| self.fails(&broken));
         }
     }
@@ -217,8 +217,7 @@ async fn walk(bounds: &Bounds, random: &mut Rng, steps: usize) -> Trace {
         let before = View::of(&run).await;
         node.take(step, &mut run, &before).await;
     }
-    node.ends_fairly(&run, &mut FairEnds::default(), bounds)
-        .await;
+    node.ends_fairly(&run, &mut HashSet::new()).await;
     node.trace
 }
 
@@ -252,24 +251,21 @@ fn kind(step: Step, outcome: &Outcome, views: [&View; 2]) -> Option<String> {
     Some(format!("{step} {before:?} {after:?}"))
 }
 
-/// The states from which everything is known to be delivered in the end.
-#[derive(Default)]
-struct FairEnds(HashSet<Name>);
-
-impl FairEnds {
+impl Run {
     /// From here the first `survivors` instances go on without faults, under their charter, and the
-    /// others are gone. Says what is wrong.
-    async fn end(&mut self, mut run: Run, survivors: u8, bounds: &Bounds) -> Result<(), String> {
-        run.instances.truncate(usize::from(survivors));
-        if run.is_amended {
-            run.step(Step::Amend).await;
+    /// others are gone. Says what is wrong. In the end everything is delivered from the states that
+    /// are `known` to lead there.
+    async fn end(mut self, survivors: u8, known: &mut HashSet<Name>) -> Verdict {
+        self.instances.truncate(usize::from(survivors));
+        if self.is_amended {
+            self.step(Step::Amend).await;
         }
         let mut passed = Vec::new();
         let (mut repeating, mut until) = (None, None);
         for _ in 0..FAIR_UNITS {
-            let view = View::of(&run).await;
-            let alike = bounds.alike().min(usize::from(survivors));
-            let state = name(&state(&run, &view, alike));
+            let view = View::of(&self).await;
+            let alike = self.bounds.alike().min(usize::from(survivors));
+            let state = name(&state(&self, &view, alike));
             let mut left: Vec<_> = view.rows.values().collect();
             left.retain(|row| row.state != State::Dead);
             let repeat = left.iter().filter(|row| row.repeats()).count();
@@ -279,29 +275,27 @@ impl FairEnds {
                 ));
             }
             // All that was set, but not what has repeated meanwhile.
-            let until = *until.get_or_insert(view.now.after(run.unit * 2));
+            let until = *until.get_or_insert(view.now.after(self.unit * 2));
             left.retain(|row| row.deadline <= until);
-            if left.is_empty() || self.0.contains(&state) {
-                self.0.extend(passed);
+            if left.is_empty() || known.contains(&state) {
+                known.extend(passed);
                 return Ok(());
             }
             passed.push(state);
             for by in 0..survivors {
-                run.serve(by, bounds).await;
+                self.serve(by).await;
             }
-            run.step(Step::Tick).await;
+            self.step(Step::Tick).await;
         }
-        let left: Vec<_> = run.rows().await.into_values().collect();
-        let of = bounds.instances;
+        let left: Vec<_> = self.rows().await.into_values().collect();
+        let of = self.bounds.instances;
         Err(format!(
             "D2: {left:?} are not delivered, though {survivors} of {of} instances go on"
         ))
     }
-}
 
-impl Run {
     /// Does everything that an instance would do now, without faults: loads, fires and settles.
-    async fn serve(&mut self, by: u8, bounds: &Bounds) {
+    async fn serve(&mut self, by: u8) {
         let fault = Fault::None;
         // The first loads may be an unload and an unmark, and the first fire a look for lost ones.
         // What was missed fires one after the other.
@@ -310,7 +304,7 @@ impl Run {
             self.step(Step::Call { by, call, fault }).await;
         }
         while let Some(claim) = self.instances[usize::from(by)].claims.first() {
-            let how = if bounds.is_blind(by) {
+            let how = if self.bounds.is_blind(by) {
                 How::Leave
             } else {
                 claim.unanswered.unwrap_or(How::Ack)
@@ -337,6 +331,5 @@ async fn show(bounds: &Bounds, trace: &Trace) {
         println!("    {ahead:?}");
         node.take(step, &mut run, &before).await;
     }
-    node.ends_fairly(&run, &mut FairEnds::default(), bounds)
-        .await;
+    node.ends_fairly(&run, &mut HashSet::new()).await;
 }

@@ -171,13 +171,6 @@ pub async fn long_traces_agree_with_memory<T: Stores>(world: &World<T>) {
     played.collect::<()>().await;
 }
 
-/// Two calls, what was done before them, and what may come of them.
-struct Pair {
-    before: Vec<Step>,
-    steps: [Step; 2],
-    expected: [String; 2],
-}
-
 /// Makes two calls at once, after each trace of at most three calls of one instance. The answers
 /// and the rows have to be as if one call had come after the other.
 pub async fn calls_that_meet_take_turns<T: Stores>(world: &World<T>) {
@@ -188,18 +181,17 @@ pub async fn calls_that_meet_take_turns<T: Stores>(world: &World<T>) {
     let pairs = pairs(&bounds).await;
     let bounds = &bounds;
     let met = pairs.iter().enumerate().map(async |(number, pair)| {
+        let (before, steps, expected) = pair;
         let space = world.part(&format!("meet-{number}")).namespace();
         let mut run = Run::new(Arc::clone(&store), space, UNIT, bounds).await;
-        for &step in &pair.before {
+        for &step in &before.0 {
             run.step(step).await;
         }
-        let met = meet(&mut run, pair.steps, Meeting::Through(Arc::clone(&other))).await;
-        let (met, [first, second]) = (met.expect("it made sense in memory"), &pair.steps);
-        let trace = Trace(pair.before.clone());
+        let met = meet(&mut run, *steps, Meeting::Through(Arc::clone(&other))).await;
+        let (met, [first, second]) = (met.expect("it made sense in memory"), steps);
         assert!(
-            pair.expected.contains(&met),
-            "{first} and {second} after '{trace}': {met}, and not one of {:#?}",
-            pair.expected
+            expected.contains(&met),
+            "{first} and {second} after '{before}': {met}, and not one of {expected:#?}"
         );
     });
     stream::iter(met)
@@ -209,8 +201,8 @@ pub async fn calls_that_meet_take_turns<T: Stores>(world: &World<T>) {
 }
 
 /// The pairs of a call of the first instance and one of the second, or of an operator, whose order
-/// matters.
-async fn pairs(bounds: &Bounds) -> Vec<Pair> {
+/// matters: with what is done before them, and what may come of them.
+async fn pairs(bounds: &Bounds) -> Vec<(Trace, [Step; 2], [String; 2])> {
     let steps = bounds.all_steps();
     let of = |by: u8| {
         let steps = steps.iter().copied();
@@ -243,9 +235,9 @@ async fn pairs(bounds: &Bounds) -> Vec<Pair> {
     let (_, mut traces) = explored(bounds).await;
     traces.retain(|trace| trace.0.iter().all(is_of_first));
     let (mut pairs, mut seen) = (Vec::new(), HashSet::new());
-    for Trace(before) in traces {
+    for before in traces {
         let mut run = Run::in_memory(bounds).await;
-        for &step in &before {
+        for &step in &before.0 {
             run.step(step).await;
         }
         let at_first = state(&run, &View::of(&run).await, 1);
@@ -258,13 +250,7 @@ async fn pairs(bounds: &Bounds) -> Vec<Pair> {
                     continue;
                 };
                 if in_order != reversed && seen.insert((at_first.clone(), steps)) {
-                    let expected = [in_order, reversed];
-                    let before = before.clone();
-                    pairs.push(Pair {
-                        before,
-                        steps,
-                        expected,
-                    });
+                    pairs.push((before.clone(), steps, [in_order, reversed]));
                 }
             }
         }
