@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use futures_util::stream::{self, StreamExt};
-use tickwheel_durable::store::{Fired, Missed, Settled, Store, Version, WriteOutcome};
+use tickwheel_durable::store::{Armed, Missed, Scheduled, Settled, Store, Version, WriteOutcome};
 use tokio::time::{Instant, sleep};
 
 use super::instance::Outcome;
@@ -346,48 +346,43 @@ fn alike_at(run: &Run, before: &View, steps: &[Step]) -> usize {
 /// The answer to a step, without what differs from store to store: versions are named by the rows
 /// that have them.
 fn answer(outcome: &Outcome, before: &View, after: &View) -> String {
-    let place = |view: &View, version: &Version| {
+    let place = |view: &View, version: Version| {
         let rows = view.in_order();
-        rows.iter().position(|row| row.version == *version)
+        rows.iter().position(|row| row.version == version)
     };
-    let row = |version: &Version| (place(before, version), place(after, version));
-    let rows = |versions: &[Version]| versions.iter().map(row).collect::<Vec<_>>();
+    let row = |version: Version| (place(before, version), place(after, version));
+    let armed = |armed: &Armed| (row(armed.version), armed.loaded);
+    let told = |rows: &[Scheduled]| -> BTreeSet<_> {
+        let rows = rows.iter();
+        rows.map(|told| row(told.version)).collect()
+    };
     match outcome {
         Outcome::Written(written) => match &written[0] {
             WriteOutcome::Armed {
-                row: armed,
+                row: made,
                 replaced,
                 ..
-            } => {
-                let replaced = replaced.as_ref().map(row);
-                let (version, loaded) = (row(&armed.version), armed.loaded);
-                format!("armed {version:?} {loaded:?}, replaced {replaced:?}")
-            }
+            } => format!("armed {:?}, replaced {:?}", armed(made), replaced.map(row)),
             WriteOutcome::Removed { version, value, .. } => {
-                format!("removed {:?} {value:?}", row(version))
+                format!("removed {:?} {value:?}", row(*version))
             }
-            WriteOutcome::InFlight(token) => format!("in flight {:?}", row(token)),
+            WriteOutcome::InFlight(token) => format!("in flight {:?}", row(*token)),
             other => format!("{other:?}"),
         },
         Outcome::Loaded(loaded) => {
-            let versions: Vec<_> = loaded.rows.iter().map(|(version, _)| *version).collect();
-            let told = loaded.scheduled.iter().map(|row| row.version);
-            let told: BTreeSet<_> = told.map(|version| row(&version)).collect();
-            format!("loaded {:?} {} {told:?}", rows(&versions), loaded.more)
+            let rows = loaded.rows.iter().map(|(version, _)| row(*version));
+            let (rows, told) = (rows.collect::<Vec<_>>(), told(&loaded.scheduled));
+            format!("loaded {rows:?} {} {told:?}", loaded.more)
         }
-        Outcome::Unmarked(versions) => format!("unmarked {:?}", rows(versions)),
+        Outcome::Unmarked(versions) => {
+            let rows: Vec<_> = versions.iter().map(|version| row(*version)).collect();
+            format!("unmarked {rows:?}")
+        }
         Outcome::Unloaded(_) => "unloaded".to_owned(),
         Outcome::Fired(report) => {
             let fired = report.fired.iter().map(|fired| {
-                let Fired {
-                    key,
-                    value,
-                    attempt,
-                    missed,
-                    repeats,
-                    ..
-                } = fired;
-                (row(&fired.token), key, value, attempt, missed, repeats)
+                let what = (&fired.key, &fired.value, fired.repeats);
+                (row(fired.token), what, fired.attempt, fired.missed)
             });
             let fired: Vec<_> = fired.collect();
             // To the microsecond.
@@ -399,21 +394,14 @@ fn answer(outcome: &Outcome, before: &View, after: &View) -> String {
                 (since / unit, since % unit)
             });
             let cadence: Vec<_> = cadence.collect();
-            let told = report.scheduled.iter().map(|row| row.version);
-            let told: BTreeSet<_> = told.map(|version| row(&version)).collect();
-            let armed = report.later.iter().chain(&report.next);
-            let armed: Vec<_> = armed
-                .map(|armed| (row(&armed.version), armed.loaded))
-                .collect();
-            format!("fired {fired:?} {cadence:?}, armed {armed:?}, told {told:?}")
+            let made = report.later.iter().chain(&report.next);
+            let (made, told) = (made.map(armed).collect::<Vec<_>>(), told(&report.scheduled));
+            format!("fired {fired:?} {cadence:?}, armed {made:?}, told {told:?}")
         }
         Outcome::Settled(settled) => {
             let settled = settled.iter().map(|(token, _, settled)| match settled {
-                Settled::Armed(armed) => {
-                    let (version, loaded) = (row(&armed.version), armed.loaded);
-                    format!("{:?}: armed {version:?} {loaded:?}", row(token))
-                }
-                settled => format!("{:?}: {settled:?}", row(token)),
+                Settled::Armed(made) => format!("{:?}: armed {:?}", row(*token), armed(made)),
+                settled => format!("{:?}: {settled:?}", row(*token)),
             });
             settled.collect::<Vec<_>>().join(", ")
         }
