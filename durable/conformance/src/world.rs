@@ -262,9 +262,15 @@ impl<S: Store> Running<S> {
     }
 
     /// Sets so many timers at once, with their numbers as values.
-    pub(super) async fn set_numbers(&self, count: u64, delay: Duration) {
+    pub(super) async fn set_numbers(&self, count: u32, delay: Duration) {
+        self.set_apart(count, delay, Duration::ZERO).await;
+    }
+
+    /// The same with deadlines that are so far apart.
+    pub(super) async fn set_apart(&self, count: u32, first: Duration, apart: Duration) {
         let set = (0..count).map(async |number| {
-            let set = self.timers.set_timer(&key(number), &number, delay).await;
+            let (value, delay) = (number.into(), first + apart * number);
+            let set = self.timers.set_timer(&key(value), &value, delay).await;
             set.expect("it is set");
         });
         join_all(set).await;
