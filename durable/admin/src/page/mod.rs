@@ -14,8 +14,9 @@ use axum::extract::{DefaultBodyLimit, FromRequestParts, NestedPath, Path, Query,
 use axum::http::request::Parts;
 use axum::http::{Extensions, StatusCode};
 use axum::middleware::{self, Next};
-use axum::response::{Html, IntoResponse, Redirect, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
+use maud::Markup;
 use serde::Deserialize;
 use tickwheel_durable::store::{List, Namespace, Store, StoreTime};
 use tokio::time::Instant;
@@ -30,6 +31,8 @@ use crate::shown::{from_hex, hex, separated};
 use html::{BARS, Frame, Overview, WINDOWS};
 use jobs::Jobs;
 
+#[cfg(feature = "program")]
+pub(crate) use html::login;
 pub(crate) use origin::secure;
 #[cfg(feature = "program")]
 pub(crate) use origin::{HEADER, check as check_origin, is_from};
@@ -175,12 +178,7 @@ impl IntoResponse for Failure {
 pub(crate) fn refusal(root: &str, status: StatusCode, text: &str) -> Response {
     let title = status.canonical_reason().unwrap_or("Refused");
     let page = html::message(root, title, &[text.to_owned()]);
-    (status, Html(page.into_string())).into_response()
-}
-
-#[cfg(feature = "program")]
-pub(crate) fn login_page() -> Html<String> {
-    Html(html::login().into_string())
+    (status, page).into_response()
 }
 
 /// Stands before each page.
@@ -290,19 +288,16 @@ impl Visit {
     }
 }
 
-async fn home(
-    extensions: Extensions,
-    State(site): State<Arc<Site>>,
-) -> Result<Html<String>, Failure> {
+async fn home(extensions: Extensions, State(site): State<Arc<Site>>) -> Result<Markup, Failure> {
     let root = root(&extensions);
     let namespaces = site.namespaces(KNOWN, |known| !known.is_empty()).await?;
     let summaries = Summary::of_all(&namespaces).await?;
     let mut frame = site.frame(&root, &namespaces);
     frame.is_live = true;
-    Ok(Html(html::home(&frame, &summaries).into_string()))
+    Ok(html::home(&frame, &summaries))
 }
 
-async fn overview(visit: Visit) -> Result<Html<String>, Failure> {
+async fn overview(visit: Visit) -> Result<Markup, Failure> {
     let operator = &visit.operator;
     let known = |window: &u64| WINDOWS.iter().any(|(known, _)| known == window);
     let window = visit.query("window").parse().ok();
@@ -327,7 +322,7 @@ async fn overview(visit: Visit) -> Result<Html<String>, Failure> {
     };
     let mut frame = visit.frame();
     frame.is_live = true;
-    Ok(Html(html::overview(&frame, &shown).into_string()))
+    Ok(html::overview(&frame, &shown))
 }
 
 async fn find(visit: Visit) -> Result<Redirect, Failure> {
@@ -346,7 +341,7 @@ struct Listed {
     pages: String,
 }
 
-async fn list(visit: Visit, Query(query): Query<Listed>) -> Result<Html<String>, Failure> {
+async fn list(visit: Visit, Query(query): Query<Listed>) -> Result<Markup, Failure> {
     let operator = &visit.operator;
     let state = (STATES.into_iter()).find(|known| state_name(*known) == visit.path["state"]);
     let state = state.ok_or_else(|| Failure::NotFound("there is no such list".to_owned()))?;
@@ -362,8 +357,7 @@ async fn list(visit: Visit, Query(query): Query<Listed>) -> Result<Html<String>,
     };
     let found = listing::page(operator, &filter, query.after(), ROWS).await?;
     let now = operator.counts().await?.now;
-    let shown = html::list(&visit.frame(), &query, &filter, &found, now);
-    Ok(Html(shown.into_string()))
+    Ok(html::list(&visit.frame(), &query, &filter, &found, now))
 }
 
 async fn timer(visit: Visit) -> Result<Response, Failure> {
@@ -379,5 +373,5 @@ async fn timer(visit: Visit) -> Result<Response, Failure> {
         StatusCode::OK
     };
     let shown = html::timers(&frame, &key, &rows, now);
-    Ok((status, Html(shown.into_string())).into_response())
+    Ok((status, shown).into_response())
 }
