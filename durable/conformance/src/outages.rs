@@ -50,19 +50,12 @@ pub async fn d5_handles_once_through_an_outage<T: Stores>(world: &World<T>) {
             _ => faults.set_losing(begins.then_some("settle")),
         };
         let course = async {
-            while handled.len() == 0 {
-                sleep(unit / 4).await;
-            }
+            handled.reach(1, unit).await;
             set(true);
             if part == "away" {
                 sleep(unit * 20).await;
             } else {
-                let all_are_fired = async {
-                    while handled.len() < 12 {
-                        sleep(unit).await;
-                    }
-                };
-                let fired = timeout(unit * 400, all_are_fired).await;
+                let fired = timeout(unit * 400, handled.reach(12, unit)).await;
                 assert!(fired.is_ok(), "{} of 12, {part}", handled.len());
             }
             set(false);
@@ -96,9 +89,7 @@ pub async fn d5_put_back_survives_an_outage<T: Stores>(world: &World<T>) {
         }
     };
     let check = async {
-        while handled.len() == 0 {
-            sleep(unit / 4).await;
-        }
+        handled.reach(1, unit).await;
         let failed = Instant::now();
         sleep(unit * 20).await;
         faults.set_failing(None);
@@ -139,13 +130,8 @@ pub async fn d2_lost_answer_to_a_fire_costs_nothing<T: Stores>(world: &World<T>)
         sleep(unit * 6).await;
         assert_eq!(handled.len(), 0, "no answer has come");
         faults.set_losing(None);
-        let mut waited = 0;
-        while handled.len() < 50 {
-            sleep(unit).await;
-            waited += 1;
-            let counts = timers.counts().await;
-            assert!(waited < 300, "{} were handled, {counts:?}", handled.len());
-        }
+        let all = timeout(unit * 300, handled.reach(50, unit)).await;
+        assert!(all.is_ok(), "{} were handled", handled.len());
         assert_eq!(settled(timers, unit).await, 0);
         timers.shutdown().await;
     };
