@@ -40,12 +40,6 @@ impl Told {
         self.pending.remove(&value);
         self.done.insert(value);
     }
-
-    /// Whether it has ended is not known: it may be delivered, and need not. Returns whether it was
-    /// set for certain.
-    fn doubt(&mut self, value: u64) -> bool {
-        self.pending.remove(&value)
-    }
 }
 
 /// The instance dies in each of its calls in turn; another one delivers what is left.
@@ -79,16 +73,13 @@ async fn run<T: Stores>(world: &World<T>, call: u64, when: FaultPoint, crash: bo
     let what = format!("crash: {crash}, call {call}, {when:?}");
     let mut told = Told::default();
     let mut instance = world.instance_with(|b| b.lease(world.units(10))).await;
-    if crash {
-        instance
-            .faults
-            .crash_at(instance.faults.calls() + call, when);
-    } else {
-        instance
-            .faults
-            .fail_at(instance.faults.calls() + call, when);
-    }
     let faults = instance.faults.clone();
+    let call = faults.calls() + call;
+    if crash {
+        faults.crash_at(call, when);
+    } else {
+        faults.fail_at(call, when);
+    }
     let program = async {
         program(&world, &mut instance, &mut told).await;
         if crash {
@@ -105,7 +96,7 @@ async fn run<T: Stores>(world: &World<T>, call: u64, when: FaultPoint, crash: bo
     };
     let ended = async { matches!(select(pin!(program), pin!(waits)).await, Either::Left(_)) };
     let ended = timeout(world.units(400), ended).await == Ok(true);
-    let struck = instance.faults.has_struck();
+    let struck = faults.has_struck();
     assert!(ended || (crash && struck), "{what}: the program hangs");
     if crash {
         instance.kill();
@@ -123,11 +114,11 @@ async fn program<S: Store, T: Stores<Store = S>>(
 ) {
     let timers = instance.timers.clone();
     let [a, b, c, d] = ["a", "b", "c", "d"].map(str::to_owned);
-    told.set(1, &timers.set_timer(&a, &1, world.units(4)).await);
-    told.set(2, &timers.set_timer(&b, &2, world.units(4)).await);
-    told.set(3, &timers.set_timer(&c, &3, world.units(4)).await);
-    // An instance that dies in a call leaves it in doubt.
-    let was_set = told.doubt(3);
+    for (key, value) in [(&a, 1), (&b, 2), (&c, 3)] {
+        told.set(value, &timers.set_timer(key, &value, world.units(4)).await);
+    }
+    // An instance that dies in a call leaves it in doubt: it may be delivered, and need not.
+    let was_set = told.pending.remove(&3);
     match timers.remove_timer(&c).await {
         Ok(Removed::Done(3)) => told.end(3),
         Ok(Removed::Absent) => assert!(!was_set),
@@ -141,7 +132,7 @@ async fn program<S: Store, T: Stores<Store = S>>(
     }
     // Replaced before it is due.
     told.set(4, &timers.set_timer(&d, &4, world.units(12)).await);
-    told.doubt(4);
+    told.pending.remove(&4);
     let replaced = timers.set_timer(&d, &5, world.units(6)).await;
     if replaced.is_ok() {
         told.end(4);
@@ -160,7 +151,7 @@ async fn program<S: Store, T: Stores<Store = S>>(
             put_back = claim.retry_after(world.units(1)).await.is_ok();
             continue;
         }
-        told.doubt(value);
+        told.pending.remove(&value);
         if claim.ack().await.is_ok() {
             told.end(value);
         }

@@ -103,12 +103,6 @@ async fn handles_once<T: Stores>(world: &World<T>) -> Result<(), String> {
     }
 }
 
-/// Whether two instances have handled about as many. All handlers of one begin and end together, so
-/// one instance may be ahead by as many as it runs at once, and in the end as many again.
-fn are_fair(shares: [usize; 2]) -> bool {
-    shares[0].abs_diff(shares[1]) <= 2 * CONCURRENCY
-}
-
 /// D10: of what one instance has loaded and has no hands for, another gets its share: from the
 /// beginning, when it starts late, and when nothing is handled by the first one.
 pub async fn d10_shares_what_waits<T: Stores>(world: &World<T>) {
@@ -116,45 +110,35 @@ pub async fn d10_shares_what_waits<T: Stores>(world: &World<T>) {
 }
 
 async fn shares_what_waits<T: Stores>(world: &World<T>) -> Result<(), String> {
-    let time = |_| world.units(10);
-    let part = world.part("both");
-    let mut both = [part.instance().await, part.instance().await];
-    both[0].set_numbers(120, world.units(1)).await;
-    let handled = handle(&mut both, CONCURRENCY, time, 120, Duration::ZERO, |_| {}).await;
-    let shares = [handled.by(0), handled.by(1)];
-    if !are_fair(shares) {
-        return Err(format!("{shares:?} of what waited for both"));
-    }
-
-    for is_stuck in [false, true] {
-        let part = world.part(if is_stuck { "stuck" } else { "late" });
-        let mut first = part.instance().await;
+    for (name, late, first_takes) in [("both", 0, 10), ("late", 5, 10), ("stuck", 5, 100_000)] {
+        let part = world.part(name);
+        let (mut first, handled) = (part.instance().await, Handled::default());
         first.set_numbers(120, world.units(1)).await;
-        let handled = Handled::default();
         let mut before = 0;
         let work = async {
-            let first = handled.dispatch(0, &mut first, CONCURRENCY, |_| {
-                world.units(if is_stuck { 100_000 } else { 10 })
-            });
-            let late = async {
-                world.wait(5).await;
-                let mut late = part.instance().await;
+            let first = handled.dispatch(0, &mut first, CONCURRENCY, |_| world.units(first_takes));
+            let second = async {
+                world.wait(late).await;
+                let mut second = part.instance().await;
                 before = handled.by(0);
-                handled.dispatch(1, &mut late, CONCURRENCY, time).await;
+                let time = |_| world.units(10);
+                handled.dispatch(1, &mut second, CONCURRENCY, time).await;
             };
-            join(first, late).await;
+            join(first, second).await;
         };
-        let nothing_more = Duration::ZERO;
-        let unit = world.units(1);
+        let (unit, nothing_more) = (world.units(1), Duration::ZERO);
         handled.wait(work, unit, 120, nothing_more, |_| {}).await;
-        let shares = [handled.by(0) - before, handled.by(1)];
-        if before != CONCURRENCY {
+        if late > 0 && before != CONCURRENCY {
             return Err(format!("{before} were handled before the late one started"));
         }
-        if is_stuck {
+        let shares = [handled.by(0) - before, handled.by(1)];
+        // All handlers of one begin and end together, so one instance may be ahead by as many as it
+        // runs at once, and in the end as many again.
+        let are_fair = shares[0].abs_diff(shares[1]) <= 2 * CONCURRENCY;
+        if name == "stuck" {
             assert_eq!(shares, [0, 120 - before]);
-        } else if !are_fair(shares) {
-            return Err(format!("{shares:?} of what was left for a late one"));
+        } else if !are_fair {
+            return Err(format!("{shares:?} of what waited, {name}"));
         }
     }
     Ok(())

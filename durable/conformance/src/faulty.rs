@@ -1,7 +1,7 @@
 //! A store that can be taken away, and an instance that can be killed.
 
 use std::collections::HashSet;
-use std::future::{Future, pending};
+use std::future::{pending, ready};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -66,9 +66,8 @@ struct State {
     late: Option<(&'static str, Duration)>,
     /// The kind of call that takes that much longer to answer.
     slow: Option<(&'static str, Duration)>,
-    /// How many rows the calls have written, and how many of these to renew a lease.
+    /// How many rows the calls have written, but for renewals of leases and for unloads.
     writes: u64,
-    renewals: u64,
 }
 
 impl<S> Faulty<S> {
@@ -88,8 +87,7 @@ impl<S> Faulty<S> {
     /// How many rows the calls have inserted, changed or deleted, but for renewals of leases and
     /// for unloads.
     pub fn row_writes(&self) -> u64 {
-        let state = self.lock();
-        state.writes - state.renewals
+        self.lock().writes
     }
 
     /// Makes every call of one kind fail before it has an effect: `"load"`, `"fire"`, `"write"` or
@@ -103,8 +101,8 @@ impl<S> Faulty<S> {
         self.lock().losing = call;
     }
 
-    /// Makes every call of one kind, `"fire"` or `"write"`, fail at once and reach the store so
-    /// much later. `None` brings it back.
+    /// Makes every call of one kind fail at once and reach the store so much later. `None` brings
+    /// it back.
     pub fn set_late(&self, late: Option<(&'static str, Duration)>) {
         self.lock().late = late;
     }
@@ -157,143 +155,125 @@ impl<S> Faulty<S> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How much later than it fails such a call reaches the store.
-    fn late_by(&self, call: &'static str) -> Option<Duration> {
-        let late = self.lock().late;
-        late.filter(|(late, _)| *late == call).map(|(_, by)| by)
-    }
-
-    /// The fate of the call that is made now: when it fails, and whether it returns.
-    fn fate(&self, call: &'static str) -> Option<(FaultPoint, bool)> {
+    /// Whether the call that is made now fails, and when.
+    fn fate(&self, call: &'static str) -> Option<FaultPoint> {
         let mut state = self.lock();
         let number = state.calls;
         state.calls += 1;
         if state.failing == Some(call) {
-            return Some((FaultPoint::Before, true));
+            return Some(FaultPoint::Before);
         }
         if state.losing == Some(call) {
-            return Some((FaultPoint::After, true));
+            return Some(FaultPoint::After);
         }
         let fate = match state.plan {
-            Plan::Away => Some((FaultPoint::Before, true)),
-            Plan::Error(call, when) if call == number => Some((when, true)),
+            Plan::Away => FaultPoint::Before,
+            Plan::Error(call, when) if call == number => when,
             Plan::Crash(call, when) if call == number => {
                 state.plan = Plan::Dead;
-                Some((when, false))
+                when
             }
-            Plan::Dead => return Some((FaultPoint::Before, false)),
+            Plan::Dead => return Some(FaultPoint::Before),
             _ => return None,
         };
         state.struck = true;
-        fate
+        Some(fate)
     }
+}
 
-    async fn call<T, F>(
-        &self,
-        name: &'static str,
-        call: impl FnOnce() -> F,
-    ) -> Result<T, StoreError>
+impl<S: Store> Faulty<S> {
+    /// Passes a call on, unless it fails. The call learns whether all rows are locked.
+    fn call<T, F>(&self, name: &'static str, space: &Namespace, call: F) -> Answer<'_, T>
     where
-        F: Future<Output = Result<T, StoreError>>,
+        T: Send + 'static,
+        F: for<'s> FnOnce(&'s S, &Namespace, bool) -> Answer<'s, T> + Send + 'static,
     {
-        let delay = self.lock().delay / 2;
-        if !delay.is_zero() {
-            sleep(delay).await;
-        }
-        let Some((when, returns)) = self.fate(name) else {
-            let answer = call().await;
-            let slow = self.lock().slow.filter(|(slow, _)| *slow == name);
-            let delay = delay + slow.map_or(Duration::ZERO, |(_, more)| more);
-            if !delay.is_zero() {
-                sleep(delay).await;
+        let (space, store) = (space.clone(), Arc::clone(&self.store));
+        Box::pin(async move {
+            let late = self.lock().late.filter(|(late, _)| *late == name);
+            if let Some((_, delay)) = late {
+                drop(tokio::spawn(async move {
+                    sleep(delay).await;
+                    drop(call(&store, &space, false).await);
+                }));
+                return Err(StoreError::unavailable("its answer was lost"));
+            }
+            let delay = self.lock().delay / 2;
+            pause(delay).await;
+            let fate = self.fate(name);
+            let mut answer = Err(StoreError::unavailable("it was taken away by the test"));
+            if fate != Some(FaultPoint::Before) {
+                let locked = self.lock().locked;
+                let answered = call(&store, &space, locked).await;
+                if fate.is_none() {
+                    let slow = self.lock().slow.filter(|(slow, _)| *slow == name);
+                    pause(delay + slow.map_or(Duration::ZERO, |(_, more)| more)).await;
+                    answer = answered;
+                }
             }
             // A caller that has died meanwhile receives nothing.
             if self.lock().plan == Plan::Dead {
                 pending::<()>().await;
             }
-            return answer;
-        };
-        if when == FaultPoint::After {
-            // The answer is lost, whatever it is.
-            let _ = call().await;
-        }
-        if !returns {
-            pending::<()>().await;
-        }
-        Err(StoreError::unavailable("it was taken away by the test"))
+            answer
+        })
+    }
+
+    /// An answer of the store, once its rows are counted as written.
+    fn counted<'a, T: Send + 'a>(
+        &'a self,
+        answer: Answer<'a, T>,
+        rows: impl FnOnce(&T) -> usize + Send + 'a,
+    ) -> Answer<'a, T> {
+        Box::pin(async move {
+            let answer = answer.await?;
+            self.lock().writes += rows(&answer) as u64;
+            Ok(answer)
+        })
     }
 }
 
-impl<S: Store> Faulty<S> {
-    /// Fires, unless the rows are locked: then the store says later when they are due.
-    async fn fire_unlocked(
-        &self,
-        namespace: &Namespace,
-        mut request: Fire,
-    ) -> Result<FireReport, StoreError> {
-        if !self.lock().locked {
-            return self.store.fire(namespace, request).await;
-        }
-        let versions = std::mem::take(&mut request.versions);
-        request.unloaded = 0;
-        let mut report = self.store.fire(namespace, request).await?;
-        let due = report.now;
-        report.later = versions
-            .into_iter()
-            .map(|version| Armed {
-                version,
-                due,
-                loaded: true,
-            })
-            .collect();
-        Ok(report)
-    }
-
-    /// Writes, unless the keys are locked.
-    async fn write_unlocked(
-        &self,
-        namespace: &Namespace,
-        writes: Vec<Write>,
-        near: LoadWindow,
-    ) -> Result<Vec<WriteOutcome>, StoreError> {
-        if self.lock().locked {
-            return Ok(writes.into_iter().map(WriteOutcome::Locked).collect());
-        }
-        self.store.write(namespace, writes, near).await
-    }
-
-    /// Settles, but leaves out what needs the lock of a key, if the rows are locked.
-    async fn settle_unlocked(
-        &self,
-        namespace: &Namespace,
-        settles: Vec<Settle>,
-        near: LoadWindow,
-    ) -> Result<Vec<Settled>, StoreError> {
-        let is_locked = self.lock().locked;
-        let is_settled = |(_, settle): &(usize, Settle)| {
-            !is_locked || matches!(settle.settlement, Settlement::Ack | Settlement::Extend(_))
-        };
-        let mut outcomes = vec![Settled::Locked; settles.len()];
-        let settles = settles.into_iter().enumerate().filter(is_settled);
-        let (places, settles): (Vec<_>, _) = settles.unzip();
-        let settled = self.store.settle(namespace, settles, near).await?;
-        for (place, settled) in places.into_iter().zip(settled) {
-            outcomes[place] = settled;
-        }
-        Ok(outcomes)
+async fn pause(time: Duration) {
+    if !time.is_zero() {
+        sleep(time).await;
     }
 }
 
-/// Has a call reach the store that much later. Its answer is lost.
-fn happen_late<T: Send>(
-    delay: Duration,
-    call: impl Future<Output = Result<T, StoreError>> + Send + 'static,
-) -> StoreError {
-    drop(tokio::spawn(async move {
-        sleep(delay).await;
-        drop(call.await);
-    }));
-    StoreError::unavailable("its answer was lost")
+/// Fires while all rows are locked: the store says later when they are due.
+async fn fire_locked(
+    store: &impl Store,
+    space: Namespace,
+    mut request: Fire,
+) -> Result<FireReport, StoreError> {
+    let versions = std::mem::take(&mut request.versions);
+    request.unloaded = 0;
+    let mut report = store.fire(&space, request).await?;
+    let later = |version| Armed {
+        version,
+        due: report.now,
+        loaded: true,
+    };
+    report.later = versions.into_iter().map(later).collect();
+    Ok(report)
+}
+
+/// Settles while all rows are locked: what needs the lock of a key is left out.
+async fn settle_locked(
+    store: &impl Store,
+    space: Namespace,
+    settles: Vec<Settle>,
+    near: LoadWindow,
+) -> Result<Vec<Settled>, StoreError> {
+    let mut outcomes = vec![Settled::Locked; settles.len()];
+    let settles = settles.into_iter().enumerate();
+    let settles = settles
+        .filter(|(_, settle)| matches!(settle.settlement, Settlement::Ack | Settlement::Extend(_)));
+    let (places, settles): (Vec<_>, _) = settles.unzip();
+    let settled = store.settle(&space, settles, near).await?;
+    for (place, settled) in places.into_iter().zip(settled) {
+        outcomes[place] = settled;
+    }
+    Ok(outcomes)
 }
 
 impl<S> Clone for Faulty<S> {
@@ -306,147 +286,125 @@ impl<S> Clone for Faulty<S> {
 }
 
 impl<S: Store> Store for Faulty<S> {
-    fn open(&self, namespace: &Namespace, charter: &Charter) -> Answer<'_, Opened> {
-        let (namespace, charter) = (namespace.clone(), charter.clone());
-        Box::pin(self.call("open", move || self.store.open(&namespace, &charter)))
+    fn open(&self, space: &Namespace, charter: &Charter) -> Answer<'_, Opened> {
+        let charter = charter.clone();
+        self.call("open", space, move |store, space, _| {
+            store.open(space, &charter)
+        })
     }
 
-    fn amend(&self, namespace: &Namespace, charter: &Charter) -> Answer<'_, ()> {
-        let (namespace, charter) = (namespace.clone(), charter.clone());
-        Box::pin(self.call("amend", move || self.store.amend(&namespace, &charter)))
+    fn amend(&self, space: &Namespace, charter: &Charter) -> Answer<'_, ()> {
+        let charter = charter.clone();
+        self.call("amend", space, move |store, space, _| {
+            store.amend(space, &charter)
+        })
     }
 
     fn write(
         &self,
-        namespace: &Namespace,
+        space: &Namespace,
         writes: Vec<Write>,
         near: LoadWindow,
     ) -> Answer<'_, Vec<WriteOutcome>> {
-        let namespace = namespace.clone();
-        Box::pin(async move {
-            if let Some(delay) = self.late_by("write") {
-                let store = Arc::clone(&self.store);
-                let write = async move { store.write(&namespace, writes, near).await };
-                return Err(happen_late(delay, write));
+        let written = self.call("write", space, move |store, space, locked| {
+            if locked {
+                let locked = writes.into_iter().map(WriteOutcome::Locked).collect();
+                return Box::pin(ready(Ok(locked)));
             }
-            let writing = self.call("write", || self.write_unlocked(&namespace, writes, near));
-            let written = writing.await?;
-            let changed = |written: &&WriteOutcome| {
+            store.write(space, writes, near)
+        });
+        self.counted(written, |written| {
+            let changed = written.iter().filter(|written| {
                 matches!(
                     written,
                     WriteOutcome::Armed { .. } | WriteOutcome::Removed { .. }
                 )
-            };
-            self.lock().writes += written.iter().filter(changed).count() as u64;
-            Ok(written)
+            });
+            changed.count()
         })
     }
 
-    fn load(&self, namespace: &Namespace, request: Load) -> Answer<'_, Loaded> {
-        let namespace = namespace.clone();
-        Box::pin(async move {
-            let load = || {
-                let is_unloaded = self.lock().unloaded.contains(&request.instance);
-                assert!(!is_unloaded, "an id loads after its unload: {request:?}");
-                self.store.load(&namespace, request)
-            };
-            let loaded = self.call("load", load).await?;
-            self.lock().writes += loaded.rows.len() as u64;
-            Ok(loaded)
-        })
+    fn load(&self, space: &Namespace, request: Load) -> Answer<'_, Loaded> {
+        let is_unloaded = self.lock().unloaded.contains(&request.instance);
+        assert!(!is_unloaded, "an id loads after its unload: {request:?}");
+        let loaded = self.call("load", space, move |store, space, _| {
+            store.load(space, request)
+        });
+        self.counted(loaded, |loaded| loaded.rows.len())
     }
 
-    fn fire(&self, namespace: &Namespace, request: Fire) -> Answer<'_, FireReport> {
-        let namespace = namespace.clone();
-        Box::pin(async move {
-            if let Some(delay) = self.late_by("fire") {
-                let store = Arc::clone(&self.store);
-                let fire = async move { store.fire(&namespace, request).await };
-                return Err(happen_late(delay, fire));
+    fn fire(&self, space: &Namespace, request: Fire) -> Answer<'_, FireReport> {
+        let fired = self.call("fire", space, move |store, space, locked| {
+            if locked {
+                return Box::pin(fire_locked(store, space.clone(), request));
             }
-            let firing = self.call("fire", || self.fire_unlocked(&namespace, request));
-            let report = firing.await?;
-            self.lock().writes += (report.fired.len() + report.next.len()) as u64;
-            Ok(report)
-        })
+            store.fire(space, request)
+        });
+        self.counted(fired, |report| report.fired.len() + report.next.len())
     }
 
     fn settle(
         &self,
-        namespace: &Namespace,
+        space: &Namespace,
         settles: Vec<Settle>,
         near: LoadWindow,
     ) -> Answer<'_, Vec<Settled>> {
-        let namespace = namespace.clone();
-        Box::pin(async move {
-            let settlements: Vec<_> = settles.iter().map(|settle| settle.settlement).collect();
-            let settling = self.call("settle", || self.settle_unlocked(&namespace, settles, near));
-            let settled = settling.await?;
-            let mut state = self.lock();
-            for (settled, settlement) in settled.iter().zip(settlements) {
-                if *settled == Settled::Lost {
-                    continue;
-                }
-                state.writes += 1;
-                state.renewals += u64::from(matches!(settlement, Settlement::Extend(_)));
+        let renews = |settle: &Settle| matches!(settle.settlement, Settlement::Extend(_));
+        let renewals: Vec<_> = settles.iter().map(renews).collect();
+        let settled = self.call("settle", space, move |store, space, locked| {
+            if locked {
+                return Box::pin(settle_locked(store, space.clone(), settles, near));
             }
-            drop(state);
-            Ok(settled)
+            store.settle(space, settles, near)
+        });
+        self.counted(settled, move |settled| {
+            let settled = settled.iter().zip(renewals);
+            let written = settled.filter(|(settled, renews)| **settled != Settled::Lost && !renews);
+            written.count()
         })
     }
 
-    fn unload(&self, namespace: &Namespace, instance: InstanceId) -> Answer<'_, InstanceId> {
+    fn unload(&self, space: &Namespace, instance: InstanceId) -> Answer<'_, InstanceId> {
         self.lock().unloaded.insert(instance);
-        let namespace = namespace.clone();
-        Box::pin(self.call("unload", move || self.store.unload(&namespace, instance)))
+        self.call("unload", space, move |store, space, _| {
+            store.unload(space, instance)
+        })
     }
 
     fn unmark(
         &self,
-        namespace: &Namespace,
+        space: &Namespace,
         instance: InstanceId,
         versions: Vec<Version>,
     ) -> Answer<'_, Vec<Version>> {
-        let namespace = namespace.clone();
-        Box::pin(async move {
-            let asked = versions.len();
-            let unmarking = self.call("unmark", || async {
-                if self.lock().locked {
-                    return Ok(versions);
-                }
-                self.store.unmark(&namespace, instance, versions).await
-            });
-            let left = unmarking.await?;
-            self.lock().writes += (asked - left.len()) as u64;
-            Ok(left)
+        let asked = versions.len();
+        let left = self.call("unmark", space, move |store, space, locked| {
+            if locked {
+                return Box::pin(ready(Ok(versions)));
+            }
+            store.unmark(space, instance, versions)
+        });
+        self.counted(left, move |left| asked - left.len())
+    }
+
+    fn rows_of(&self, space: &Namespace, key: Vec<u8>, limit: usize) -> Answer<'_, Vec<Stored>> {
+        self.call("rows_of", space, move |store, space, _| {
+            store.rows_of(space, key, limit)
         })
     }
 
-    fn rows_of(
-        &self,
-        namespace: &Namespace,
-        key: Vec<u8>,
-        limit: usize,
-    ) -> Answer<'_, Vec<Stored>> {
-        let namespace = namespace.clone();
-        Box::pin(self.call("rows_of", move || {
-            self.store.rows_of(&namespace, key, limit)
-        }))
+    fn list(&self, space: &Namespace, request: List) -> Answer<'_, Vec<Stored>> {
+        self.call("list", space, move |store, space, _| {
+            store.list(space, request)
+        })
     }
 
-    fn list(&self, namespace: &Namespace, request: List) -> Answer<'_, Vec<Stored>> {
-        let namespace = namespace.clone();
-        Box::pin(self.call("list", move || self.store.list(&namespace, request)))
+    fn count(&self, space: &Namespace) -> Answer<'_, Counts> {
+        self.call("count", space, |store, space, _| store.count(space))
     }
 
-    fn count(&self, namespace: &Namespace) -> Answer<'_, Counts> {
-        let namespace = namespace.clone();
-        Box::pin(self.call("count", move || self.store.count(&namespace)))
-    }
-
-    fn purge(&self, namespace: &Namespace) -> Answer<'_, ChangedRows> {
-        let namespace = namespace.clone();
-        Box::pin(self.call("purge", move || self.store.purge(&namespace)))
+    fn purge(&self, space: &Namespace) -> Answer<'_, ChangedRows> {
+        self.call("purge", space, |store, space, _| store.purge(space))
     }
 
     fn parts(&self) -> usize {
@@ -460,22 +418,21 @@ impl<S: Store> Store for Faulty<S> {
 
     fn change_dead(
         &self,
-        namespace: &Namespace,
+        space: &Namespace,
         which: DeadRows,
         change: DeadChange,
     ) -> Answer<'_, ChangedRows> {
-        let namespace = namespace.clone();
-        Box::pin(self.call("change_dead", move || async move {
-            if self.lock().locked {
+        self.call("change_dead", space, move |store, space, locked| {
+            if locked {
                 let mut changed = ChangedRows::default();
                 changed.locked = 1;
-                return Ok(changed);
+                return Box::pin(ready(Ok(changed)));
             }
-            self.store.change_dead(&namespace, which, change).await
-        }))
+            store.change_dead(space, which, change)
+        })
     }
 
-    fn hinted(&self, namespace: &Namespace) -> BoxFuture<'_, ()> {
-        self.store.hinted(namespace)
+    fn hinted(&self, space: &Namespace) -> BoxFuture<'_, ()> {
+        self.store.hinted(space)
     }
 }

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tickwheel_durable::Claim;
+use tokio::time::sleep;
 
 /// How often each key was handled, and by which instance first.
 #[derive(Default)]
@@ -25,6 +27,13 @@ impl Handled {
         let keys = self.keys();
         let twice = keys.iter().filter(|(_, (_, times))| *times > 1);
         twice.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Waits until so many keys were handled.
+    pub(crate) async fn reach(&self, enough: usize, unit: Duration) {
+        while self.len() < enough {
+            sleep(unit / 4).await;
+        }
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -6,33 +6,8 @@ use futures_util::future::join;
 use tickwheel_durable::{Builder, Claim, DurableTimers, Error, Retry};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::faulty::Faulty;
 use super::handled::Handled;
 use super::world::{Stores, World, while_they_work};
-
-/// What happens to calls that settle.
-#[derive(Debug, Clone, Copy)]
-enum Outage {
-    /// They fail, and so does any other call.
-    Away,
-    /// They fail.
-    Failing,
-    /// They take effect, and fail.
-    Losing,
-}
-
-impl Outage {
-    const ALL: [Outage; 3] = [Outage::Away, Outage::Failing, Outage::Losing];
-
-    fn set<S>(self, faults: &Faulty<S>, begins: bool) {
-        let settle = begins.then_some("settle");
-        match self {
-            Outage::Away => faults.set_away(begins),
-            Outage::Failing => faults.set_failing(settle),
-            Outage::Losing => faults.set_losing(settle),
-        }
-    }
-}
 
 /// Waits until no timer is in flight, and returns how many wait.
 async fn settled(timers: &DurableTimers<String, u64>, unit: Duration) -> u64 {
@@ -53,8 +28,8 @@ async fn settled(timers: &DurableTimers<String, u64>, unit: Duration) -> u64 {
 /// Each restart and each failover made the handlers that ended then run again, with most of their
 /// leases left.
 pub async fn d5_handles_once_through_an_outage<T: Stores>(world: &World<T>) {
-    for (part, outage) in Outage::ALL.into_iter().enumerate() {
-        let world = world.part(&part.to_string());
+    for part in ["away", "failing", "losing"] {
+        let world = world.part(part);
         let mut instance = world.patient().await;
         for number in 0..12 {
             instance.set(&number.to_string(), number, 1).await;
@@ -68,30 +43,29 @@ pub async fn d5_handles_once_through_an_outage<T: Stores>(world: &World<T>) {
                 Ok(())
             }
         };
+        // All calls fail, or those that settle, before or after they have taken effect.
+        let set = |begins: bool| match part {
+            "away" => faults.set_away(begins),
+            "failing" => faults.set_failing(begins.then_some("settle")),
+            _ => faults.set_losing(begins.then_some("settle")),
+        };
         let course = async {
-            while handled.len() == 0 {
-                sleep(unit / 4).await;
-            }
-            outage.set(faults, true);
-            if matches!(outage, Outage::Away) {
+            handled.reach(1, unit).await;
+            set(true);
+            if part == "away" {
                 sleep(unit * 20).await;
             } else {
-                let all_are_fired = async {
-                    while handled.len() < 12 {
-                        sleep(unit).await;
-                    }
-                };
-                let fired = timeout(unit * 400, all_are_fired).await;
-                assert!(fired.is_ok(), "{} of 12, {outage:?}", handled.len());
+                let fired = timeout(unit * 400, handled.reach(12, unit)).await;
+                assert!(fired.is_ok(), "{} of 12, {part}", handled.len());
             }
-            outage.set(faults, false);
+            set(false);
             while handled.len() < 12 || settled(timers, unit).await > 0 {
                 sleep(unit).await;
             }
             timers.shutdown().await;
         };
         join(instance.claims.dispatch(2, handler), course).await;
-        assert_eq!(timers.metrics().lost, 0, "{outage:?}");
+        assert_eq!(timers.metrics().lost, 0, "{part}");
         assert_eq!(handled.twice(), [""; 0]);
     }
 }
@@ -115,9 +89,7 @@ pub async fn d5_put_back_survives_an_outage<T: Stores>(world: &World<T>) {
         }
     };
     let check = async {
-        while handled.len() == 0 {
-            sleep(unit / 4).await;
-        }
+        handled.reach(1, unit).await;
         let failed = Instant::now();
         sleep(unit * 20).await;
         faults.set_failing(None);
@@ -158,13 +130,8 @@ pub async fn d2_lost_answer_to_a_fire_costs_nothing<T: Stores>(world: &World<T>)
         sleep(unit * 6).await;
         assert_eq!(handled.len(), 0, "no answer has come");
         faults.set_losing(None);
-        let mut waited = 0;
-        while handled.len() < 50 {
-            sleep(unit).await;
-            waited += 1;
-            let counts = timers.counts().await;
-            assert!(waited < 300, "{} were handled, {counts:?}", handled.len());
-        }
+        let all = timeout(unit * 300, handled.reach(50, unit)).await;
+        assert!(all.is_ok(), "{} were handled", handled.len());
         assert_eq!(settled(timers, unit).await, 0);
         timers.shutdown().await;
     };

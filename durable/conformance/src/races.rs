@@ -49,18 +49,15 @@ pub async fn put_backs_never_hide_a_timer<T: Stores>(world: &World<T>) {
         handlers.push((store, instance));
     }
     let mut writers = Vec::new();
-    for (number, kind) in [Kind::Moves, Kind::Removes, Kind::SetsIfAbsent, Kind::All]
-        .into_iter()
-        .enumerate()
-    {
+    for number in 0..4 {
         let writer = Writer {
             store: world.store().await,
             space: &space,
-            kind,
-            keys: (0..KEYS).map(|key| format!("{kind:?}-{key}")).collect(),
-            random: stream(seed, number as u64),
+            keys: (0..KEYS).map(|key| format!("{number}-{key}")).collect(),
+            random: stream(seed, number),
         };
-        writer.fill().await;
+        let fill = writer.keys.iter().map(|key| write(key, set(false)));
+        writer.write(fill.collect()).await;
         writers.push(writer);
     }
     let ended = AtomicBool::new(false);
@@ -116,19 +113,10 @@ async fn put_back_until<S: Store>(
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-enum Kind {
-    Moves,
-    Removes,
-    SetsIfAbsent,
-    All,
-}
-
 /// The only one who adds and takes away timers of its keys.
 struct Writer<'a, S> {
     store: S,
     space: &'a Namespace,
-    kind: Kind,
     keys: Vec<String>,
     random: Rng,
 }
@@ -153,17 +141,12 @@ impl<S: Store> Writer<'_, S> {
         outcomes.into_iter().flatten().collect()
     }
 
-    async fn fill(&self) {
-        let writes = self.keys.iter().map(|key| write(key, set(false)));
-        self.write(writes.collect()).await;
-    }
-
     async fn run(&mut self) {
         let began = Instant::now();
         let mut batches = 0;
         while batches < BATCHES || began.elapsed() < DURATION {
             batches += 1;
-            let writes: Vec<_> = self.batch();
+            let writes = self.batch();
             let written = self.write(writes.clone()).await;
             let mut removed = Vec::new();
             for (write, written) in writes.iter().zip(&written) {
@@ -193,10 +176,10 @@ impl<S: Store> Writer<'_, S> {
         let mut writes = Vec::new();
         while !keys.is_empty() {
             let key = keys.swap_remove(self.random.usize(..keys.len()));
-            let action = match (self.kind, self.random.usize(..3)) {
-                (Kind::Moves, _) | (Kind::All, 0) => Action::move_to(NOW),
-                (Kind::Removes, _) | (Kind::All, 1) => Action::Remove,
-                (Kind::SetsIfAbsent | Kind::All, _) => set(true),
+            let action = match self.random.usize(..3) {
+                0 => Action::move_to(NOW),
+                1 => Action::Remove,
+                _ => set(true),
             };
             writes.push(write(&key, action));
         }

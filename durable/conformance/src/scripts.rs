@@ -19,7 +19,8 @@ pub async fn answers_add_up_among_instances<T: Stores>(world: &World<T>) {
         world,
         random: stream(seed, 0),
         instances: Vec::new(),
-        totals: Totals::default(),
+        keys: BTreeMap::new(),
+        done: BTreeMap::new(),
         held: Vec::new(),
     };
     for _ in 0..3 {
@@ -36,20 +37,15 @@ struct Program<'a, T: Stores> {
     world: &'a World<T>,
     random: Rng,
     instances: Vec<Running<T::Store>>,
-    totals: Totals,
+    /// The value of each key. A value is set once.
+    keys: BTreeMap<String, u64>,
+    /// What has become of each value that need not be delivered any more.
+    done: BTreeMap<u64, &'static str>,
     /// Claims that are kept for a while.
     held: Vec<Claim<String, u64>>,
 }
 
-/// All that is known about each value. A key belongs to one value at a time, and each value is set
-/// once.
-#[derive(Default)]
-struct Totals {
-    keys: BTreeMap<String, u64>,
-    done: BTreeMap<u64, &'static str>,
-}
-
-impl Totals {
+impl<T: Stores> Program<'_, T> {
     /// Whether the timer with this value was acknowledged or removed.
     fn has_ended(&self, value: u64) -> bool {
         self.done.get(&value).is_some_and(|&how| how != "replaced")
@@ -60,9 +56,14 @@ impl Totals {
         assert!(!self.has_ended(value), "{value} was {how} after its end");
         self.done.insert(value, how);
     }
-}
 
-impl<T: Stores> Program<'_, T> {
+    /// Its key had a timer, unless that need not be there any more.
+    fn assert_kept(&self, key: &str) {
+        let value = self.keys.get(key);
+        let is_done = value.is_none_or(|value| self.done.contains_key(value));
+        assert!(is_done, "{value:?}, the last of {key}, is lost");
+    }
+
     async fn start(&mut self) {
         let lease = self.world.units(6);
         let instance = self
@@ -84,25 +85,23 @@ impl<T: Stores> Program<'_, T> {
                     .set_timer(&key, &value, delay)
                     .await
                     .expect("it is set");
-                if let Some(old) = self.totals.keys.insert(key, value) {
+                if let Some(old) = self.keys.insert(key, value) {
                     // It may be in flight still, and come again.
-                    self.totals.done.entry(old).or_insert("replaced");
+                    self.done.entry(old).or_insert("replaced");
                 }
             }
             4 => {
                 let moved = timers.move_timer(&key, delay).await.expect("it answers");
-                let known = self.totals.keys.get(&key);
-                let done = known.is_none_or(|value| self.totals.done.contains_key(value));
-                assert!(done || moved != Moved::Absent, "{key} is lost");
+                if moved == Moved::Absent {
+                    self.assert_kept(&key);
+                }
             }
             5 => match timers.remove_timer(&key).await.expect("it answers") {
-                Removed::Done(value) => self.totals.end(value, "removed"),
+                Removed::Done(value) => self.end(value, "removed"),
                 Removed::InFlight(_) => {}
                 absent => {
                     assert_eq!(absent, Removed::Absent);
-                    let known = self.totals.keys.get(&key);
-                    let done = known.is_none_or(|value| self.totals.done.contains_key(value));
-                    assert!(done, "{key} is lost");
+                    self.assert_kept(&key);
                 }
             },
             6 if self.random.usize(..4) == 0 => {
@@ -124,7 +123,7 @@ impl<T: Stores> Program<'_, T> {
         while let Ok((on, claim)) = timeout_at(until, next_of(&mut self.instances)).await {
             let now = self.instances[on].now().await;
             assert!(now >= claim.deadline, "{claim:?} is early");
-            let has_ended = self.totals.has_ended(claim.value);
+            let has_ended = self.has_ended(claim.value);
             assert!(!has_ended, "{claim:?} was delivered after its end");
             match self.random.usize(..6) {
                 0 => drop(claim),
@@ -133,7 +132,7 @@ impl<T: Stores> Program<'_, T> {
                 _ => {
                     let acked = claim.ack().await;
                     if acked.is_ok() {
-                        self.totals.end(claim.value, "acknowledged");
+                        self.end(claim.value, "acknowledged");
                     }
                     unless_lost(&acked);
                 }
@@ -153,11 +152,8 @@ impl<T: Stores> Program<'_, T> {
             assert!(round < 400, "{counts:?} are left");
             self.receive(self.world.units(1)).await;
         }
-        for (key, value) in &self.totals.keys {
-            assert!(
-                self.totals.done.contains_key(value),
-                "{value}, the last of {key}, is lost"
-            );
+        for key in self.keys.keys() {
+            self.assert_kept(key);
         }
     }
 }

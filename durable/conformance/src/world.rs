@@ -10,6 +10,8 @@ use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::{Either, join_all, select};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tickwheel::TimerWheel;
 use tickwheel_durable::store::{Action, Charter, Due, LoadWindow, Namespace, Opened, Store, Write};
 use tickwheel_durable::{
@@ -206,10 +208,13 @@ impl<T: Stores> World<T> {
 
     /// Starts an instance with other settings. On a busy machine a server may be too slow to open
     /// the namespace: it tries again, as a program would.
-    pub(super) async fn instance_with(
+    pub(super) async fn instance_with<V>(
         &self,
-        set: impl Fn(Builder<String, u64>) -> Builder<String, u64>,
-    ) -> Running<T::Store> {
+        set: impl Fn(Builder<String, V>) -> Builder<String, V>,
+    ) -> Running<T::Store, V>
+    where
+        V: Serialize + DeserializeOwned + Send + Sync + 'static,
+    {
         let wheel = TimerWheel::new();
         let began = Instant::now();
         let (faults, (timers, claims)) = loop {
@@ -257,9 +262,15 @@ impl<S: Store> Running<S> {
     }
 
     /// Sets so many timers at once, with their numbers as values.
-    pub(super) async fn set_numbers(&self, count: u64, delay: Duration) {
+    pub(super) async fn set_numbers(&self, count: u32, delay: Duration) {
+        self.set_apart(count, delay, Duration::ZERO).await;
+    }
+
+    /// The same with deadlines that are so far apart.
+    pub(super) async fn set_apart(&self, count: u32, first: Duration, apart: Duration) {
         let set = (0..count).map(async |number| {
-            let set = self.timers.set_timer(&key(number), &number, delay).await;
+            let (value, delay) = (number.into(), first + apart * number);
+            let set = self.timers.set_timer(&key(value), &value, delay).await;
             set.expect("it is set");
         });
         join_all(set).await;
@@ -346,30 +357,24 @@ pub(super) async fn next_of<S>(instances: &mut [Running<S>]) -> (usize, Claim<St
     timeout(limit, next).await.expect("a timer is delivered")
 }
 
-/// The next claims of the instances, so many, acknowledged.
-pub(super) async fn acked_of<S>(
-    instances: &mut [Running<S>],
-    count: usize,
-) -> Vec<Claim<String, u64>> {
-    let mut claims = Vec::new();
-    while claims.len() < count {
-        let (_, claim) = next_of(instances).await;
-        claim.ack().await.expect("the claim is held");
-        claims.push(claim);
-    }
-    claims
-}
-
-/// All claims of the instances within that time, acknowledged.
+/// So many claims of the instances, and all within that time after them, acknowledged.
 pub(super) async fn collect<S>(
     instances: &mut [Running<S>],
-    time: Duration,
+    at_least: usize,
+    longer: Duration,
 ) -> Vec<Claim<String, u64>> {
-    let until = Instant::now() + time;
-    let mut claims = Vec::new();
-    while let Ok((_, claim)) = timeout_at(until, next_of(instances)).await {
+    let (mut claims, mut end) = (Vec::new(), None);
+    loop {
+        let (_, claim) = if claims.len() < at_least {
+            next_of(instances).await
+        } else {
+            let end = *end.get_or_insert_with(|| Instant::now() + longer);
+            match timeout_at(end, next_of(instances)).await {
+                Ok(next) => next,
+                Err(_) => return claims,
+            }
+        };
         claim.ack().await.expect("the claim is held");
         claims.push(claim);
     }
-    claims
 }

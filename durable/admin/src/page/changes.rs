@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use axum::extract::Form;
 use axum::http::StatusCode;
-use axum::response::{Html, IntoResponse, Redirect, Response};
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::Markup;
 use tickwheel_durable::store::Version;
 use tokio::time::timeout;
 
 use super::jobs::Job;
-use super::{Visit, html, refused};
+use super::{Visit, html, refusal};
 use crate::actions::{Action, Done, Selection, Work, count};
 use crate::failure::Failure;
 use crate::listing::{at, from_at};
@@ -89,7 +90,7 @@ pub(super) async fn change(
     let (frame, operator) = (visit.frame(), &visit.operator);
     if !frame.allow_changes {
         let text = "changes are not allowed here: tickwheel-admin serve has --allow-changes";
-        return Ok(refused(StatusCode::FORBIDDEN, text.to_owned()));
+        return Ok(refusal(&visit.root, StatusCode::FORBIDDEN, text));
     }
     let (action, selection) = asked(&fields)?;
     let back = back(&fields, frame.here(""));
@@ -99,7 +100,7 @@ pub(super) async fn change(
         fields.push(("asked".to_owned(), at(question.asked)));
         let which = question.selection.shown();
         let asked = html::confirm(&frame, &title, &which, &fields, &back);
-        return Ok(Html(asked.into_string()).into_response());
+        return Ok(asked.into_response());
     }
     let job = Arc::new(Job {
         title,
@@ -138,7 +139,7 @@ pub(super) async fn change(
         .failure
         .as_ref()
         .map_or(StatusCode::OK, Failure::status);
-    Ok((status, Html(html::job(&frame, &job).into_string())).into_response())
+    Ok((status, html::job(&frame, &job)).into_response())
 }
 
 /// The result of a change.
@@ -160,7 +161,7 @@ fn told(action: Action, done: &Done) -> (&'static str, Vec<String>) {
 }
 
 /// The page of a change that takes long.
-pub(super) async fn job(visit: Visit) -> Result<Html<String>, Failure> {
+pub(super) async fn job(visit: Visit) -> Result<Markup, Failure> {
     let mut frame = visit.frame();
     let number = visit.path["number"].parse().ok();
     let job = number.and_then(|number| visit.site.jobs.get(number));
@@ -171,7 +172,7 @@ pub(super) async fn job(visit: Visit) -> Result<Html<String>, Failure> {
         )
     })?;
     frame.is_live = job.told.get().is_none();
-    Ok(Html(html::job(&frame, &job).into_string()))
+    Ok(html::job(&frame, &job))
 }
 
 #[cfg(test)]

@@ -14,10 +14,11 @@ use axum::extract::{DefaultBodyLimit, FromRequestParts, NestedPath, Path, Query,
 use axum::http::request::Parts;
 use axum::http::{Extensions, StatusCode};
 use axum::middleware::{self, Next};
-use axum::response::{Html, IntoResponse, Redirect, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
+use maud::Markup;
 use serde::Deserialize;
-use tickwheel_durable::store::{List, Namespace, State as RowState, Store, StoreTime};
+use tickwheel_durable::store::{List, Namespace, Store, StoreTime};
 use tokio::time::Instant;
 
 use crate::actions::Action;
@@ -27,9 +28,11 @@ use crate::health::{LATE, Summary};
 use crate::listing::{self, Filter};
 use crate::operator::{Desk, Operator};
 use crate::shown::{from_hex, hex, separated};
-use html::{BARS, Frame, ListPage, Overview, WINDOWS};
+use html::{BARS, Frame, Overview, WINDOWS};
 use jobs::Jobs;
 
+#[cfg(feature = "program")]
+pub(crate) use html::login;
 pub(crate) use origin::secure;
 #[cfg(feature = "program")]
 pub(crate) use origin::{HEADER, check as check_origin, is_from};
@@ -152,10 +155,6 @@ struct Site {
     known: Mutex<Option<(Instant, Vec<Operator>)>>,
 }
 
-/// What a refused request is told, as an extension of the response.
-#[derive(Clone)]
-struct Refused(String);
-
 impl Failure {
     fn status(&self) -> StatusCode {
         match self {
@@ -166,29 +165,20 @@ impl Failure {
     }
 }
 
+/// The response becomes a page once it is known where the routes are.
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        refused(self.status(), self.to_string())
+        let mut response = self.status().into_response();
+        response.extensions_mut().insert(self);
+        response
     }
-}
-
-/// A response that becomes a page once it is known where the routes are.
-fn refused(status: StatusCode, text: String) -> Response {
-    let mut response = status.into_response();
-    response.extensions_mut().insert(Refused(text));
-    response
 }
 
 /// A page that says why a request is refused.
 pub(crate) fn refusal(root: &str, status: StatusCode, text: &str) -> Response {
     let title = status.canonical_reason().unwrap_or("Refused");
     let page = html::message(root, title, &[text.to_owned()]);
-    (status, Html(page.into_string())).into_response()
-}
-
-#[cfg(feature = "program")]
-pub(crate) fn login_page() -> Html<String> {
-    Html(html::login().into_string())
+    (status, page).into_response()
 }
 
 /// Stands before each page.
@@ -198,8 +188,8 @@ async fn checked(request: Request, next: Next) -> Response {
         return secure(refusal(root, StatusCode::FORBIDDEN, &text));
     }
     let mut response = next.run(request).await;
-    if let Some(Refused(text)) = response.extensions_mut().remove() {
-        response = refusal(root, response.status(), &text);
+    if let Some(failure) = response.extensions_mut().remove::<Failure>() {
+        response = refusal(root, failure.status(), &failure.to_string());
     }
     secure(response)
 }
@@ -298,44 +288,41 @@ impl Visit {
     }
 }
 
-async fn home(
-    extensions: Extensions,
-    State(site): State<Arc<Site>>,
-) -> Result<Html<String>, Failure> {
+async fn home(extensions: Extensions, State(site): State<Arc<Site>>) -> Result<Markup, Failure> {
     let root = root(&extensions);
     let namespaces = site.namespaces(KNOWN, |known| !known.is_empty()).await?;
     let summaries = Summary::of_all(&namespaces).await?;
     let mut frame = site.frame(&root, &namespaces);
     frame.is_live = true;
-    Ok(Html(html::home(&frame, &summaries).into_string()))
+    Ok(html::home(&frame, &summaries))
 }
 
-async fn overview(visit: Visit) -> Result<Html<String>, Failure> {
+async fn overview(visit: Visit) -> Result<Markup, Failure> {
     let operator = &visit.operator;
     let known = |window: &u64| WINDOWS.iter().any(|(known, _)| known == window);
     let window = visit.query("window").parse().ok();
     let window = window.filter(known).unwrap_or(WINDOWS[1].0);
     let counts = operator.counts().await?;
-    let summary = Summary::of(operator, counts).await?;
-    let now = counts.now;
+    let (now, summary) = (counts.now, Summary::of(operator, counts).await?);
     let bar = Duration::from_secs(window) / BARS;
     let mut times = vec![StoreTime::default(), now.before(LATE), now];
     times.extend((1..=BARS).map(|number| now.after(bar * number)));
     let counted = operator.count_due(times).await?;
-    let first = |state| operator.list(List::new(state, None, SECTION));
+    let mut rows = Vec::new();
+    for state in STATES {
+        rows.push(operator.list(List::new(state, None, SECTION)).await?);
+    }
     let shown = Overview {
-        window,
-        late: counted[0],
-        due: counted[2..].to_vec(),
-        dead: first(RowState::Dead).await?,
-        in_flight: first(RowState::InFlight).await?,
-        waiting: first(RowState::Waiting).await?,
-        counts,
         summary,
+        now,
+        rows,
+        late: counted[0],
+        window,
+        due: counted[2..].to_vec(),
     };
     let mut frame = visit.frame();
     frame.is_live = true;
-    Ok(Html(html::overview(&frame, &shown).into_string()))
+    Ok(html::overview(&frame, &shown))
 }
 
 async fn find(visit: Visit) -> Result<Redirect, Failure> {
@@ -354,7 +341,7 @@ struct Listed {
     pages: String,
 }
 
-async fn list(visit: Visit, Query(query): Query<Listed>) -> Result<Html<String>, Failure> {
+async fn list(visit: Visit, Query(query): Query<Listed>) -> Result<Markup, Failure> {
     let operator = &visit.operator;
     let state = (STATES.into_iter()).find(|known| state_name(*known) == visit.path["state"]);
     let state = state.ok_or_else(|| Failure::NotFound("there is no such list".to_owned()))?;
@@ -369,15 +356,8 @@ async fn list(visit: Visit, Query(query): Query<Listed>) -> Result<Html<String>,
         error: some(&query.error),
     };
     let found = listing::page(operator, &filter, query.after(), ROWS).await?;
-    let frame = visit.frame();
-    let shown = ListPage {
-        state,
-        query,
-        prefix_bytes: filter.prefix,
-        found,
-        now: operator.counts().await?.now,
-    };
-    Ok(Html(html::list(&frame, &shown).into_string()))
+    let now = operator.counts().await?.now;
+    Ok(html::list(&visit.frame(), &query, &filter, &found, now))
 }
 
 async fn timer(visit: Visit) -> Result<Response, Failure> {
@@ -393,5 +373,5 @@ async fn timer(visit: Visit) -> Result<Response, Failure> {
         StatusCode::OK
     };
     let shown = html::timers(&frame, &key, &rows, now);
-    Ok((status, Html(shown.into_string())).into_response())
+    Ok((status, shown).into_response())
 }

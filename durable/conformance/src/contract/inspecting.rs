@@ -7,9 +7,18 @@ use tickwheel_durable::store::{
     Settlement, State, Store, StoreTime, Stored, Version, Write, WriteOutcome,
 };
 
-use super::{Case, FAR, HOUR, NOW, Stores, World, armed, set, write};
+use super::{Case, FAR, HOUR, NOW, Stores, World, set, versions_of, write};
+
+/// So many rows of a key are read in each state.
+const LIMIT: usize = 100;
 
 impl<S: Store> Case<S> {
+    /// The rows of a key, in order.
+    async fn states_of(&self, key: &str) -> Vec<(State, Version)> {
+        let rows = self.rows_of(key, LIMIT).await.into_iter();
+        rows.map(|row| (row.state, row.version)).collect()
+    }
+
     /// Reads all pages of so many rows.
     async fn with_prefix(&self, state: State, prefix: &[u8], limit: usize) -> Vec<Stored> {
         let inspect = self.store.inspect();
@@ -37,7 +46,7 @@ impl<S: Store> Case<S> {
     ) -> (Version, Vec<Version>) {
         let since = Due::At(StoreTime::default());
         let action = Action::set(value, since, Some(Duration::from_secs(60)), false);
-        let mut waiting = armed(&self.write(vec![write(key, action)]).await[0]).0;
+        let mut waiting = self.set_all([write(key, action)]).await[0];
         let mut tokens = Vec::new();
         for _ in 0..times {
             let mut fire = Fire::new(vec![waiting.version], Some(HOUR), LoadWindow::NONE);
@@ -129,19 +138,16 @@ pub async fn lists_all_rows_of_a_key<T: Stores>(world: &World<T>) {
     let claims = [case.fired("a").await, case.fired("a").await];
     let waiting = case.set("a", FAR).await.version;
     case.fired("ab").await;
-    let mut expected = vec![
+    case.settle(claims[0], Settlement::Dead).await;
+    let expected = [
         (State::Waiting, waiting),
         (State::InFlight, claims[1]),
-        (State::InFlight, claims[0]),
+        (State::Dead, claims[0]),
     ];
-    case.settle(claims[0], Settlement::Dead).await;
-    expected[2].0 = State::Dead;
-    let rows = case.rows_of("a", 9).await;
-    let rows: Vec<_> = rows.iter().map(|row| (row.state, row.version)).collect();
-    assert_eq!(rows, expected);
-    assert_eq!(case.rows_of("b", 9).await, []);
+    assert_eq!(case.states_of("a").await, expected);
+    assert_eq!(case.states_of("b").await, []);
     let other = Case::open(&world.part("other")).await;
-    assert_eq!(other.rows_of("a", 9).await, []);
+    assert_eq!(other.states_of("a").await, []);
 
     // The answers name the latest of those in flight.
     let claims = [case.fired("c").await, case.fired("c").await];
@@ -155,9 +161,8 @@ pub async fn lists_all_rows_of_a_key<T: Stores>(world: &World<T>) {
         world.wait(1).await;
     }
     assert_eq!(case.get("c").await.map(|row| row.version), Some(claims[1]));
-    let rows = case.rows_of("c", 9).await;
-    let rows = rows.iter().map(|row| row.version);
-    assert_eq!(rows.collect::<Vec<_>>(), [claims[1], claims[0]]);
+    let expected = [(State::Dead, claims[1]), (State::Dead, claims[0])];
+    assert_eq!(case.states_of("c").await, expected);
     // A page that ends between both goes on with the other.
     let rows = case.with_prefix(State::Dead, b"c", 1).await;
     let rows: Vec<_> = rows.iter().map(|row| row.version).collect();
@@ -167,12 +172,7 @@ pub async fn lists_all_rows_of_a_key<T: Stores>(world: &World<T>) {
 /// However many rows a key has, the latest are listed: so many in each state, and no more once they
 /// have enough bytes.
 pub async fn lists_the_latest_of_many_rows_of_a_key<T: Stores>(world: &World<T>) {
-    const LIMIT: usize = 100;
     let case = Case::open(world).await;
-    let rows_of = async |key: &str| {
-        let rows = case.rows_of(key, LIMIT).await.into_iter();
-        rows.map(|row| (row.state, row.version)).collect::<Vec<_>>()
-    };
     let expected = |waiting, state, tokens: &[Version], rows| {
         let latest = tokens.iter().rev().take(rows);
         let latest = latest.map(|&token| (state, token));
@@ -185,13 +185,13 @@ pub async fn lists_the_latest_of_many_rows_of_a_key<T: Stores>(world: &World<T>)
     {
         let (waiting, tokens) = case.fired_often(key, vec![b'v'; bytes], claims).await;
         assert_eq!(
-            rows_of(key).await,
+            case.states_of(key).await,
             expected(waiting, State::InFlight, &tokens, listed)
         );
         let settled = case.settle_all(tokens.clone(), Settlement::Dead).await;
         assert_eq!(settled, vec![Settled::Done; claims]);
         assert_eq!(
-            rows_of(key).await,
+            case.states_of(key).await,
             expected(waiting, State::Dead, &tokens, listed)
         );
         case.purge().await;
@@ -222,10 +222,9 @@ pub async fn finds_rows_by_prefix<T: Stores>(world: &World<T>) {
         let writes = names
             .iter()
             .map(|name| Write::new(name.clone(), set("", "value", NOW).action));
-        let written = case.write(writes.collect()).await;
+        let rows = case.set_all(writes).await;
         if state != State::Waiting {
-            let versions = written.iter().map(|written| armed(written).0.version);
-            let fired = case.fire(versions.collect()).await.fired;
+            let fired = case.fire(versions_of(&rows)).await.fired;
             assert_eq!(fired.len(), names.len());
             for fired in fired.iter().filter(|_| state == State::Dead) {
                 case.settle(fired.token, Settlement::Dead).await;

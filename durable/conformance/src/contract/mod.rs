@@ -75,7 +75,13 @@ impl<S: Store> Case<S> {
 
     /// Sets one key and returns its row.
     async fn set(&self, key: &str, due: Due) -> Armed {
-        armed(&self.write(vec![set(key, key, due)]).await[0]).0
+        self.set_all([set(key, key, due)]).await[0]
+    }
+
+    /// Writes what must arm rows. Returns the rows.
+    async fn set_all(&self, writes: impl IntoIterator<Item = Write>) -> Vec<Armed> {
+        let written = self.write(writes.into_iter().collect()).await;
+        written.iter().map(armed).collect()
     }
 
     async fn load(&self, instance: InstanceId, window: Duration, limit: usize) -> Loaded {
@@ -185,11 +191,15 @@ pub(super) fn set(key: &str, value: &str, due: Due) -> Write {
     write(key, action)
 }
 
-fn armed(written: &WriteOutcome) -> (Armed, Option<Version>) {
-    match *written {
-        WriteOutcome::Armed { row, replaced, .. } => (row, replaced),
-        ref other => panic!("{other:?} instead of a row that is armed"),
+fn armed(written: &WriteOutcome) -> Armed {
+    match written {
+        WriteOutcome::Armed { row, .. } => *row,
+        other => panic!("{other:?} instead of a row that is armed"),
     }
+}
+
+fn versions_of(rows: &[Armed]) -> Vec<Version> {
+    rows.iter().map(|row| row.version).collect()
 }
 
 /// The row of a claim that waits again.

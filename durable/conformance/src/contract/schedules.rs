@@ -1,10 +1,10 @@
 //! Rows that repeat by a schedule: only instances know its times.
 
 use tickwheel_durable::store::{
-    Action, Due, Fire, InstanceId, Load, LoadWindow, Schedules, Store, StoreTime, Write,
+    Action, Due, Fire, Load, LoadWindow, Schedules, Store, StoreTime, Write,
 };
 
-use super::{Case, HOUR, armed, set, write};
+use super::{Case, HOUR, set, versions_of, write};
 use crate::world::{Stores, World};
 
 /// A schedule. Stores keep it without reading it.
@@ -14,32 +14,23 @@ fn scheduled(key: &str, due: Due, schedule: &str) -> Write {
     write(key, Action::set_scheduled(key.into(), due, schedule.into()))
 }
 
-impl<S: Store> Case<S> {
-    /// A case with the id of an instance that loads.
-    async fn with_instance<T: Stores<Store = S>>(world: &World<T>) -> (Self, InstanceId) {
-        let case = Case::open(world).await;
-        let instance = case.instance().await;
-        case.load(instance, HOUR, 0).await;
-        (case, instance)
-    }
-}
-
 /// Rows with schedules that an instance does not know are left to others, and are in the way of no
 /// other row.
 pub async fn leaves_unknown_schedules_to_others<T: Stores>(world: &World<T>) {
-    let (case, instance) = Case::with_instance(world).await;
+    let case = Case::open(world).await;
+    let instance = case.instance().await;
+    case.load(instance, HOUR, 0).await;
     let past = |micros| Due::At(StoreTime::from_micros(micros));
     let keys: Vec<_> = (0..40).map(|number| format!("unknown {number}")).collect();
     let unknown = keys.iter().zip(1..);
     let unknown = unknown.map(|(key, micros)| scheduled(key, past(micros), "unknown UTC"));
     case.write(unknown.collect()).await;
-    let batch = vec![
+    let batch = [
         set("once", "", past(100)),
         scheduled("known", past(101), SCHEDULE),
         set("last", "", past(102)),
     ];
-    let written = case.write(batch).await;
-    let rows: Vec<_> = written.iter().map(|row| armed(row).0).collect();
+    let rows = case.set_all(batch).await;
     let all_but = Schedules::AllBut(vec!["another UTC".into(), "unknown UTC".into()]);
     for (schedules, expected) in [
         (all_but, vec![rows[0], rows[1], rows[2]]),
@@ -47,25 +38,14 @@ pub async fn leaves_unknown_schedules_to_others<T: Stores>(world: &World<T>) {
     ] {
         let mut request = Load::new(instance, HOUR, 2, HOUR);
         request.schedules = schedules.clone();
-        let loaded = case.store.load(&case.space, request.clone()).await;
-        let loaded = loaded.expect("it loads");
+        let loaded = case.load_as(request.clone()).await;
         let expected: Vec<_> = expected.iter().map(|row| (row.version, row.due)).collect();
         assert_eq!(loaded.rows, expected[..2], "{schedules:?}");
         assert_eq!(loaded.more, expected.len() > 2, "{schedules:?}");
-        let loaded = case.store.load(&case.space, request).await;
-        assert_eq!(
-            loaded.expect("it loads").rows,
-            expected[2..],
-            "{schedules:?}"
-        );
-        case.store
-            .unmark(
-                &case.space,
-                instance,
-                rows.iter().map(|row| row.version).collect(),
-            )
-            .await
-            .expect("it unmarks");
+        let loaded = case.load_as(request).await;
+        assert_eq!(loaded.rows, expected[2..], "{schedules:?}");
+        let unmarked = (case.store).unmark(&case.space, instance, versions_of(&rows));
+        unmarked.await.expect("it unmarks");
     }
     let fire_some = async |unloaded, schedules| {
         let near = LoadWindow::new(HOUR, Some(instance));

@@ -8,7 +8,7 @@ use tickwheel_durable::store::{
     StoreTime, Version, Write,
 };
 
-use super::{Case, FAR, HOUR, NOW, armed, repeating, set, versions, write};
+use super::{Case, FAR, HOUR, NOW, repeating, set, versions, versions_of, write};
 use crate::world::{Stores, World};
 
 /// Deadlines saturate at never, the past is due, and the time is read once in a call.
@@ -20,12 +20,11 @@ pub async fn takes_any_deadline<T: Stores>(world: &World<T>) {
     // A set revives such a timer, also one with the schedule that it has.
     for due in [Due::At(StoreTime::NEVER), FAR] {
         let set = Action::set_scheduled(Vec::new(), due, "0 9 * * * UTC".into());
-        let written = case.write(vec![write("cron", set)]).await;
-        assert_eq!(armed(&written[0]).0.due.is_never(), due != FAR);
+        let row = case.set_all([write("cron", set)]).await[0];
+        assert_eq!(row.due.is_never(), due != FAR);
     }
-    let written = case.write(vec![set("a", "", NOW), set("b", "", FAR)]).await;
-    let [(now, _), (far, _)] = [&written[0], &written[1]].map(armed);
-    assert_eq!(far.due, now.due.after(HOUR));
+    let rows = case.set_all([set("a", "", NOW), set("b", "", FAR)]).await;
+    assert_eq!(rows[1].due, rows[0].due.after(HOUR));
     case.purge().await;
     let past = case.set("past", Due::At(StoreTime::from_micros(1))).await;
     let instance = case.instance().await;
@@ -48,14 +47,13 @@ async fn saturates_at_never<S: Store>(case: &Case<S>) {
         let rows = rows.iter().map(|row| (row.key[0], row.due.is_never()));
         rows.collect::<Vec<_>>()
     };
-    let writes = vec![
+    let writes = [
         repeating("a", NOW, END),
         repeating("b", NOW, HOUR),
         set("c", "", NOW),
         set("d", "", NOW),
     ];
-    let written = case.write(writes).await;
-    let named: Vec<_> = written.iter().map(|w| armed(w).0.version).collect();
+    let named = versions_of(&case.set_all(writes).await);
     let fire = async |versions: &[Version], lease| {
         let fire = Fire::new(versions.to_vec(), Some(lease), LoadWindow::NONE);
         let fired = case.fire_as(fire).await.fired.into_iter();
@@ -64,12 +62,8 @@ async fn saturates_at_never<S: Store>(case: &Case<S>) {
     let settle = async |tokens: &[Version], settlements: &[Settlement]| {
         let settles = tokens.iter().zip(settlements);
         let settles = settles.map(|(&token, &how)| Settle::new(token, how));
-        let settled = case
-            .store
-            .settle(&case.space, settles.collect(), LoadWindow::NONE);
-        let settled = settled.await.expect("it settles").into_iter();
-        let done = settled.filter(|&settled| settled != Settled::Lost);
-        assert_eq!(done.count(), settlements.len());
+        let settled = case.settle_as(settles.collect(), LoadWindow::NONE).await;
+        assert!(!settled.contains(&Settled::Lost) && settled.len() == settlements.len());
     };
     let mut tokens = fire(&named[..3], HOUR).await;
     tokens.extend(fire(&named[3..], END).await);
@@ -90,9 +84,8 @@ async fn saturates_at_never<S: Store>(case: &Case<S>) {
     assert_eq!(is_never(State::Waiting).await, waiting, "delays");
     // A store that counts further than never takes such a row for a damaged one.
     let moves = ["a", "b", "c", "d"].map(|key| write(key, Action::move_to(FAR)));
-    for moved in case.write(moves.to_vec()).await {
-        assert!(!armed(&moved).0.due.is_never());
-    }
+    let moved = case.set_all(moves).await;
+    assert!(moved.iter().all(|row| !row.due.is_never()));
 }
 
 /// Keys and values are bytes, of any kind and length up to the bounds; a batch may have a thousand
@@ -112,25 +105,21 @@ pub async fn keeps_any_bytes<T: Stores>(world: &World<T>) {
         .iter()
         .zip(&values)
         .map(|(key, value)| Write::new(key.clone(), Action::set(value.clone(), NOW, None, false)));
-    let written = case.write(writes.collect()).await;
-    let versions = written.iter().map(|w| armed(w).0.version).collect();
-    let fired = case.fire(versions).await.fired;
+    let rows = case.set_all(writes).await;
+    let fired = case.fire(versions_of(&rows)).await.fired;
     assert!(fired.iter().map(|fired| &fired.key).eq(&keys));
     assert!(fired.iter().map(|fired| &fired.value).eq(&values));
 
     let longest = "\u{10FFFF}".repeat(MAX_ERROR_BYTES / 4);
     let settle = Settle::new(fired[0].token, Settlement::Dead).with_error(&longest);
-    let settled = case
-        .store
-        .settle(&case.space, vec![settle], LoadWindow::NONE)
-        .await;
-    assert_eq!(settled, Ok(vec![Settled::Done]));
+    let settled = case.settle_as(vec![settle], LoadWindow::NONE).await;
+    assert_eq!(settled, [Settled::Done]);
     let dead = case.list(State::Dead).await;
     assert_eq!(dead[0].error.as_ref(), Some(&longest));
 
     let many = (0..1_000).map(|number| set(&number.to_string(), "", FAR));
-    let written = case.write(many.collect()).await;
-    let different: BTreeSet<_> = written.iter().map(|w| armed(w).0.version).collect();
+    let rows = case.set_all(many).await;
+    let different: BTreeSet<_> = versions_of(&rows).into_iter().collect();
     assert_eq!(different.len(), 1_000);
     let tokens = fired[1..].iter().map(|fired| fired.token);
     let settled = case.settle_all(tokens, Settlement::Ack).await;

@@ -4,200 +4,145 @@ use tickwheel_durable::Charter;
 use tickwheel_durable::store::Missed;
 
 use super::DEEPER;
-use super::step::{Call, Fault, How, Step};
+use super::step::{Call, Fault, How, Step, Trace};
 
 /// What is explored.
 #[derive(Debug, Clone)]
-pub struct Bounds {
+pub(super) struct Bounds {
     /// How many instances there are.
-    pub instances: u8,
+    pub(super) instances: u8,
     /// Whether the last instance can decode no timer.
-    pub last_is_blind: bool,
+    pub(super) last_is_blind: bool,
     /// Whether the last instance knows no schedule.
-    pub last_has_no_calendar: bool,
+    pub(super) last_has_no_calendar: bool,
     /// The charter of the namespace.
-    pub charter: Charter,
+    pub(super) charter: Charter,
     /// The rule for missed occurrences.
-    pub missed: Missed,
+    pub(super) missed: Missed,
     /// The calls that each of them makes.
-    pub calls: Vec<Call>,
+    pub(super) calls: Vec<Call>,
     /// What else happens, besides ticks and crashes.
-    pub others: Vec<Step>,
+    pub(super) others: Vec<Step>,
     /// The most steps of a trace.
-    pub depth: usize,
+    pub(super) depth: usize,
     /// The most faults of a trace: calls that fail, instances that die, and steps of the clock.
-    pub faults: usize,
+    pub(super) faults: usize,
     /// The most timers that are set in a trace.
-    pub sets: usize,
-}
-
-/// Reads calls, which are written as in a [trace](super::Trace).
-fn read(calls: &str) -> Vec<Call> {
-    let all = Call::all(2);
-    let read = calls.split("; ").map(|text| {
-        let call = all.iter().find(|call| format!("{call:?}") == text);
-        *call.unwrap_or_else(|| panic!("{text} is no call"))
-    });
-    read.collect()
+    pub(super) sets: usize,
 }
 
 impl Bounds {
-    fn new(instances: u8, calls: &str) -> Self {
+    /// Those whose traces any store replays.
+    pub(super) const REPLAYED: [&str; 9] = [
+        "one-key",
+        "dead",
+        "repeating",
+        "charters",
+        "blind",
+        "each-missed",
+        "none-missed",
+        "calendar",
+        "at-most-once",
+    ];
+
+    /// The bounds with this name, with so many steps, and more if the environment asks for them.
+    pub(super) fn named(name: &str, depth: usize) -> Self {
+        // Besides loads and fires, as in a trace.
+        let steps = match name {
+            // Set, moved, removed and delivered by two instances.
+            "one-key" => {
+                "Set(0, Zero); Set(0, Near); Set(0, Far); SetIfAbsent(0, Near); Move(0, Near); \
+                    Move(0, Far); Remove(0); FireEarly; Unmark; Settle(Ack); Settle(Release); \
+                    Settle(Retry); Settle(Unfire); Settle(Extend)"
+            }
+            // Timers that die, and that are retried or discarded while others of their key live.
+            "dead" => {
+                "Set(0, Zero); Set(0, Near); SetIfAbsent(0, Zero); Move(0, Near); Remove(0); \
+                    Settle(Ack); Settle(Retry); Settle(Dead); RetryDead(0); DiscardDead(0)"
+            }
+            // A repeating timer beside others of its key, while the clock steps back: with
+            // occurrences that overlap, and one at a time.
+            "repeating" | "one-at-a-time" => {
+                "SetInterval(0, Near); Set(0, Near); Remove(0); Settle(Ack); Settle(Release); \
+                    Settle(Dead); TurnBack"
+            }
+            // Timers with a period and with a schedule, of which each occurrence that was missed is
+            // delivered, or none, and none beside another.
+            "each-missed" | "none-missed" => {
+                "SetInterval(0, Past); SetInterval(0, Near); SetCron(0, Past); FireBoth; \
+                    Settle(Ack); Settle(Release)"
+            }
+            // A timer with a schedule that one of two instances knows, while the clock steps back.
+            "calendar" => {
+                "SetCron(0, Zero); SetCron(0, Near); Move(0, Near); Remove(0); Settle(Ack); \
+                    Settle(Retry); TurnBack"
+            }
+            // Timers that are delivered once or never.
+            "at-most-once" => {
+                "Set(0, Zero); Set(0, Near); SetInterval(0, Past); SetCron(0, Zero); \
+                    Move(0, Near); Remove(0); FireEarly"
+            }
+            // A charter that is amended, so that instances and namespace differ for a while.
+            "charters" => {
+                "Set(0, Zero); Set(0, Near); Move(0, Near); Remove(0); Settle(Ack); \
+                    Settle(Release); Settle(Extend); Amend"
+            }
+            // An instance that can decode no timer beside one that can.
+            "blind" => {
+                "Set(0, Zero); SetInterval(0, Near); Move(0, Near); Remove(0); Settle(Ack); \
+                    Settle(Leave)"
+            }
+            // Three instances: what one of them does to the timers of another.
+            "two-keys" => {
+                "Set(0, Near); Set(1, Far); Move(1, Near); LoadOne; FireBoth; Unmark; Settle(Ack)"
+            }
+            // With every call of three instances on two keys, for traces that are taken at random.
+            "everything" => "Amend; RetryDead(0); DiscardDead(0); RetryDead(1); DiscardDead(1)",
+            _ => panic!("there are no bounds {name}"),
+        };
+        let (mut calls, mut others) =
+            (vec![Call::Load, Call::Fire, Call::FireUnloaded], Vec::new());
+        for text in steps.split("; ") {
+            let steps: Result<Trace, _> = text.parse().or_else(|_| format!("0 {text}").parse());
+            match steps.unwrap_or_else(|text| panic!("{text} is no step")).0[0] {
+                Step::Call { call, .. } => calls.push(call),
+                other => others.push(other),
+            }
+        }
+        if name == "everything" {
+            calls = Call::all(2);
+        }
+        let deeper = std::env::var(DEEPER).ok();
+        let deeper = deeper.and_then(|deeper| deeper.parse().ok());
+        let mut charter = Charter::new("test");
+        charter.no_overlap = matches!(name, "one-at-a-time" | "none-missed");
+        charter.at_most_once = name == "at-most-once";
         Bounds {
-            instances,
-            last_is_blind: false,
-            last_has_no_calendar: false,
-            charter: Charter::new("test"),
-            missed: Missed::FireOnce,
-            calls: read(&format!("Load; Fire; FireUnloaded; {calls}")),
-            others: Vec::new(),
-            depth: 5,
+            instances: if matches!(name, "two-keys" | "everything") {
+                3
+            } else {
+                2
+            },
+            last_is_blind: name == "blind",
+            last_has_no_calendar: name == "calendar",
+            charter,
+            missed: match name {
+                "each-missed" => Missed::FireAll,
+                "none-missed" => Missed::Skip,
+                _ => Missed::FireOnce,
+            },
+            calls,
+            others,
+            depth: depth + deeper.unwrap_or(0),
             faults: 1,
             sets: 2,
         }
     }
 
-    /// One key: set, moved, removed and delivered by two instances.
-    pub fn one_key() -> Self {
-        Bounds::new(
-            2,
-            "Set(0, Zero); Set(0, Near); Set(0, Far); SetIfAbsent(0, Near); Move(0, Near); \
-                Move(0, Far); Remove(0); FireEarly; Unmark; Settle(Ack); Settle(Release); \
-                Settle(Retry); Settle(Unfire); Settle(Extend)",
-        )
-    }
-
-    /// Timers that die, and that are retried or discarded while others of their key live.
-    pub fn dead() -> Self {
-        Bounds {
-            others: vec![Step::RetryDead(0), Step::DiscardDead(0)],
-            ..Bounds::new(
-                2,
-                "Set(0, Zero); Set(0, Near); SetIfAbsent(0, Zero); Move(0, Near); Remove(0); \
-                    Settle(Ack); Settle(Retry); Settle(Dead)",
-            )
-        }
-    }
-
-    /// A repeating timer beside others of its key, while the clock steps back.
-    pub fn repeating() -> Self {
-        Bounds {
-            others: vec![Step::StepBack],
-            ..Bounds::new(
-                2,
-                "SetInterval(0, Near); Set(0, Near); Remove(0); Settle(Ack); Settle(Release); \
-                    Settle(Dead)",
-            )
-        }
-    }
-
-    /// The same where occurrences do not overlap.
-    pub fn one_at_a_time() -> Self {
-        let mut bounds = Bounds::repeating();
-        bounds.charter.no_overlap = true;
-        bounds
-    }
-
-    /// Occurrences that were missed, under a rule, of timers with a period and with a schedule.
-    fn missing(missed: Missed) -> Self {
-        Bounds {
-            missed,
-            ..Bounds::new(
-                2,
-                "SetInterval(0, Past); SetInterval(0, Near); SetCron(0, Past); FireBoth; \
-                    Settle(Ack); Settle(Release)",
-            )
-        }
-    }
-
-    /// Missed occurrences of which each is delivered.
-    pub fn each_missed() -> Self {
-        Bounds::missing(Missed::FireAll)
-    }
-
-    /// Missed occurrences of which none is delivered, and none beside another.
-    pub fn none_missed() -> Self {
-        let mut bounds = Bounds::missing(Missed::Skip);
-        bounds.charter.no_overlap = true;
-        bounds
-    }
-
-    /// A timer with a schedule that one of two instances knows, while the clock steps back.
-    pub fn calendar() -> Self {
-        Bounds {
-            last_has_no_calendar: true,
-            others: vec![Step::StepBack],
-            ..Bounds::new(
-                2,
-                "SetCron(0, Zero); SetCron(0, Near); Move(0, Near); Remove(0); Settle(Ack); \
-                    Settle(Retry)",
-            )
-        }
-    }
-
-    /// Timers that are delivered once or never.
-    pub fn at_most_once() -> Self {
-        let mut bounds = Bounds::new(
-            2,
-            "Set(0, Zero); Set(0, Near); SetInterval(0, Past); SetCron(0, Zero); Move(0, Near); \
-                Remove(0); FireEarly",
-        );
-        bounds.charter.at_most_once = true;
-        bounds
-    }
-
-    /// A charter that is amended, so that instances and namespace differ for a while.
-    pub fn charters() -> Self {
-        Bounds {
-            others: vec![Step::Amend],
-            ..Bounds::new(
-                2,
-                "Set(0, Zero); Set(0, Near); Move(0, Near); Remove(0); Settle(Ack); \
-                    Settle(Release); Settle(Extend)",
-            )
-        }
-    }
-
-    /// An instance that can decode no timer beside one that can.
-    pub fn blind() -> Self {
-        Bounds {
-            last_is_blind: true,
-            ..Bounds::new(
-                2,
-                "Set(0, Zero); SetInterval(0, Near); Move(0, Near); Remove(0); Settle(Ack); \
-                    Settle(Leave)",
-            )
-        }
-    }
-
-    /// Two keys and three instances: what one of them does to the timers of another.
-    pub fn two_keys() -> Self {
-        Bounds::new(
-            3,
-            "Set(0, Near); Set(1, Far); Move(1, Near); LoadOne; FireBoth; Unmark; Settle(Ack)",
-        )
-    }
-
-    /// Every call of three instances on two keys, for traces that are taken at random.
-    pub(super) fn everything() -> Self {
-        let mut others = vec![Step::Amend];
-        for key in 0..2 {
-            others.extend([Step::RetryDead(key), Step::DiscardDead(key)]);
-        }
-        Bounds {
-            calls: Call::all(2),
-            others,
-            ..Bounds::new(3, "Load")
-        }
-    }
-
-    /// These bounds with so many steps, and more if the environment asks for them.
-    #[must_use]
-    pub fn steps(mut self, depth: usize) -> Self {
-        let deeper = std::env::var(DEEPER).ok();
-        let deeper = deeper.and_then(|deeper| deeper.parse().ok());
-        self.depth = depth + deeper.unwrap_or(0);
-        self
+    /// Whether a trace may go on with this step.
+    pub(super) fn allow(&self, trace: &Trace, step: Step) -> bool {
+        trace.faults() + usize::from(step.is_fault()) <= self.faults
+            && trace.sets() + usize::from(step.sets()) <= self.sets
     }
 
     /// Whether the instance with this number can decode no timer.
@@ -229,7 +174,7 @@ impl Bounds {
                 let faults = [Fault::None, Fault::Lost, Fault::Late];
                 steps.extend(faults.map(|fault| Step::Call { by, call, fault }));
             }
-            steps.push(Step::Crash { by });
+            steps.push(Step::Crash(by));
         }
         steps
     }

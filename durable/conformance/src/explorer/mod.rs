@@ -57,7 +57,7 @@ use std::hash::{Hash, Hasher};
 use fastrand::Rng;
 use tickwheel_durable::store::State;
 
-pub use bounds::Bounds;
+use bounds::Bounds;
 use check::History;
 use instance::Outcome;
 pub use replay::{
@@ -66,8 +66,8 @@ pub use replay::{
 };
 use run::Run;
 use state::{View, state};
-pub use step::{Call, Delay, Fault, How, Key, Step, Trace};
-use taken::Taken;
+use step::{Call, Fault, How, Step, Trace};
+use taken::{Taken, Verdict};
 
 /// The environment variable that plays a trace.
 const TRACE: &str = "EXPLORE_TRACE";
@@ -78,24 +78,11 @@ const DEEPER: &str = "EXPLORE_DEEPER";
 /// After so many units without a fault everything that was set has been delivered.
 const FAIR_UNITS: usize = 8;
 
-/// What an exploration has seen.
-#[derive(Debug, Clone)]
-pub struct Explored {
-    /// How many states.
-    pub states: usize,
-    /// How many steps from one state to another, or to the same.
-    pub transitions: usize,
-    /// One shortest trace for each kind of transition.
-    pub traces: Vec<Trace>,
-}
-
 /// A trace that has led to a new state, and what was learned on the way.
 #[derive(Debug, Clone, Default)]
 struct Node {
     trace: Trace,
     history: History,
-    faults: usize,
-    sets: usize,
 }
 
 /// The hash of a state, so long that no two states share one.
@@ -110,22 +97,28 @@ fn name(state: &impl Hash) -> Name {
     (hash(0), hash(1))
 }
 
-/// Explores the store in memory within these bounds, under any clock.
+/// Explores the store in memory, under any clock, with so many steps and within bounds of this
+/// name: `one-key`, `dead`, `repeating`, `one-at-a-time`, `each-missed`, `none-missed`, `calendar`,
+/// `at-most-once`, `charters`, `blind` or `two-keys`. Returns how many states it has seen.
 ///
 /// # Panics
 ///
 /// When a promise is broken: with the promise and the trace.
-pub async fn explore(bounds: &Bounds) -> Explored {
+pub async fn explore(bounds: &str, depth: usize) -> usize {
+    explored(&Bounds::named(bounds, depth)).await.0
+}
+
+/// How many states there are, and one shortest trace for each kind of transition.
+async fn explored(bounds: &Bounds) -> (usize, Vec<Trace>) {
     if let Ok(trace) = std::env::var(TRACE) {
         let trace = trace.parse();
         let trace: Trace = trace.unwrap_or_else(|step| panic!("{TRACE}: {step:?} is no step"));
         show(bounds, &trace).await;
     }
-    let mut fair = FairEnds::default();
+    let mut known = HashSet::new();
     let steps = bounds.all_steps();
     let mut seen = HashSet::new();
     let mut kinds: HashMap<Name, Trace> = HashMap::new();
-    let mut transitions = 0;
     let mut level = vec![Node::default()];
     for _ in 0..bounds.depth {
         let mut next = Vec::new();
@@ -136,16 +129,13 @@ pub async fn explore(bounds: &Bounds) -> Explored {
             }
             let before = View::of(&run).await;
             for &step in &steps {
-                let Some(mut grown) = node.grown(step, bounds) else {
+                if !bounds.allow(&node.trace, step) {
+                    continue;
+                }
+                let (mut grown, mut run) = (node.clone(), run.fork());
+                let Some((outcome, after)) = grown.take(step, &mut run, &before).await else {
                     continue;
                 };
-                let mut run = run.fork();
-                let Some(outcome) = run.step(step).await else {
-                    continue;
-                };
-                let after = View::of(&run).await;
-                grown.checked(step, &outcome, [&before, &after], &run);
-                transitions += 1;
                 if let Some(kind) = kind(step, &outcome, [&before, &after]) {
                     kinds
                         .entry(name(&kind))
@@ -153,8 +143,8 @@ pub async fn explore(bounds: &Bounds) -> Explored {
                 }
                 let state = state(&run, &after, bounds.alike());
                 let state = name(&(state, grown.history.handled(&after)));
-                if seen.insert((state, grown.faults, grown.sets)) {
-                    grown.ends_fairly(&run, &mut fair, bounds).await;
+                if seen.insert((state, grown.trace.faults(), grown.trace.sets())) {
+                    grown.ends_fairly(&run, &mut known).await;
                     next.push(grown);
                 }
             }
@@ -163,45 +153,31 @@ pub async fn explore(bounds: &Bounds) -> Explored {
     }
     let mut traces: Vec<_> = kinds.into_values().collect();
     traces.sort_by_cached_key(|trace| (trace.0.len(), trace.to_string()));
-    Explored {
-        states: seen.len(),
-        transitions,
-        traces,
-    }
+    (seen.len(), traces)
 }
 
 impl Node {
-    /// This trace and one more step, if the bounds allow it.
-    fn grown(&self, step: Step, bounds: &Bounds) -> Option<Node> {
-        let faults = self.faults + usize::from(step.is_fault());
-        let sets = self.sets + usize::from(step.sets());
-        if faults > bounds.faults || sets > bounds.sets {
-            return None;
-        }
-        let mut node = self.clone();
-        node.trace.0.push(step);
-        (node.faults, node.sets) = (faults, sets);
-        Some(node)
-    }
-
-    /// Holds its last step to the promises.
-    fn checked(&mut self, step: Step, outcome: &Outcome, views: [&View; 2], run: &Run) {
-        let [before, after] = views;
+    /// Takes one more step, and holds it to the promises. `None` if it makes no sense now.
+    async fn take(&mut self, step: Step, run: &mut Run, before: &View) -> Option<(Outcome, View)> {
+        let outcome = run.step(step).await?;
+        let after = View::of(run).await;
+        self.trace.0.push(step);
         let taken = Taken {
             step,
-            outcome,
+            outcome: &outcome,
             before,
-            after,
+            after: &after,
             run,
         };
         let checked = self.history.check(&taken);
         checked.unwrap_or_else(|broken| self.fails(&broken));
+        Some((outcome, after))
     }
 
     /// Plays the two fair ends of the state that it has led to.
-    async fn ends_fairly(&self, run: &Run, fair: &mut FairEnds, bounds: &Bounds) {
-        for survivors in [bounds.instances, 1] {
-            let end = fair.end(run.fork(), survivors, bounds).await;
+    async fn ends_fairly(&self, run: &Run, known: &mut HashSet<Name>) {
+        for survivors in [run.bounds.instances, 1] {
+            let end = run.fork().end(survivors, known).await;
             end.unwrap_or_else(|broken| self.fails(&broken));
         }
     }
@@ -239,15 +215,9 @@ async fn walk(bounds: &Bounds, random: &mut Rng, steps: usize) -> Trace {
             continue;
         }
         let before = View::of(&run).await;
-        let Some(outcome) = run.step(step).await else {
-            continue;
-        };
-        let after = View::of(&run).await;
-        node.trace.0.push(step);
-        node.checked(step, &outcome, [&before, &after], &run);
+        node.take(step, &mut run, &before).await;
     }
-    node.ends_fairly(&run, &mut FairEnds::default(), bounds)
-        .await;
+    node.ends_fairly(&run, &mut HashSet::new()).await;
     node.trace
 }
 
@@ -274,31 +244,28 @@ fn kind(step: Step, outcome: &Outcome, views: [&View; 2]) -> Option<String> {
         (Step::Call { call, .. }, outcome) => {
             format!("{call:?} {:?}", std::mem::discriminant(outcome))
         }
-        (Step::Crash { .. }, _) => "crash".to_owned(),
+        (Step::Crash(_), _) => "crash".to_owned(),
         (step, _) => step.to_string(),
     };
     let [before, after] = views.map(states);
     Some(format!("{step} {before:?} {after:?}"))
 }
 
-/// The states from which everything is known to be delivered in the end.
-#[derive(Default)]
-struct FairEnds(HashSet<Name>);
-
-impl FairEnds {
+impl Run {
     /// From here the first `survivors` instances go on without faults, under their charter, and the
-    /// others are gone. Says what is wrong.
-    async fn end(&mut self, mut run: Run, survivors: u8, bounds: &Bounds) -> Result<(), String> {
-        run.instances.truncate(usize::from(survivors));
-        if run.is_amended {
-            run.step(Step::Amend).await;
+    /// others are gone. Says what is wrong. In the end everything is delivered from the states that
+    /// are `known` to lead there.
+    async fn end(mut self, survivors: u8, known: &mut HashSet<Name>) -> Verdict {
+        self.instances.truncate(usize::from(survivors));
+        if self.is_amended {
+            self.step(Step::Amend).await;
         }
         let mut passed = Vec::new();
         let (mut repeating, mut until) = (None, None);
         for _ in 0..FAIR_UNITS {
-            let view = View::of(&run).await;
-            let alike = bounds.alike().min(usize::from(survivors));
-            let state = name(&state(&run, &view, alike));
+            let view = View::of(&self).await;
+            let alike = self.bounds.alike().min(usize::from(survivors));
+            let state = name(&state(&self, &view, alike));
             let mut left: Vec<_> = view.rows.values().collect();
             left.retain(|row| row.state != State::Dead);
             let repeat = left.iter().filter(|row| row.repeats()).count();
@@ -308,29 +275,27 @@ impl FairEnds {
                 ));
             }
             // All that was set, but not what has repeated meanwhile.
-            let until = *until.get_or_insert(view.now.after(run.unit * 2));
+            let until = *until.get_or_insert(view.now.after(self.unit * 2));
             left.retain(|row| row.deadline <= until);
-            if left.is_empty() || self.0.contains(&state) {
-                self.0.extend(passed);
+            if left.is_empty() || known.contains(&state) {
+                known.extend(passed);
                 return Ok(());
             }
             passed.push(state);
             for by in 0..survivors {
-                run.serve(by, bounds).await;
+                self.serve(by).await;
             }
-            run.step(Step::Tick).await;
+            self.step(Step::Tick).await;
         }
-        let left: Vec<_> = run.rows().await.into_values().collect();
-        let of = bounds.instances;
+        let left: Vec<_> = self.rows().await.into_values().collect();
+        let of = self.bounds.instances;
         Err(format!(
             "D2: {left:?} are not delivered, though {survivors} of {of} instances go on"
         ))
     }
-}
 
-impl Run {
     /// Does everything that an instance would do now, without faults: loads, fires and settles.
-    async fn serve(&mut self, by: u8, bounds: &Bounds) {
+    async fn serve(&mut self, by: u8) {
         let fault = Fault::None;
         // The first loads may be an unload and an unmark, and the first fire a look for lost ones.
         // What was missed fires one after the other.
@@ -339,7 +304,7 @@ impl Run {
             self.step(Step::Call { by, call, fault }).await;
         }
         while let Some(claim) = self.instances[usize::from(by)].claims.first() {
-            let how = if bounds.is_blind(by) {
+            let how = if self.bounds.is_blind(by) {
                 How::Leave
             } else {
                 claim.unanswered.unwrap_or(How::Ack)
@@ -355,19 +320,16 @@ async fn show(bounds: &Bounds, trace: &Trace) {
     let mut run = Run::in_memory(bounds).await;
     let mut node = Node::default();
     for &step in &trace.0 {
-        let before = View::of(&run).await;
-        let Some(outcome) = run.step(step).await else {
+        let (before, mut ahead) = (View::of(&run).await, run.fork());
+        let Some(outcome) = ahead.step(step).await else {
             return println!("{step} makes no sense here");
         };
-        let after = View::of(&run).await;
         println!("{step}: {outcome:?}");
-        for row in after.rows.values() {
+        for row in ahead.rows().await.values() {
             println!("    {row:?}");
         }
-        println!("    {run:?}");
-        node.trace.0.push(step);
-        node.checked(step, &outcome, [&before, &after], &run);
+        println!("    {ahead:?}");
+        node.take(step, &mut run, &before).await;
     }
-    node.ends_fairly(&run, &mut FairEnds::default(), bounds)
-        .await;
+    node.ends_fairly(&run, &mut HashSet::new()).await;
 }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use futures_util::stream::{self, StreamExt};
-use tickwheel_durable::store::{Fired, Missed, Settled, Store, Version, WriteOutcome};
+use tickwheel_durable::store::{Armed, Missed, Scheduled, Settled, Store, Version, WriteOutcome};
 use tokio::time::{Instant, sleep};
 
 use super::instance::Outcome;
 use super::run::{MOMENT, Meeting, Run, SetClock, UNIT};
 use super::state::{View, state};
 use super::step::{Call, Fault, How, Step, Trace};
-use super::{Bounds, explore, walk};
+use super::{Bounds, explored, walk};
 use crate::random::{seed, stream};
 use crate::world::{Stores, World};
 
@@ -32,62 +32,40 @@ const TRIES: u32 = 6;
 /// What a trace leaves: the canonical state after each step, and the answer to it.
 type Record = Vec<(String, String)>;
 
-/// What is replayed, and a name for it.
-fn all_bounds() -> [(&'static str, Bounds); 9] {
-    [
-        ("one", Bounds::one_key()),
-        ("dead", Bounds::dead()),
-        ("repeating", Bounds::repeating()),
-        ("charters", Bounds::charters()),
-        ("blind", Bounds::blind()),
-        ("each", Bounds::each_missed()),
-        ("none", Bounds::none_missed()),
-        ("calendar", Bounds::calendar()),
-        ("once", Bounds::at_most_once()),
-    ]
-    .map(|(name, bounds)| (name, bounds.steps(DEPTH)))
-}
-
 /// Plays one shortest trace for each kind of transition, each in another namespace. Answers
 /// and rows have to be those of the store in memory.
 ///
 /// Traces in which the clock steps back are left out: see [`replay_on_clock`].
 pub async fn replays_each_transition<T: Stores>(world: &World<T>) {
     let store: Arc<dyn Store> = Arc::new(world.store().await);
-    for (name, bounds) in all_bounds() {
-        let mut explored = explore(&bounds).await;
-        explored
-            .traces
-            .retain(|trace| !trace.0.contains(&Step::StepBack));
+    for name in Bounds::REPLAYED {
+        let bounds = Bounds::named(name, DEPTH);
+        let (_, mut traces) = explored(&bounds).await;
+        traces.retain(|trace| !trace.0.contains(&Step::TurnBack));
         if bounds.last_is_blind {
-            let left = LEFT.parse().expect("it is a trace");
-            explored.traces.push(left);
+            traces.push(LEFT.parse().expect("it is a trace"));
         }
-        let played = explored
-            .traces
-            .iter()
-            .enumerate()
-            .map(async |(number, trace)| {
-                let expected = record(Run::in_memory(&bounds).await, trace, false).await;
-                let ticks = trace.0.iter().filter(|step| **step == Step::Tick).count();
-                for time in 0..TRIES {
-                    let space = world.part(&format!("{name}-{number}-{time}")).namespace();
-                    // Without ticks it does not matter how long a call takes.
-                    let unit = match ticks {
-                        0 => UNIT,
-                        _ => world.units(PACE_UNITS << time),
-                    };
-                    let run = Run::new(Arc::clone(&store), space, unit, &bounds).await;
-                    let began = Instant::now();
-                    let record = record(run, trace, false).await;
-                    let slept = unit * u32::try_from(ticks).unwrap_or(u32::MAX);
-                    // Deadlines lie half a unit from the ticks.
-                    if began.elapsed().saturating_sub(slept) < unit / 4 {
-                        return agree(trace, record, expected);
-                    }
+        let played = traces.iter().enumerate().map(async |(number, trace)| {
+            let expected = record(Run::in_memory(&bounds).await, trace, false).await;
+            let ticks = trace.0.iter().filter(|step| **step == Step::Tick).count();
+            for time in 0..TRIES {
+                let space = world.part(&format!("{name}-{number}-{time}")).namespace();
+                // Without ticks it does not matter how long a call takes.
+                let unit = match ticks {
+                    0 => UNIT,
+                    _ => world.units(PACE_UNITS << time),
+                };
+                let run = Run::new(Arc::clone(&store), space, unit, &bounds).await;
+                let began = Instant::now();
+                let record = record(run, trace, false).await;
+                let slept = unit * u32::try_from(ticks).unwrap_or(u32::MAX);
+                // Deadlines lie half a unit from the ticks.
+                if began.elapsed().saturating_sub(slept) < unit / 4 {
+                    return agree(trace, record, expected);
                 }
-                panic!("no try was fast enough for '{trace}'");
-            });
+            }
+            panic!("no try was fast enough for '{trace}'");
+        });
         let played = stream::iter(played).buffer_unordered(AT_ONCE);
         played.collect::<()>().await;
     }
@@ -106,8 +84,9 @@ where
     let store: Arc<dyn Store> = Arc::new(world.store().await);
     let clock: SetClock = Arc::new(move |time| Box::pin(set_clock(time)));
     let mut count = 0;
-    for (name, bounds) in all_bounds() {
-        for (number, trace) in explore(&bounds).await.traces.iter().enumerate() {
+    for name in Bounds::REPLAYED {
+        let bounds = Bounds::named(name, DEPTH);
+        for (number, trace) in explored(&bounds).await.1.iter().enumerate() {
             let expected = record(Run::in_memory(&bounds).await, trace, false).await;
             let space = world.part(&format!("{name}-{number}")).namespace();
             let (store, clock) = (Arc::clone(&store), Arc::clone(&clock));
@@ -160,7 +139,7 @@ const LEFT: &str =
 pub async fn long_traces_agree_with_memory<T: Stores>(world: &World<T>) {
     let seed = seed("long_traces_agree_with_memory");
     let store: Arc<dyn Store> = Arc::new(world.store().await);
-    let mut bounds = [const { Bounds::everything }; 6].map(|bounds| bounds());
+    let mut bounds = [(); 6].map(|()| Bounds::named("everything", 0));
     bounds[1].missed = Missed::FireAll;
     bounds[2].charter.at_most_once = true;
     let rules = [Missed::FireOnce, Missed::Skip, Missed::FireAll];
@@ -192,38 +171,27 @@ pub async fn long_traces_agree_with_memory<T: Stores>(world: &World<T>) {
     played.collect::<()>().await;
 }
 
-/// Two calls, what was done before them, and what may come of them.
-struct Pair {
-    before: Vec<Step>,
-    steps: [Step; 2],
-    expected: [String; 2],
-}
-
 /// Makes two calls at once, after each trace of at most three calls of one instance. The answers
 /// and the rows have to be as if one call had come after the other.
 pub async fn calls_that_meet_take_turns<T: Stores>(world: &World<T>) {
-    let bounds = Bounds {
-        depth: 3,
-        faults: 0,
-        ..Bounds::dead()
-    };
+    let mut bounds = Bounds::named("dead", 3);
+    bounds.faults = 0;
     let (store, other): (Arc<dyn Store>, Arc<dyn Store>) =
         (Arc::new(world.store().await), Arc::new(world.store().await));
     let pairs = pairs(&bounds).await;
     let bounds = &bounds;
     let met = pairs.iter().enumerate().map(async |(number, pair)| {
+        let (before, steps, expected) = pair;
         let space = world.part(&format!("meet-{number}")).namespace();
         let mut run = Run::new(Arc::clone(&store), space, UNIT, bounds).await;
-        for &step in &pair.before {
+        for &step in &before.0 {
             run.step(step).await;
         }
-        let met = meet(&mut run, pair.steps, Meeting::Through(Arc::clone(&other))).await;
-        let (met, [first, second]) = (met.expect("it made sense in memory"), &pair.steps);
-        let trace = Trace(pair.before.clone());
+        let met = meet(&mut run, *steps, Meeting::Through(Arc::clone(&other))).await;
+        let (met, [first, second]) = (met.expect("it made sense in memory"), steps);
         assert!(
-            pair.expected.contains(&met),
-            "{first} and {second} after '{trace}': {met}, and not one of {:#?}",
-            pair.expected
+            expected.contains(&met),
+            "{first} and {second} after '{before}': {met}, and not one of {expected:#?}"
         );
     });
     stream::iter(met)
@@ -233,8 +201,8 @@ pub async fn calls_that_meet_take_turns<T: Stores>(world: &World<T>) {
 }
 
 /// The pairs of a call of the first instance and one of the second, or of an operator, whose order
-/// matters.
-async fn pairs(bounds: &Bounds) -> Vec<Pair> {
+/// matters: with what is done before them, and what may come of them.
+async fn pairs(bounds: &Bounds) -> Vec<(Trace, [Step; 2], [String; 2])> {
     let steps = bounds.all_steps();
     let of = |by: u8| {
         let steps = steps.iter().copied();
@@ -264,12 +232,12 @@ async fn pairs(bounds: &Bounds) -> Vec<Pair> {
             }
         )
     };
-    let mut traces = explore(bounds).await.traces;
+    let (_, mut traces) = explored(bounds).await;
     traces.retain(|trace| trace.0.iter().all(is_of_first));
     let (mut pairs, mut seen) = (Vec::new(), HashSet::new());
-    for Trace(before) in traces {
+    for before in traces {
         let mut run = Run::in_memory(bounds).await;
-        for &step in &before {
+        for &step in &before.0 {
             run.step(step).await;
         }
         let at_first = state(&run, &View::of(&run).await, 1);
@@ -282,13 +250,7 @@ async fn pairs(bounds: &Bounds) -> Vec<Pair> {
                     continue;
                 };
                 if in_order != reversed && seen.insert((at_first.clone(), steps)) {
-                    let expected = [in_order, reversed];
-                    let before = before.clone();
-                    pairs.push(Pair {
-                        before,
-                        steps,
-                        expected,
-                    });
+                    pairs.push((before.clone(), steps, [in_order, reversed]));
                 }
             }
         }
@@ -384,48 +346,43 @@ fn alike_at(run: &Run, before: &View, steps: &[Step]) -> usize {
 /// The answer to a step, without what differs from store to store: versions are named by the rows
 /// that have them.
 fn answer(outcome: &Outcome, before: &View, after: &View) -> String {
-    let place = |view: &View, version: &Version| {
+    let place = |view: &View, version: Version| {
         let rows = view.in_order();
-        rows.iter().position(|row| row.version == *version)
+        rows.iter().position(|row| row.version == version)
     };
-    let row = |version: &Version| (place(before, version), place(after, version));
-    let rows = |versions: &[Version]| versions.iter().map(row).collect::<Vec<_>>();
+    let row = |version: Version| (place(before, version), place(after, version));
+    let armed = |armed: &Armed| (row(armed.version), armed.loaded);
+    let told = |rows: &[Scheduled]| -> BTreeSet<_> {
+        let rows = rows.iter();
+        rows.map(|told| row(told.version)).collect()
+    };
     match outcome {
         Outcome::Written(written) => match &written[0] {
             WriteOutcome::Armed {
-                row: armed,
+                row: made,
                 replaced,
                 ..
-            } => {
-                let replaced = replaced.as_ref().map(row);
-                let (version, loaded) = (row(&armed.version), armed.loaded);
-                format!("armed {version:?} {loaded:?}, replaced {replaced:?}")
-            }
+            } => format!("armed {:?}, replaced {:?}", armed(made), replaced.map(row)),
             WriteOutcome::Removed { version, value, .. } => {
-                format!("removed {:?} {value:?}", row(version))
+                format!("removed {:?} {value:?}", row(*version))
             }
-            WriteOutcome::InFlight(token) => format!("in flight {:?}", row(token)),
+            WriteOutcome::InFlight(token) => format!("in flight {:?}", row(*token)),
             other => format!("{other:?}"),
         },
         Outcome::Loaded(loaded) => {
-            let versions: Vec<_> = loaded.rows.iter().map(|(version, _)| *version).collect();
-            let told = loaded.scheduled.iter().map(|row| row.version);
-            let told: BTreeSet<_> = told.map(|version| row(&version)).collect();
-            format!("loaded {:?} {} {told:?}", rows(&versions), loaded.more)
+            let rows = loaded.rows.iter().map(|(version, _)| row(*version));
+            let (rows, told) = (rows.collect::<Vec<_>>(), told(&loaded.scheduled));
+            format!("loaded {rows:?} {} {told:?}", loaded.more)
         }
-        Outcome::Unmarked(versions) => format!("unmarked {:?}", rows(versions)),
+        Outcome::Unmarked(versions) => {
+            let rows: Vec<_> = versions.iter().map(|version| row(*version)).collect();
+            format!("unmarked {rows:?}")
+        }
         Outcome::Unloaded(_) => "unloaded".to_owned(),
         Outcome::Fired(report) => {
             let fired = report.fired.iter().map(|fired| {
-                let Fired {
-                    key,
-                    value,
-                    attempt,
-                    missed,
-                    repeats,
-                    ..
-                } = fired;
-                (row(&fired.token), key, value, attempt, missed, repeats)
+                let what = (&fired.key, &fired.value, fired.repeats);
+                (row(fired.token), what, fired.attempt, fired.missed)
             });
             let fired: Vec<_> = fired.collect();
             // To the microsecond.
@@ -437,21 +394,14 @@ fn answer(outcome: &Outcome, before: &View, after: &View) -> String {
                 (since / unit, since % unit)
             });
             let cadence: Vec<_> = cadence.collect();
-            let told = report.scheduled.iter().map(|row| row.version);
-            let told: BTreeSet<_> = told.map(|version| row(&version)).collect();
-            let armed = report.later.iter().chain(&report.next);
-            let armed: Vec<_> = armed
-                .map(|armed| (row(&armed.version), armed.loaded))
-                .collect();
-            format!("fired {fired:?} {cadence:?}, armed {armed:?}, told {told:?}")
+            let made = report.later.iter().chain(&report.next);
+            let (made, told) = (made.map(armed).collect::<Vec<_>>(), told(&report.scheduled));
+            format!("fired {fired:?} {cadence:?}, armed {made:?}, told {told:?}")
         }
         Outcome::Settled(settled) => {
             let settled = settled.iter().map(|(token, _, settled)| match settled {
-                Settled::Armed(armed) => {
-                    let (version, loaded) = (row(&armed.version), armed.loaded);
-                    format!("{:?}: armed {version:?} {loaded:?}", row(token))
-                }
-                settled => format!("{:?}: {settled:?}", row(token)),
+                Settled::Armed(made) => format!("{:?}: armed {:?}", row(*token), armed(made)),
+                settled => format!("{:?}: {settled:?}", row(*token)),
             });
             settled.collect::<Vec<_>>().join(", ")
         }

@@ -240,7 +240,7 @@ impl Run {
     async fn take(&mut self, step: Step) -> Option<Outcome> {
         match step {
             Step::Call { by, call, fault } => return self.call(usize::from(by), call, fault).await,
-            Step::Crash { by } => self.instances[usize::from(by)] = self.start().await.ok()?,
+            Step::Crash(by) => self.instances[usize::from(by)] = self.start().await.ok()?,
             Step::Tick => {
                 match self.clock {
                     Some(_) => self.set_clock(self.now().await.after(self.unit)).await,
@@ -253,7 +253,7 @@ impl Run {
                     claim.until = StoreTime::default();
                 }
             }
-            Step::StepBack => self.set_clock(self.now().await.before(self.unit)).await,
+            Step::TurnBack => self.set_clock(self.now().await.before(self.unit)).await,
             Step::RetryDead(_) | Step::DiscardDead(_) => {
                 let (_, request) = self.request_of(step).await?;
                 return Some(self.send(&request).await.expect("dead rows change"));
@@ -341,24 +341,19 @@ impl Run {
 
     /// Sends a request, if the instance agrees with the charter.
     async fn try_to_send(&mut self, by: usize, request: &Request) -> Outcome {
-        let edition = match request {
-            Request::Write(_, near) => Some(near.charter),
-            Request::Load(load) => Some(load.charter),
-            Request::Fire(fire) => Some(fire.near.charter),
+        let mut request = request.clone();
+        let edition = match &mut request {
+            Request::Write(_, near) => Some(&mut near.charter),
+            Request::Load(load) => Some(&mut load.charter),
+            Request::Fire(fire) => Some(&mut fire.near.charter),
             _ => None,
         };
-        let mut request = request.clone();
-        if edition == Some(None) {
+        if let Some(edition @ None) = edition {
             let Ok(opened) = self.start().await else {
                 return Outcome::Refused;
             };
             self.instances[by].edition = opened.edition;
-            match &mut request {
-                Request::Write(_, near) => *near = near.under(opened.edition),
-                Request::Load(load) => load.charter = opened.edition,
-                Request::Fire(fire) => fire.near.charter = opened.edition,
-                _ => {}
-            }
+            *edition = opened.edition;
         }
         match self.send(&request).await {
             Ok(outcome) => outcome,

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 /// One step of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Step {
+pub(super) enum Step {
     /// An instance makes a call.
     Call {
         /// The number of the instance.
@@ -16,10 +16,7 @@ pub enum Step {
         fault: Fault,
     },
     /// An instance dies with all that it knows, and starts again.
-    Crash {
-        /// The number of the instance.
-        by: u8,
-    },
+    Crash(u8),
     /// An operator retries the dead timers of a key.
     RetryDead(Key),
     /// An operator discards the dead timers of a key.
@@ -28,13 +25,13 @@ pub enum Step {
     Amend,
     /// A unit of time passes.
     Tick,
-    /// The store's clock steps back by a unit.
-    StepBack,
+    /// The store's clock is turned back by a unit.
+    TurnBack,
 }
 
 /// A call of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Call {
+pub(super) enum Call {
     /// Sets a timer.
     Set(Key, Delay),
     /// Sets a timer if the key has none.
@@ -68,7 +65,7 @@ pub enum Call {
 
 /// What goes wrong with a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Fault {
+pub(super) enum Fault {
     /// Nothing.
     None,
     /// The call takes effect, and its answer is lost.
@@ -78,11 +75,11 @@ pub enum Fault {
 }
 
 /// The number of a key.
-pub type Key = u8;
+pub(super) type Key = u8;
 
 /// How long until a timer is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Delay {
+pub(super) enum Delay {
     /// It has been due for more than two units.
     Past,
     /// It is due at once.
@@ -95,7 +92,7 @@ pub enum Delay {
 
 /// How a claim is settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum How {
+pub(super) enum How {
     /// It is done.
     Ack,
     /// It is due again at once.
@@ -117,10 +114,10 @@ pub enum How {
 impl Step {
     /// Every step there is.
     fn all() -> Vec<Step> {
-        let mut steps = vec![Step::Amend, Step::Tick, Step::StepBack];
+        let mut steps = vec![Step::Amend, Step::Tick, Step::TurnBack];
         for number in 0..3 {
             steps.extend([Step::RetryDead(number), Step::DiscardDead(number)]);
-            steps.push(Step::Crash { by: number });
+            steps.push(Step::Crash(number));
             for call in Call::all(3) {
                 let faults = [Fault::None, Fault::Lost, Fault::Late];
                 steps.extend(faults.map(|fault| Step::Call {
@@ -141,7 +138,7 @@ impl Step {
     /// Whether it is one of those that a trace has few of.
     pub(super) fn is_fault(self) -> bool {
         match self {
-            Step::Crash { .. } | Step::StepBack => true,
+            Step::Crash(_) | Step::TurnBack => true,
             Step::Call { fault, .. } => fault != Fault::None,
             _ => false,
         }
@@ -276,7 +273,7 @@ pub(super) fn key_bytes(key: Key) -> Vec<u8> {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Step::Crash { by } => write!(f, "{by} Crash"),
+            Step::Crash(by) => write!(f, "{by} Crash"),
             Step::Call { by, call, fault } => {
                 write!(f, "{by} {call:?}")?;
                 match fault {
@@ -292,7 +289,18 @@ impl fmt::Display for Step {
 /// Steps, in their order. It prints as `0 Set(0, Near); Tick; 0 Fire Lost`, which [`FromStr`]
 /// reads.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct Trace(pub Vec<Step>);
+pub(super) struct Trace(pub(super) Vec<Step>);
+
+impl Trace {
+    /// How many timers it sets.
+    pub(super) fn sets(&self) -> usize {
+        self.0.iter().filter(|step| step.sets()).count()
+    }
+
+    pub(super) fn faults(&self) -> usize {
+        self.0.iter().filter(|step| step.is_fault()).count()
+    }
+}
 
 impl fmt::Display for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -109,7 +109,7 @@ async fn keeps_the_cadence<T: Stores>(world: &World<T>) -> Result<(), String> {
     assert_eq!(removed, Ok(Removed::Done(1)));
     // A busy machine may have fired another one before.
     let ended = instance.now().await;
-    let late = collect(&mut [instance], world.units(8)).await;
+    let late = collect(&mut [instance], 0, world.units(8)).await;
     assert!(late.iter().all(|claim| claim.deadline < ended), "{late:?}");
     Ok(())
 }

@@ -31,15 +31,9 @@ async fn stops_an_instance_that_differs<T: Stores>(world: &World<T>) -> Result<(
     let (since, calls) = (Instant::now(), instance.faults.calls());
     // One that only writes finds out by its next write.
     let moved = writer.timers.move_timer("far", FAR).await;
-    assert!(
-        matches!(
-            moved,
-            Err(Error::Store(
-                StoreError::Amended { .. } | StoreError::Charter { .. }
-            ))
-        ),
-        "{moved:?}"
-    );
+    let Err(Error::Store(StoreError::Amended { .. } | StoreError::Charter { .. })) = moved else {
+        panic!("{moved:?}");
+    };
     until_differs(&instance, true).await;
     // A call may be under way when the charter changes. The next load finds out.
     let until_known = u128::from(instance.faults.calls() - calls);
@@ -61,21 +55,13 @@ async fn stops_an_instance_that_differs<T: Stores>(world: &World<T>) -> Result<(
     }
     // One that agrees takes what this one has left.
     let mut agrees = world.instance_with(Settings::no_overlap).await;
-    let claim = agrees.next().await;
-    assert_eq!(claim.value, 1);
-    claim.ack().await.expect("it is settled");
-    agrees
-        .timers
-        .admin()
-        .amend(&charter)
-        .await
-        .expect("it is amended");
+    assert_eq!(agrees.next_acked().await.value, 1);
+    let amended = agrees.timers.admin().amend(&charter).await;
+    amended.expect("it is amended");
     until_differs(&agrees, true).await;
     until_differs(&instance, false).await;
     writer.set("again", 3, 1).await;
-    let claim = instance.next().await;
-    assert_eq!(claim.value, 3);
-    claim.ack().await.expect("it is settled");
+    assert_eq!(instance.next_acked().await.value, 3);
     Ok(())
 }
 

@@ -13,12 +13,7 @@ use crate::world::{Stores, World, by_state, key, next_of};
 pub async fn d2_delivers_again_after_the_lease<T: Stores>(world: &World<T>) {
     let mut first = world.instance_with(|b| b.lease(world.units(8))).await;
     // Their leases end at different times between two polls.
-    for number in 0..8 {
-        let delay = world.units(1) * number / 4;
-        let key = key(number.into());
-        let set = first.timers.set_timer(&key, &1, delay).await;
-        set.expect("it is set");
-    }
+    first.set_apart(8, Duration::ZERO, world.units(1) / 4).await;
     let mut deadlines = BTreeMap::new();
     let mut held = Vec::new();
     for _ in 0..8 {
@@ -34,7 +29,7 @@ pub async fn d2_delivers_again_after_the_lease<T: Stores>(world: &World<T>) {
     let mut again = Vec::new();
     for _ in 0..8 {
         let claim = second.next().await;
-        assert_eq!((claim.value, claim.attempt), (1, 2));
+        assert_eq!((key(claim.value), claim.attempt), (claim.key.clone(), 2));
         assert_eq!(deadlines.remove(&claim.key), Some(claim.deadline));
         again.push(claim);
     }
@@ -74,12 +69,9 @@ pub async fn d2_at_most_once_is_a_mode<T: Stores>(world: &World<T>) {
 /// D3: no timer is delivered before its deadline by the store's clock.
 pub async fn d3_is_never_early<T: Stores>(world: &World<T>) {
     let mut instance = world.instance().await;
-    for number in 0..60 {
-        let delay = world.units(5) * number / 60;
-        let key = key(number.into());
-        let set = instance.timers.set_timer(&key, &0, delay).await;
-        set.expect("it is set");
-    }
+    instance
+        .set_apart(60, Duration::ZERO, world.units(5) / 60)
+        .await;
     for _ in 0..60 {
         let claim = instance.next_acked().await;
         let now = instance.now().await;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use futures_util::future::join_all;
 
 use super::{FAR, Settings};
-use crate::world::{Stores, World, acked_of, collect, key};
+use crate::world::{Stores, World, collect, key};
 
 /// D5: many instances on the same timers deliver each once.
 pub async fn d5_delivers_once_among_many<T: Stores>(world: &World<T>) {
@@ -21,15 +21,7 @@ pub async fn d5_delivers_once_among_many<T: Stores>(world: &World<T>) {
     for set in join_all(set).await {
         set.expect("it is set");
     }
-    // Two hundred acknowledgements one after the other take a busy machine long.
-    let mut claims = Vec::new();
-    for _ in 0..20 {
-        claims.extend(collect(&mut instances, world.units(5)).await);
-        if claims.len() >= keys.len() {
-            break;
-        }
-    }
-    claims.extend(collect(&mut instances, world.units(5)).await);
+    let claims = collect(&mut instances, keys.len(), world.units(5)).await;
     assert!(claims.iter().all(|claim| claim.attempt == 1));
     assert_eq!(claims.len(), keys.len());
     let delivered: BTreeSet<_> = claims.into_iter().map(|claim| claim.key).collect();
@@ -47,8 +39,7 @@ pub async fn d10_leaves_to_others_when_full<T: Stores>(world: &World<T>) {
     assert_eq!(full.timers.metrics().unsettled, 2);
     let other = world.instance().await;
     let mut both = [full, other];
-    let mut claims = acked_of(&mut both, 8).await;
-    claims.extend(collect(&mut both, world.units(3)).await);
+    let claims = collect(&mut both, 8, world.units(3)).await;
     assert_eq!(claims.len(), 8, "none comes twice");
     assert!(claims.iter().all(|claim| claim.attempt == 1));
     let [mut full, other] = both;

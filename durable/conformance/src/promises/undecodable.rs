@@ -2,32 +2,12 @@
 
 use std::time::Duration;
 
-use tickwheel::TimerWheel;
-use tickwheel_durable::builder;
+use tickwheel_durable::Builder;
 use tickwheel_durable::store::{Action, Due, LoadWindow, Store, Write};
 use tokio::time::timeout;
 
 use super::FAR;
-use crate::faulty::Faulty;
-use crate::world::{Running, Stores, World, acked_of, next_of};
-
-/// An instance of another program, with texts as values. The others have numbers.
-async fn texts<T: Stores>(world: &World<T>) -> Running<T::Store, String> {
-    let (space, unit) = (world.namespace(), world.units(1));
-    let faults = Faulty::new(world.store().await);
-    let builder = builder(space.as_str())
-        .poll(unit)
-        .window(unit * 20)
-        .lease(unit * 200);
-    let started = builder.start(&TimerWheel::new(), faults.clone()).await;
-    let (timers, claims) = started.expect("the instance starts");
-    Running {
-        timers,
-        claims,
-        faults,
-        unit,
-    }
-}
+use crate::world::{Running, Stores, World, collect, next_of};
 
 /// The next occurrence of a series of two units is soon.
 async fn goes_on<S: Store>(instance: &Running<S>, key: &str) {
@@ -52,9 +32,10 @@ pub async fn d9_leaves_to_others_what_does_not_decode<T: Stores>(world: &World<T
     // The claims last, however busy the machine is.
     let lease = world.units(200);
     let mut numbers = world.instance_with(|b| b.lease(lease)).await;
+    let texts = |b: Builder<String, String>| b.lease(lease);
     // Nothing of it is delivered to this instance of texts: the instance of numbers is alone at
     // first.
-    let writer = texts(world).await;
+    let writer = world.instance_with(texts).await;
     writer.timers.shutdown().await;
     let (text, period) = ("text".to_owned(), world.units(2));
     let set = writer.timers.set_interval("text", &text, period).await;
@@ -63,7 +44,7 @@ pub async fn d9_leaves_to_others_what_does_not_decode<T: Stores>(world: &World<T
     goes_on(&numbers, "text").await;
 
     // Now both, and each cannot decode what the other sets.
-    let mut texts = texts(world).await;
+    let mut texts = world.instance_with(texts).await;
     let set = numbers.timers.set_interval("number", &1, period).await;
     set.expect("it is set");
     for _ in 0..6 {
@@ -118,7 +99,7 @@ async fn occurrences_die_alone<T: Stores>(world: &World<T>) -> Result<(), String
     // It was no reason to wait for others.
     both[0].set("sound", 1, 1).await;
     both[0].set("again", 2, 1).await;
-    let claims = acked_of(&mut both, 2).await.into_iter();
+    let claims = collect(&mut both, 2, Duration::ZERO).await.into_iter();
     let mut delivered: Vec<_> = claims.map(|claim| (claim.key, claim.value)).collect();
     delivered.sort();
     assert_eq!(

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use tickwheel_durable::{Moved, Removed};
 
 use super::FAR;
-use crate::world::{Stores, World, acked_of, collect, key, next_of, while_they_work};
+use crate::world::{Stores, World, collect, key, next_of, while_they_work};
 
 /// D1: what a call said it had set is there after a crash right after it.
 pub async fn d1_keeps_what_it_said_it_set<T: Stores>(world: &World<T>) {
@@ -44,8 +44,7 @@ pub async fn d4_last_write_wins_across_instances<T: Stores>(world: &World<T>) {
     assert_eq!(gone, Ok(Removed::Absent));
 
     let mut both = [first, second];
-    let mut claims = acked_of(&mut both, 2).await;
-    claims.extend(collect(&mut both, world.units(6)).await);
+    let claims = collect(&mut both, 2, world.units(6)).await;
     let mut delivered: Vec<_> = claims
         .into_iter()
         .map(|claim| (claim.key, claim.value))
@@ -93,7 +92,7 @@ async fn removes_while_they_fire<T: Stores>(world: &World<T>) -> Result<(), Stri
     for claim in &held {
         claim.ack().await.expect("it is held");
     }
-    held.extend(collect(&mut instances, world.units(10)).await);
+    held.extend(collect(&mut instances, 0, world.units(10)).await);
     let delivered: BTreeSet<_> = held.iter().map(|claim| claim.value).collect();
     assert_eq!(delivered.len(), held.len());
     assert_eq!(delivered, fired);

@@ -110,7 +110,7 @@ pub(in crate::page) fn job(frame: &Frame<'_>, job: &Job) -> Markup {
 }
 
 #[cfg(feature = "program")]
-pub(in crate::page) fn login() -> Markup {
+pub(crate) fn login() -> Markup {
     let form = html! {
         h1 { "Log in" }
         form.line method="post" action="/login" {

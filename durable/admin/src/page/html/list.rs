@@ -6,7 +6,7 @@ use tickwheel_durable::store::{State, StoreTime, Stored};
 use super::frame::{Frame, page};
 use super::rows::{of_all, of_one, table};
 use crate::details::{STATES, details, state_name, state_text};
-use crate::listing::Page;
+use crate::listing::{Filter, Page};
 use crate::page::Listed;
 use crate::shown::{hex, line};
 
@@ -19,19 +19,15 @@ const PART: char = '.';
 /// A key on its own page has at most so many characters.
 const KEY: usize = 4_096;
 
-/// One page of a list.
-pub(in crate::page) struct ListPage {
-    pub(in crate::page) state: State,
-    pub(in crate::page) query: Listed,
-    pub(in crate::page) prefix_bytes: Option<Vec<u8>>,
-    pub(in crate::page) found: Page,
-    pub(in crate::page) now: StoreTime,
-}
+impl Listed {
+    /// Where this page begins.
+    pub(in crate::page) fn after(&self) -> Option<&str> {
+        self.pages.rsplit(PART).next().filter(|at| !at.is_empty())
+    }
 
-impl ListPage {
     /// The address of a page with the same filter.
     fn address(&self, frame: &Frame<'_>, state: State, pages: &str) -> String {
-        let Listed { prefix, error, .. } = &self.query;
+        let Listed { prefix, error, .. } = self;
         let mut query = vec![("prefix", &**prefix), ("error", error), ("pages", pages)];
         query.retain(|(_, text)| !text.is_empty());
         let list = frame.here(&format!("/list/{}", state_name(state)));
@@ -41,43 +37,48 @@ impl ListPage {
         }
     }
 
-    fn next(&self, frame: &Frame<'_>) -> Option<String> {
-        let next = self.found.next.as_deref()?;
-        let pages = format!("{}{PART}{next}", self.query.pages);
+    /// The pages of the way back from the page that begins there.
+    fn next(&self, at: &str) -> String {
+        let pages = format!("{}{PART}{at}", self.pages);
         let mut pages = pages.trim_start_matches(PART);
         while let Some((_, rest)) = pages.split_once(PART).filter(|_| pages.len() > PAGES) {
             pages = rest;
         }
-        Some(self.address(frame, self.state, pages))
+        pages.to_owned()
     }
 
-    fn previous(&self, frame: &Frame<'_>) -> Option<String> {
-        self.query.after()?;
-        let (pages, _) = self.query.pages.rsplit_once(PART).unwrap_or_default();
-        Some(self.address(frame, self.state, pages))
-    }
-}
-
-impl Listed {
-    /// Where this page begins.
-    pub(in crate::page) fn after(&self) -> Option<&str> {
-        self.pages.rsplit(PART).next().filter(|at| !at.is_empty())
+    /// The same for the page before this one.
+    fn previous(&self) -> Option<&str> {
+        self.after()?;
+        Some(self.pages.rsplit_once(PART).unwrap_or_default().0)
     }
 }
 
-pub(in crate::page) fn list(frame: &Frame<'_>, shown: &ListPage) -> Markup {
-    let state = shown.state;
-    let Listed { prefix, error, .. } = &shown.query;
-    let here = shown.address(frame, state, &shown.query.pages);
+/// One page of a list.
+pub(in crate::page) fn list(
+    frame: &Frame<'_>,
+    query: &Listed,
+    filter: &Filter,
+    found: &Page,
+    now: StoreTime,
+) -> Markup {
+    let (state, Listed { prefix, error, .. }) = (filter.state, query);
+    let here = query.address(frame, state, &query.pages);
     let whole = frame.here(&format!("/list/{}", state_name(state)));
-    let (previous, next) = (shown.previous(frame), shown.next(frame));
+    let previous = query
+        .previous()
+        .map(|pages| query.address(frame, state, pages));
+    let next = found
+        .next
+        .as_ref()
+        .map(|at| query.address(frame, state, &query.next(at)));
     let is_filtered = !prefix.is_empty() || !error.is_empty();
     let content = html! {
         h1 { a href=(frame.here("")) { (frame.current) } ": " (state_text(state)) }
         p.choices {
             @for other in STATES {
                 @if other == state { strong { (state_text(other)) } }
-                @else { a href=(shown.address(frame, other, "")) { (state_text(other)) } }
+                @else { a href=(query.address(frame, other, "")) { (state_text(other)) } }
                 " "
             }
         }
@@ -87,12 +88,12 @@ pub(in crate::page) fn list(frame: &Frame<'_>, shown: &ListPage) -> Markup {
             button { "Filter" }
             @if is_filtered { a href=(whole) { "Clear" } }
         }
-        @if shown.found.rows.is_empty() {
+        @if found.rows.is_empty() {
             p.empty {
                 @if is_filtered { "No timer fits the filter." } @else { "None." }
             }
         } @else {
-            (table(frame, state, &shown.found.rows, shown.now, &here))
+            (table(frame, state, &found.rows, now, &here))
         }
         @if previous.is_some() || next.is_some() {
             nav.pages aria-label="pages" {
@@ -100,8 +101,8 @@ pub(in crate::page) fn list(frame: &Frame<'_>, shown: &ListPage) -> Markup {
                 @if let Some(next) = next { a href=(next) rel="next" { "next" } }
             }
         }
-        @if let Some(prefix) = &shown.prefix_bytes {
-            @if frame.allow_changes && !shown.found.rows.is_empty() && error.is_empty() {
+        @if let Some(prefix) = &filter.prefix {
+            @if frame.allow_changes && !found.rows.is_empty() && error.is_empty() {
                 @let what = format!("All that begin with {}, on this page or not:", line(prefix, KEY));
                 (of_all(frame, state, &here, ("prefix", &hex(prefix)), &what))
             }
@@ -144,70 +145,64 @@ mod tests {
 
     use super::*;
 
-    fn at(pages: &str, next: Option<&str>) -> ListPage {
-        ListPage {
-            state: State::Dead,
-            query: Listed {
-                prefix: "order 1&".to_owned(),
-                error: String::new(),
-                pages: pages.to_owned(),
-            },
-            prefix_bytes: None,
-            found: Page {
-                rows: Vec::new(),
-                next: next.map(str::to_owned),
-            },
-            now: StoreTime::default(),
+    const FRAME: Frame<'_> = Frame {
+        root: "/timers",
+        namespaces: &[],
+        current: "orders",
+        allow_changes: true,
+        log_out: false,
+        notice: None,
+        is_live: false,
+    };
+
+    fn at(pages: &str) -> Listed {
+        Listed {
+            prefix: "order 1&".to_owned(),
+            error: String::new(),
+            pages: pages.to_owned(),
         }
     }
 
     #[test]
     fn pages_lead_forth_and_back() {
-        let frame = Frame {
-            root: "/timers",
-            current: "orders",
-            ..Frame::default()
-        };
-        let frame = &frame;
         let query = "/timers/n/orders/list/dead?prefix=order+1%26";
-        let first = at("", Some("b"));
-        assert_eq!(first.previous(frame), None);
-        let next = format!("{query}&pages=b");
-        assert_eq!(first.next(frame), Some(next));
-        let second = at("b", Some("c"));
-        assert_eq!(second.previous(frame), Some(query.to_owned()));
-        let next = format!("{query}&pages=b.c");
-        assert_eq!(second.next(frame), Some(next));
-        let third = at("b.c", None);
-        assert_eq!(third.query.after(), Some("c"));
-        assert_eq!(third.next(frame), None);
-        let previous = format!("{query}&pages=b");
-        assert_eq!(third.previous(frame), Some(previous));
+        assert_eq!(at("").previous(), None);
+        assert_eq!(at("").next("b"), "b");
+        assert_eq!(at("").address(&FRAME, State::Dead, ""), query);
+        let second = at("b");
+        assert_eq!(second.previous(), Some(""));
+        assert_eq!(second.next("c"), "b.c");
+        let next = second.address(&FRAME, State::Dead, "b.c");
+        assert_eq!(next, format!("{query}&pages=b.c"));
+        let third = at("b.c");
+        assert_eq!(third.after(), Some("c"));
+        assert_eq!(third.previous(), Some("b"));
         // The way back is bounded, however long the keys are.
         let long = vec!["ab".repeat(MAX_KEY_BYTES); 9].join(".");
-        let next = at(&long, Some("z")).next(frame).expect("it goes on");
+        let next = at(&long).next("z");
         assert!(next.ends_with("ab.z") && next.len() < 8_000, "{next}");
     }
 
     /// A change of a prefix takes no error: it would change timers that the list does not show.
     #[test]
     fn list_of_an_error_offers_no_change_of_its_prefix() {
-        let frame = Frame {
-            root: "/timers",
-            current: "orders",
-            allow_changes: true,
-            ..Frame::default()
-        };
         let (key, value) = (b"\"order 1&\"".to_vec(), b"1".to_vec());
-        let mut shown = at("", None);
-        shown.prefix_bytes = Some(b"\"order 1&".to_vec());
         let row = Stored::new(Version(17), State::Dead, key, value, StoreTime::default());
-        shown.found.rows.push(row);
+        let (rows, mut query) = (vec![row], at(""));
+        let found = Page { rows, next: None };
+        let filter = Filter {
+            state: State::Dead,
+            prefix: Some(b"\"order 1&".to_vec()),
+            error: None,
+        };
         let offer = "All that begin with";
-        let page = list(&frame, &shown).into_string();
+        let list = |query: &Listed| {
+            list(&FRAME, query, &filter, &found, StoreTime::default()).into_string()
+        };
+        let page = list(&query);
         assert!(page.contains(offer), "{page}");
-        shown.query.error = "no route".to_owned();
-        let page = list(&frame, &shown).into_string();
+        query.error = "no route".to_owned();
+        let page = list(&query);
         assert!(!page.contains(offer), "{page}");
         // The lists of other states have the same filter.
         for state in ["waiting", "in_flight"] {

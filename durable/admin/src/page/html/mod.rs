@@ -6,9 +6,9 @@ mod overview;
 mod rows;
 
 #[cfg(feature = "program")]
-pub(super) use frame::login;
+pub(crate) use frame::login;
 pub(super) use frame::{Frame, capital, confirm, job, message};
-pub(super) use list::{ListPage, list, timers};
+pub(super) use list::{list, timers};
 pub(super) use overview::{BARS, Overview, WINDOWS, home, overview};
 
 /// A key, value or error in a table has at most so many characters.

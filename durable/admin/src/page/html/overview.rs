@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use maud::{Markup, html};
-use tickwheel_durable::Counts;
 use tickwheel_durable::store::{MAX_DUE_COUNT, State, StoreTime, Stored, StoredInstance};
 
 use super::CELL;
 use super::frame::{Frame, page};
 use super::rows::{of_all, table};
 use crate::clock::span;
-use crate::details::{INSTANCE, of_instance, state_name, state_text};
+use crate::details::{INSTANCE, STATES, of_instance, state_name, state_text};
 use crate::health::{Health, NONE, Summary};
 use crate::shown::{separated, text_line};
 
@@ -32,15 +31,14 @@ pub(in crate::page) const WINDOWS: [(u64, &str); 5] = [
 
 /// The contents of the page of a namespace.
 pub(in crate::page) struct Overview {
-    pub(in crate::page) counts: Counts,
     pub(in crate::page) summary: Summary,
-    pub(in crate::page) window: u64,
+    pub(in crate::page) now: StoreTime,
+    /// The first rows in each of [`STATES`].
+    pub(in crate::page) rows: Vec<Vec<Stored>>,
     /// How many are late.
     pub(in crate::page) late: u64,
+    pub(in crate::page) window: u64,
     pub(in crate::page) due: Vec<u64>,
-    pub(in crate::page) dead: Vec<Stored>,
-    pub(in crate::page) in_flight: Vec<Stored>,
-    pub(in crate::page) waiting: Vec<Stored>,
 }
 
 /// A word in its colour, and why.
@@ -90,30 +88,26 @@ pub(in crate::page) fn home(frame: &Frame<'_>, summaries: &[Summary]) -> Markup 
 }
 
 pub(in crate::page) fn overview(frame: &Frame<'_>, shown: &Overview) -> Markup {
-    let (operator, counts) = (&shown.summary.operator, &shown.counts);
+    let (operator, now) = (&shown.summary.operator, shown.now);
     let name = &operator.namespace;
-    let [waiting, in_flight, dead, earliest] = shown.summary.figures();
-    let figures = [
-        ("waiting", &waiting),
-        ("in flight", &in_flight),
-        ("dead", &dead),
-        ("late", &bounded(shown.late)),
-        ("earliest", &earliest),
-    ];
+    let [waiting, in_flight, dead, earliest] = &shown.summary.figures();
+    let numbers = [waiting, in_flight, dead];
+    let late = bounded(shown.late);
+    let figures = STATES.map(state_text).into_iter().zip(numbers);
+    let figures = figures.chain([("late", &late), ("earliest", earliest)]);
+    let sections = STATES.into_iter().zip(numbers).zip(&shown.rows).rev();
     let content = html! {
         h1 { (name) }
         section #state data-live="" {
             p.line { (state(&shown.summary.health)) }
             dl.figures { @for (label, figure) in figures { div { dt { (label) } dd { (figure) } } } }
-            p.note { "by the store's clock, " (counts.now) ", codec " bdi { (text_line(&operator.codec, CELL)) } }
+            p.note { "by the store's clock, " (now) ", codec " bdi { (text_line(&operator.codec, CELL)) } }
         }
         form.line.find method="get" action=(frame.here("/find")) {
             input #find name="key" aria-label="key" placeholder="key" required;
             button { "Show" }
         }
-        (section(frame, State::Dead, counts.now, &dead, &shown.dead))
-        (section(frame, State::InFlight, counts.now, &in_flight, &shown.in_flight))
-        (section(frame, State::Waiting, counts.now, &waiting, &shown.waiting))
+        @for ((state, all), rows) in sections { (section(frame, state, now, all, rows)) }
         section #due data-live="" {
             h2 { "Due" }
             p.choices {
@@ -127,7 +121,7 @@ pub(in crate::page) fn overview(frame: &Frame<'_>, shown: &Overview) -> Markup {
         }
         section #instances data-live="" {
             h2 { "Instances" }
-            (instances(&shown.summary.instances, counts.now))
+            (instances(&shown.summary.instances, now))
         }
     };
     page(name.as_str(), frame, &content)

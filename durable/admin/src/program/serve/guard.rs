@@ -107,7 +107,8 @@ impl Guard {
         let Some(token) = &self.token else {
             return true;
         };
-        bearer(headers).is_some_and(|bearer| is_same(bearer, token))
+        let sent = text(headers, AUTHORIZATION).and_then(|sent| sent.strip_prefix("Bearer "));
+        sent.is_some_and(|sent| is_same(sent, token))
             || self
                 .cookies(headers)
                 .any(|secret| self.sessions.is_open(&secret))
@@ -155,11 +156,6 @@ fn is_own_name(host: &str) -> bool {
     let is_own = |address: IpAddr| address.is_loopback();
     // A name before an @ is of a user.
     !host.contains('@') && (name.eq_ignore_ascii_case("localhost") || address.is_ok_and(is_own))
-}
-
-/// The token that a script sends.
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    text(headers, AUTHORIZATION)?.strip_prefix("Bearer ")
 }
 
 /// Whether a script has sent something for a token. A password is for a proxy.

@@ -21,7 +21,7 @@ use super::args::{Common, Serve};
 use super::output::print;
 use super::{desk, given};
 use crate::failure::Failure;
-use crate::page::{FORM, Page, check_origin, login_page, refusal, secure};
+use crate::page::{FORM, Page, check_origin, login as login_page, refusal, secure};
 use crate::shown::separated;
 use connections::BODY;
 use guard::Guard;
