@@ -267,6 +267,10 @@ impl Sleep {
     }
 }
 
+/// The guide's chapter on costs says so.
+#[cfg(all(target_pointer_width = "64", not(feature = "console")))]
+const _: () = assert!(size_of::<Sleep>() == 40 && size_of::<Timeout<()>>() == 40);
+
 impl Future for Sleep {
     type Output = ();
 
