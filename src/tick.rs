@@ -269,7 +269,7 @@ impl Ticks {
         instant.unwrap_or_else(far_future)
     }
 
-    /// The tick of a deadline given as a timestamp: rounded up, as [`deadline`](Self::deadline)
+    /// The tick of a deadline given as a timestamp: rounded up, as [`round_up`](Self::round_up)
     /// does.
     pub(crate) fn round_up_timestamp(&self, timestamp: Timestamp) -> u64 {
         if timestamp == Timestamp::NEVER {
