@@ -135,7 +135,7 @@ pub struct WheelMetrics {
     pub commands: u64,
     /// Turns the actor has taken.
     pub turns: u64,
-    /// How often the actor began to wait: its wake-ups, and a wait that goes on.
+    /// How often the actor began to wait: one more than its wake-ups while it waits.
     pub wake_ups: u64,
     /// The longest turn, by the runtime's clock: zero under a paused one.
     pub longest_turn: Duration,

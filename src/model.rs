@@ -211,7 +211,7 @@ impl Actor {
     }
 
     pub(crate) fn turn(&mut self, now: u64) {
-        self.shared.mailbox.take(&mut self.backlog);
+        self.shared.mailbox.take_all(&mut self.backlog);
         while let Some((entry, tick)) = self.backlog.pop() {
             self.sleeps.schedule(entry, tick);
         }
@@ -228,7 +228,7 @@ impl Actor {
 
     /// The ticks of the commands and nodes that there are for the entry.
     pub(crate) fn ticks_of(&mut self, entry: &EntryArc<SleepEntry>) -> Vec<u64> {
-        self.shared.mailbox.take(&mut self.backlog);
+        self.shared.mailbox.take_all(&mut self.backlog);
         let commands: Vec<_> = std::iter::from_fn(|| self.backlog.pop()).collect();
         let wheel = &self.sleeps.wheel;
         let nodes = (0..wheel.indices()).filter_map(|index| {

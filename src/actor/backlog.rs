@@ -3,8 +3,9 @@
 //! # Deferred work
 //!
 //! Some work has to wait until every command is applied that is on its way now: a task that
-//! [settles](crate::TimerWheel::settle) for the commands that were pushed before it, and the key of
-//! a set for the notes about it. Such work is [deferred](Backlog::defer):
+//! [settles](crate::TimerWheel::settle) and an eviction for the commands that were pushed before
+//! them, the key of a set for the notes about it, and a sweep for the commands that make stale
+//! nodes. Such work is [deferred](Backlog::defer):
 //!
 //! 1. When it is deferred, a command that was pushed before lies in a queue or in the backlog.
 //! 2. The next time that all queues are emptied, those in the queues come into the backlog too. The
@@ -24,17 +25,9 @@ use crate::sync::IN_EXPLORER;
 /// few more.
 const COMMANDS_PER_TURN: usize = if IN_EXPLORER { 4 } else { 4096 };
 
-/// How many of them are needed soon, if there are others. So those are not kept waiting forever.
-/// The rest is at least a block.
+/// How many of these may be needed soon while others wait: at least a block of the others is
+/// applied too, so they do not wait forever.
 const SOON_PER_TURN: usize = if IN_EXPLORER { 2 } else { 3072 };
-
-/// The lanes in the order in which a turn applies their commands, and how many it has applied in
-/// all when it goes on to the next.
-pub(super) const LANES_OF_A_TURN: [(Lane, usize); 3] = [
-    (Lane::Soon, SOON_PER_TURN),
-    (Lane::Later, COMMANDS_PER_TURN),
-    (Lane::Soon, COMMANDS_PER_TURN),
-];
 
 /// See the module.
 #[derive(Debug)]
@@ -43,7 +36,7 @@ pub(super) struct Backlog {
     /// How many commands of the lanes soon and later were applied.
     applied: [u64; 2],
     /// What was deferred since the queues were emptied.
-    new: Vec<Deferred>,
+    unnumbered: Vec<Deferred>,
     /// Work that waits until this many commands of each lane are applied. No number is lower than
     /// those before it.
     waiting: VecDeque<([u64; 2], Deferred)>,
@@ -57,6 +50,8 @@ pub(super) enum Deferred {
     Forget(SetKey),
     /// Take stale nodes off the wheel of the sleeps.
     Sweep,
+    /// Take the sleeps off their wheel.
+    Evict,
 }
 
 impl Backlog {
@@ -64,7 +59,7 @@ impl Backlog {
         Backlog {
             taken: Lanes::new(),
             applied: [0; 2],
-            new: Vec::new(),
+            unnumbered: Vec::new(),
             waiting: VecDeque::new(),
         }
     }
@@ -74,21 +69,31 @@ impl Backlog {
         if !self.taken.lane(Lane::Soon).is_empty() {
             return;
         }
-        if !mailbox.take(&mut self.taken) {
+        if !mailbox.take_all(&mut self.taken) {
             return;
         }
         let lengths = self.taken.lengths();
         let until = [0, 1].map(|lane| self.applied[lane] + lengths[lane] as u64);
         self.waiting
-            .extend(self.new.drain(..).map(|work| (until, work)));
+            .extend(self.unnumbered.drain(..).map(|work| (until, work)));
     }
 
-    /// The next commands of a lane, in order. They are counted, and have to be applied in this
-    /// turn. Their memory can be [recycled](Self::recycle).
-    pub(super) fn next_block(&mut self, lane: Lane) -> Option<VecDeque<Command>> {
+    /// The next commands for a turn that has applied so many, in order, and their lane. They are
+    /// counted, and have to be applied in this turn. Their memory can be
+    /// [recycled](Self::recycle).
+    pub(super) fn next_block(&mut self, applied: usize) -> Option<(Lane, VecDeque<Command>)> {
+        if applied >= COMMANDS_PER_TURN {
+            return None;
+        }
+        let [soon, later] = self.taken.lengths();
+        let lane = if soon > 0 && (applied < SOON_PER_TURN || later == 0) {
+            Lane::Soon
+        } else {
+            Lane::Later
+        };
         let block = self.taken.lane(lane).pop_block()?;
         self.applied[lane as usize] += block.len() as u64;
-        Some(block)
+        Some((lane, block))
     }
 
     pub(super) fn recycle(&mut self, lane: Lane, emptied: VecDeque<Command>) {
@@ -106,11 +111,11 @@ impl Backlog {
 
     /// See the module.
     pub(super) fn defer(&mut self, work: Deferred) {
-        self.new.push(work);
+        self.unnumbered.push(work);
     }
 
     pub(super) fn has_deferred(&self) -> bool {
-        !(self.new.is_empty() && self.waiting.is_empty())
+        !(self.unnumbered.is_empty() && self.waiting.is_empty())
     }
 
     /// The next work whose commands are all applied.
@@ -133,7 +138,7 @@ impl Backlog {
     pub(super) fn close_deferred(&mut self) -> impl Iterator<Item = oneshot::Sender<()>> + '_ {
         let waiting = self.waiting.drain(..).map(|(_, work)| work);
         waiting
-            .chain(self.new.drain(..))
+            .chain(self.unnumbered.drain(..))
             .filter_map(|work| match work {
                 Deferred::Settle(done) => Some(done),
                 _ => None,
@@ -162,7 +167,7 @@ mod tests {
         drop(held);
         backlog.take(&mailbox);
         assert!(backlog.passed().is_none(), "its command is not applied");
-        assert!(backlog.next_block(Lane::Soon).is_some());
+        assert!(backlog.next_block(0).is_some());
         assert!(backlog.passed().is_some());
     }
 }

@@ -13,7 +13,7 @@
 //! The future lies in a mutex. Two parties poll it, the *task* and the *driver*, and only while
 //! they hold the lock.
 //!
-//! 1. *The driver waits for no one.* If it finds the future locked, it wakes the task instead,
+//! 1. *The driver does not wait.* If it finds the future locked, it wakes the task instead,
 //!    which polls it once more. The task does wait for the driver, for the length of a turn.
 //! 2. *No wake-up is lost.* Both parties poll the future with the task's waker, and it passes the
 //!    driver's waker to its timer alone. The driver's waker is called after the timer has elapsed,
@@ -44,7 +44,7 @@ struct Hosted {
     task: OnceLock<Waker>,
 }
 
-/// Runs as a task the future that `new` makes. `new` gets the waker for what a driver wakes.
+/// Runs the future that `new` makes as a task. `new` gets the waker by which a driver polls it.
 pub(crate) async fn run<F>(new: impl FnOnce(Waker) -> F)
 where
     F: Future<Output = ()> + Send + 'static,

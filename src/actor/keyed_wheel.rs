@@ -15,7 +15,7 @@ use std::mem;
 use std::sync::Weak;
 
 use super::backlog::{Backlog, Deferred};
-use super::places::{Places, Timers};
+use super::places::{IndexWheel, Places};
 use crate::shared::note::{Note, SetKey};
 use crate::shared::timer_set::{Due, DueTimers, TimerSet};
 use crate::shared::turn::Turn;
@@ -32,7 +32,7 @@ const KEPT_CAPACITY: usize = 64;
 #[derive(Debug)]
 pub(super) struct KeyedWheel {
     /// Others only read it.
-    pub(super) wheel: Timers,
+    pub(super) wheel: IndexWheel,
     /// By the position of the set's key. `None` until a note about the set is applied.
     sets: Vec<Option<Box<Known>>>,
     /// The sets with due timers, those first that have waited longest for a visit.
@@ -61,7 +61,7 @@ struct Known {
 }
 
 /// A set with a node or a due timer, which is not forgotten.
-fn known(sets: &mut [Option<Box<Known>>], set: SetKey) -> &mut Known {
+fn expect_known(sets: &mut [Option<Box<Known>>], set: SetKey) -> &mut Known {
     let known = sets[set.position()].as_deref_mut();
     known.expect("a set is forgotten once it has neither nodes nor due timers")
 }
@@ -69,7 +69,7 @@ fn known(sets: &mut [Option<Box<Known>>], set: SetKey) -> &mut Known {
 impl KeyedWheel {
     pub(super) fn new(slots: usize) -> Self {
         KeyedWheel {
-            wheel: Timers::new(slots),
+            wheel: IndexWheel::new(slots),
             sets: Vec::new(),
             due_sets: VecDeque::new(),
             earliest: NEVER,
@@ -171,7 +171,7 @@ impl KeyedWheel {
     fn advance(&mut self, until: u64, mut budget: usize) -> u64 {
         while self.wheel.step(until, &mut self.reached, &mut budget) {
             while let Some((set, index)) = self.reached.pop() {
-                let known = known(&mut self.sets, set);
+                let known = expect_known(&mut self.sets, set);
                 known.places.reached(index);
                 if known.due.is_empty() {
                     self.due_sets.push_back(set);
@@ -216,7 +216,7 @@ impl KeyedWheel {
         turn: &Turn<'_>,
         backlog: &mut Backlog,
     ) -> Option<usize> {
-        let known = known(&mut self.sets, set);
+        let known = expect_known(&mut self.sets, set);
         if known.due.reached.is_empty() && known.due.earliest() >= before {
             return Some(0);
         }

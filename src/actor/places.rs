@@ -30,12 +30,12 @@ use crate::tick::NEVER;
 use crate::wheel::BareWheel;
 
 /// The wheel of all keyed timers: the indices of all sets.
-pub(super) type Timers = BareWheel<(SetKey, u32)>;
+pub(super) type IndexWheel = BareWheel<(SetKey, u32)>;
 
 /// How many indices a chunk has.
 const CHUNK: u32 = if IN_EXPLORER { 2 } else { 256 };
 
-/// There are as many as timers: hence the alignment.
+/// There are as many as timers, so it is packed, in 12 bytes.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, packed(4))]
 struct Place {
@@ -67,7 +67,7 @@ pub(super) struct Places {
 struct Chunk {
     places: Vec<Place>,
     /// How many of the indices have a node or wait for a visit.
-    scheduled: u32,
+    occupied: u32,
     /// It waits to be [freed](Places::free).
     is_listed: bool,
 }
@@ -81,7 +81,7 @@ impl Chunk {
 
     /// Puts the node of an index where the note says. Returns the chunk's position if it has to be
     /// listed.
-    fn schedule(&mut self, note: &Note, wheel: &mut Timers) -> Option<u32> {
+    fn schedule(&mut self, note: &Note, wheel: &mut IndexWheel) -> Option<u32> {
         let place = self.place(note.index);
         let before = place.node;
         place.node = match (before, note.tick) {
@@ -99,11 +99,11 @@ impl Chunk {
             }
         };
         let is_scheduled = place.node != NO_NODE;
-        self.scheduled += u32::from(is_scheduled);
-        self.scheduled -= u32::from(before != NO_NODE);
+        self.occupied += u32::from(is_scheduled);
+        self.occupied -= u32::from(before != NO_NODE);
         // The first chunk stays as long as the set.
         let position = note.index / CHUNK;
-        if self.scheduled > 0 || position == 0 || self.is_listed {
+        if self.occupied > 0 || position == 0 || self.is_listed {
             return None;
         }
         self.is_listed = true;
@@ -114,7 +114,7 @@ impl Chunk {
 impl Places {
     /// Applies a note from the mailbox, unless a newer one for this index was applied. Returns the
     /// position of a chunk that has to be listed.
-    pub(super) fn apply(&mut self, note: &Note, wheel: &mut Timers) -> Option<u32> {
+    pub(super) fn apply(&mut self, note: &Note, wheel: &mut IndexWheel) -> Option<u32> {
         let chunk = self.chunk(note.index);
         let place = chunk.place(note.index);
         if note.number.get() <= place.number {
@@ -134,7 +134,7 @@ impl Places {
     }
 
     /// Applies the note of a visit. Returns the position of a chunk that has to be listed.
-    pub(super) fn visited(&mut self, note: &Note, wheel: &mut Timers) -> Option<u32> {
+    pub(super) fn visited(&mut self, note: &Note, wheel: &mut IndexWheel) -> Option<u32> {
         let chunk = self.chunk(note.index);
         let place = chunk.place(note.index);
         debug_assert!(place.number < note.number.get(), "N3");
@@ -179,7 +179,7 @@ impl Places {
             return;
         };
         chunk.is_listed = false;
-        if chunk.scheduled > 0 {
+        if chunk.occupied > 0 {
             return;
         }
         *chunk = Chunk::default();
@@ -198,8 +198,9 @@ impl Places {
     }
 
     /// Takes all indices off the wheel.
-    pub(super) fn clear(&mut self, wheel: &mut Timers) {
-        for place in self.chunks.drain(..).flat_map(|chunk| chunk.places) {
+    pub(super) fn clear(&mut self, wheel: &mut IndexWheel) {
+        let occupied = self.chunks.drain(..).filter(|chunk| chunk.occupied > 0);
+        for place in occupied.flat_map(|chunk| chunk.places) {
             if let Some(node) = place.node() {
                 wheel.remove(node);
             }

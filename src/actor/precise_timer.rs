@@ -1,9 +1,9 @@
-//! A timer of the operating system that wakes the actor's task within some tens of microseconds: on
+//! A timer of the operating system that wakes the actor within some tens of microseconds: on
 //! Linux a `timerfd`, registered with the runtime's own I/O driver.
 //!
 //! The worker that would wake for Tokio's timer wakes for the descriptor instead, so there is no
 //! thread besides. Whatever [the notifier](crate::shared::notifier) says of where the actor is
-//! queued holds here too: a driver wakes it in both cases.
+//! queued holds here too: a driver runs the turn in both cases.
 //!
 //! # Readiness
 //!

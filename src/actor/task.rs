@@ -14,7 +14,7 @@
 //!    mailbox, it stops before the earliest tick by which one of them is needed. So a timer fires
 //!    before those that are due after it even if its command is not applied yet (P4), and waits for
 //!    no command that is needed later (P11). A command that is pushed after step 1 is not due
-//!    before the tick of this turn.
+//!    before the tick of this turn, or [counts](crate::shared::mailbox) as due when it was pushed.
 //! 4. If it has a backlog, or had one for which it left the mailbox alone, and there is no storm of
 //!    timers, it goes on with step 1 for as long as other tasks have kept the actor waiting. A
 //!    runtime with one thread gives the actor one turn for each round of its tasks. If they send
@@ -41,7 +41,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use super::backlog::{Backlog, Deferred, LANES_OF_A_TURN};
+use super::backlog::{Backlog, Deferred};
 use super::keyed_wheel::KeyedWheel;
 use super::lateness::{Lateness, Pause};
 use super::sleep_wheel::SleepWheel;
@@ -66,7 +66,7 @@ use crate::sync::IN_EXPLORER;
 const SWEPT_PER_TURN: u32 = if IN_EXPLORER { 2 } else { 4096 };
 
 /// How many sleeps, keyed timers, ends of sets, and emptied chunks of places a turn processes.
-const TIMERS_PER_TURN: usize = if IN_EXPLORER { 2 } else { 256 };
+const ITEMS_PER_TURN: usize = if IN_EXPLORER { 2 } else { 256 };
 
 /// How many tasks that settle a turn wakes.
 const SETTLED_PER_TURN: usize = if IN_EXPLORER { 1 } else { 256 };
@@ -97,10 +97,8 @@ pub(crate) struct Actor {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sweep {
     None,
-    /// One begins in this turn.
-    Wanted,
     /// The commands are applied that were pushed before it began.
-    Behind,
+    Waiting,
     /// This is the next index to check.
     At(u32),
 }
@@ -183,7 +181,8 @@ impl Actor {
     /// Takes a turn, and says what to do after it.
     pub(crate) fn step(&mut self) -> Step {
         self.shared.mailbox.publish_awake();
-        let more = self.turn();
+        let (more, ended) = self.turn();
+        self.pause = Pause::Yielded(ended);
         if self.must_end {
             return Step::End;
         }
@@ -191,12 +190,10 @@ impl Actor {
         // armed by a handle.
         let is_orphaned = self.shared.is_orphaned();
         let until = self.next_wake();
-        if more || !self.shared.mailbox.park(until) || self.keyed.free_emptied(TIMERS_PER_TURN) {
+        if more || !self.shared.mailbox.park(until) || self.keyed.free_emptied(ITEMS_PER_TURN) {
             return Step::Again;
         }
-        if let Pause::Yielded(from) = self.pause {
-            self.pause = Pause::Waited { from, until };
-        }
+        self.pause = Pause::Waited { from: ended, until };
         if is_orphaned && self.is_unused() {
             return Step::End;
         }
@@ -268,8 +265,8 @@ impl Actor {
         }
     }
 
-    /// Does a bounded amount of work. Returns whether some is left.
-    fn turn(&mut self) -> bool {
+    /// Does a bounded amount of work. Returns whether some is left, and when the turn ended.
+    fn turn(&mut self) -> (bool, Instant) {
         let span = tracing::trace_span!("turn");
         let _in_span = span.enter();
         let shared = Arc::clone(&self.shared);
@@ -283,13 +280,12 @@ impl Actor {
             let had_backlog = !self.backlog.is_empty();
             let is_left = self.pass(&turn);
             let catches_up = (had_backlog || !self.backlog.is_empty())
-                && turn.count() < TIMERS_PER_TURN
+                && turn.count() < ITEMS_PER_TURN
                 && has_time();
             if !catches_up {
                 let ended = clock::now();
-                self.pause = Pause::Yielded(ended);
                 turn.end(ended.duration_since(began));
-                return is_left;
+                return (is_left, ended);
             }
             turn.go_on(shared.ticks.timestamp(clock::now()));
         }
@@ -324,20 +320,15 @@ impl Actor {
 
     /// Applies commands of the backlog, as many as a turn may before it fires timers.
     fn apply_commands(&mut self, turn: &Turn<'_>) {
-        let mut n = 0;
-        for (lane, limit) in LANES_OF_A_TURN {
-            while n < limit {
-                let Some(mut block) = self.backlog.next_block(lane) else {
-                    break;
-                };
-                n += block.len();
-                while let Some(command) = block.pop_front() {
-                    self.apply(command);
-                }
-                self.backlog.recycle(lane, block);
+        let mut applied = 0;
+        while let Some((lane, mut block)) = self.backlog.next_block(applied) {
+            applied += block.len();
+            while let Some(command) = block.pop_front() {
+                self.apply(command);
             }
+            self.backlog.recycle(lane, block);
         }
-        turn.metrics().actor.add(Event::Command, n as u64);
+        turn.metrics().actor.add(Event::Command, applied as u64);
     }
 
     fn apply(&mut self, command: Command) {
@@ -351,19 +342,19 @@ impl Actor {
     fn serve(&mut self, request: Request) {
         match request {
             Request::Settle(done) => self.backlog.defer(Deferred::Settle(done)),
-            Request::Retire(set) => self.backlog.defer(Deferred::Forget(set)),
+            Request::Forget(set) => self.backlog.defer(Deferred::Forget(set)),
             // The turn looks at the count.
             Request::Sweep => {}
-            Request::Evict => self.evict(),
+            Request::Evict => self.backlog.defer(Deferred::Evict),
             // Cancelled entries are not used again.
-            Request::Orphaned => self.sweep = Sweep::Wanted,
+            Request::Orphaned => self.begin_sweep(),
             Request::Shutdown => self.must_end = true,
         }
     }
 
     /// Does the work that has waited until commands were applied, as much as a turn may.
     fn finish_deferred(&mut self, tick: u64) {
-        for _ in 0..TIMERS_PER_TURN {
+        for _ in 0..ITEMS_PER_TURN {
             let Some(work) = self.backlog.passed() else {
                 return;
             };
@@ -376,6 +367,7 @@ impl Actor {
                     }
                 }
                 Deferred::Sweep => self.sweep = Sweep::At(0),
+                Deferred::Evict => self.evict(),
             }
         }
     }
@@ -391,8 +383,8 @@ impl Actor {
                 self.backlog.defer(Deferred::Forget(set));
             }
         }
-        // The nodes for commands on their way are stale.
-        self.sweep = Sweep::Wanted;
+        // Commands that were pushed meanwhile make stale nodes.
+        self.begin_sweep();
         let wakers = (self.sleeps).evict(|context: &Arc<SleepContext>| context.clock.is_none());
         for waker in wakers {
             wake(Some(waker));
@@ -401,7 +393,7 @@ impl Actor {
 
     // --- stale nodes ---
 
-    /// Goes on with a sweep. Begins one if too many nodes are stale.
+    /// Goes on with a sweep, or begins one if too many nodes are stale.
     fn sweep(&mut self) {
         let shared = &self.shared;
         if let Sweep::At(index) = self.sweep {
@@ -412,13 +404,14 @@ impl Actor {
         let wheel = &self.sleeps.wheel;
         let limit = shared.stale_limit(wheel.len(), wheel.indices() as usize);
         if shared.stale.0.is_over(limit) && self.sweep == Sweep::None {
-            self.sweep = Sweep::Wanted;
+            self.begin_sweep();
         }
-        if self.sweep == Sweep::Wanted {
-            let _counted = shared.stale.0.begin_sweep();
-            self.backlog.defer(Deferred::Sweep);
-            self.sweep = Sweep::Behind;
-        }
+    }
+
+    fn begin_sweep(&mut self) {
+        let _counted = self.shared.stale.0.begin_sweep();
+        self.backlog.defer(Deferred::Sweep);
+        self.sweep = Sweep::Waiting;
     }
 
     // --- time ---
@@ -430,7 +423,7 @@ impl Actor {
             return 0;
         };
         let sleeps = self.fire_sleeps(until, turn);
-        let keyed = (self.keyed).fire(until, TIMERS_PER_TURN, turn, &mut self.backlog);
+        let keyed = (self.keyed).fire(until, ITEMS_PER_TURN, turn, &mut self.backlog);
         let fired_before = sleeps.min(keyed);
         self.wake_settled(fired_before);
         if let Some(tick) = fired_before.checked_sub(1) {
@@ -463,7 +456,7 @@ impl Actor {
                 self.processed(processed, turn);
             }
         }
-        let mut budget = TIMERS_PER_TURN;
+        let mut budget = ITEMS_PER_TURN;
         while self.sleeps.step(until, &mut budget) {
             while let Some(processed) = self.sleeps.process_next(later) {
                 self.processed(processed, turn);

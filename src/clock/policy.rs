@@ -34,7 +34,7 @@ impl ClockPolicy {
     pub(crate) fn new(runtime: Option<Id>, can_pause: bool, sleeps_on_wheel: bool) -> Self {
         ClockPolicy {
             runtime,
-            can_pause: CAN_PAUSE && can_pause,
+            can_pause,
             found_virtual: AtomicBool::new(is_virtual()),
             sleeps_on_wheel,
         }
@@ -42,7 +42,7 @@ impl ClockPolicy {
 
     /// Whether the clock of the actor's runtime can be paused.
     pub(crate) fn can_pause(&self) -> bool {
-        self.can_pause
+        CAN_PAUSE && self.can_pause
     }
 
     pub(crate) fn sleeps_on_wheel(&self) -> bool {
@@ -51,7 +51,7 @@ impl ClockPolicy {
 
     /// Whether the clock of the actor's runtime was found to be virtual, by any thread.
     pub(crate) fn was_found_virtual(&self) -> bool {
-        self.can_pause && self.found_virtual.load(Ordering::Relaxed)
+        self.can_pause() && self.found_virtual.load(Ordering::Relaxed)
     }
 
     /// Whether this thread has another clock than the actor: one of the two is paused, or has been,
@@ -65,7 +65,7 @@ impl ClockPolicy {
     /// Whether this is the actor's runtime, and its clock is virtual or has been. Calls `first`
     /// when it is first found to be.
     pub(crate) fn find_virtual(&self, first: impl FnOnce()) -> bool {
-        if !self.can_pause || !self.is_actors_runtime() {
+        if !self.can_pause() || !self.is_actors_runtime() {
             return false;
         }
         if !self.found_virtual.load(Ordering::Relaxed) {

@@ -430,7 +430,8 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     /// Calls `read` with the value of the timer with this key; `None` if there is no such timer.
     /// For values that are not `Clone`, or are expensive to clone.
     ///
-    /// `read` runs while the set is locked. It must be quick, and must not call back into the set.
+    /// `read` runs while the set is locked. It must be quick, since the actor keeps trying to lock
+    /// a set that is due, and must not call back into the set.
     ///
     /// # Panics
     ///

@@ -65,7 +65,7 @@ const EVENTS: usize = Event::WakeUp as usize + 1;
 pub(crate) struct Counters {
     events: CachePadded<[AtomicU64; EVENTS]>,
     /// The owner is gone, and could not add them to those of the others.
-    is_orphan: AtomicBool,
+    is_abandoned: AtomicBool,
 }
 
 /// A reading of counters, or a sum of such.
@@ -116,7 +116,7 @@ impl Counts {
 pub(super) struct Total {
     owners: Mutex<Owners>,
     /// An owner has left its counters since the last sweep.
-    has_orphans: AtomicBool,
+    has_abandoned: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -138,14 +138,14 @@ impl Total {
 
     fn lock(&self) -> MutexGuard<'_, Owners> {
         let mut owners = lock(&self.owners);
-        if self.has_orphans.swap(false, Ordering::Acquire) {
+        if self.has_abandoned.swap(false, Ordering::Acquire) {
             let Owners { live, gone } = &mut *owners;
             live.retain(|_, counters| {
-                let is_orphan = counters.is_orphan.load(Ordering::Acquire);
-                if is_orphan {
+                let is_abandoned = counters.is_abandoned.load(Ordering::Acquire);
+                if is_abandoned {
                     gone.add(&counters.read());
                 }
-                !is_orphan
+                !is_abandoned
             });
         }
         owners
@@ -183,8 +183,8 @@ impl Deref for OwnCounters {
 impl Drop for OwnCounters {
     fn drop(&mut self) {
         let Some(mut owners) = try_lock(&self.total.owners) else {
-            self.counters.is_orphan.store(true, Ordering::Release);
-            self.total.has_orphans.store(true, Ordering::Release);
+            self.counters.is_abandoned.store(true, Ordering::Release);
+            self.total.has_abandoned.store(true, Ordering::Release);
             return;
         };
         owners.gone.add(&self.counters.read());

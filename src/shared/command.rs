@@ -38,7 +38,7 @@ pub(crate) enum Request {
     /// fired.
     Settle(oneshot::Sender<()>),
     /// The set was dropped.
-    Retire(SetKey),
+    Forget(SetKey),
     /// Too many nodes of sleeps are [stale](super::stale): look at their count.
     Sweep,
     /// The clock is virtual: take the sleeps off the wheel. Those that are armed go on with Tokio's

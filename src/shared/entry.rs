@@ -43,11 +43,12 @@
 //!
 //! * **E1** An armed entry with a deadline is scheduled at its deadline or before.
 //! * **E2** An entry that is scheduled at a tick has a node there, or a command with that tick is
-//!   in a queue, or its owner pushes one before it does anything else. A tick that has passed
-//!   counts as the wheel's current one. An actor that ends closes the entry instead.
+//!   in a queue, or its owner pushes one before it does anything else, or the actor is to try it
+//!   again. A tick that has passed counts as the wheel's current one. An actor that ends closes the
+//!   entry instead.
 //! * **E3** A node whose tick is before `scheduled` is stale. So is one whose tick is after
 //!   `scheduled`, unless the wheel has reached that tick: it is then processed in time for both.
-//!   So is a node that alone holds its entry: nobody can arm that any more.
+//!   So is a node that alone holds its entry: it cannot be armed any more.
 //! * **E4** There is a waker while it is armed, and at no other time. A change of the phase takes
 //!   the waker out in the same critical section. So a future that was dropped is not woken, and one
 //!   that fires is woken once.
@@ -361,7 +362,7 @@ pub(crate) fn is_stale<H>(
 /// on (E3).
 pub(crate) fn drop_scheduled<H>(entry: EntryArc<Entry<H>>) {
     // Besides this reference there is that of its node. With more nodes none is alone, and it has
-    // to be released. Nobody else can clone it, so the count is not too low.
+    // to be released. No other thread can clone it, so the count is not too low.
     if EntryArc::strong_count(&entry) > 2 {
         entry.release();
     }

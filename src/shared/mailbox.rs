@@ -15,8 +15,9 @@
 //!
 //! The horizon lies [`HORIZON`] ticks ahead of the clock. The actor
 //! [publishes](Mailbox::set_horizon) it in each turn, and a caller does when its queue has grown by
-//! [`FOLLOW`] commands: the actor may not have run for long. So at most that many commands of a
-//! queue are in the wrong lane.
+//! [`CHECK_EVERY`] commands: the actor may not have run for long. So at most that many commands of
+//! a queue are in the wrong lane, unless a caller publishes an earlier horizon because it was
+//! preempted, or a later one by another clock.
 //!
 //! # The wake rule
 //!
@@ -37,9 +38,10 @@
 //! that stays in the queue without a notification is not needed before that tick, when the actor
 //! wakes by itself and empties the queues first.
 //!
-//! A push *fills* its queue if it makes that [`QUEUE_BOUND`] long, and so does each [`FOLLOW`]th
-//! push after it. While the actor waits, no queue gets that long without such a push: the check (4)
-//! has found it empty, so a later push fills it, and its caller reads the tick that was published.
+//! A push *fills* its queue if it makes that [`QUEUE_BOUND`] long, and so does each
+//! [`CHECK_EVERY`]th push after it. While the actor waits, no queue gets that long without such a
+//! push: the check (4) has found it empty, so a later push fills it, and its caller reads the tick
+//! that was published.
 //!
 //! A caller may release other locks between (1) and (2), and any number of others may push
 //! meanwhile: each of them reads `next_wake` after its own push. A caller that *marks* a command as
@@ -61,7 +63,7 @@
 //!
 //! Two short gaps are left. A caller that is preempted between the exchange and the notification
 //! holds back the notification that others rely on, until it runs again. One that has filled its
-//! queue, and is preempted before it reads `next_wake`, holds it back for [`FOLLOW`] commands.
+//! queue, and is preempted before it reads `next_wake`, holds it back for [`CHECK_EVERY`] commands.
 //!
 //! # The earliest tick
 //!
@@ -70,8 +72,9 @@
 //! the tick by which it is needed. A [`CommandQueue`] knows the [earliest](CommandQueue::earliest)
 //! tick of its commands, the mailbox the [earliest](Mailbox::earliest) of those in its queues, and
 //! a turn fires timers that are due before both. A command that the turn does not see was pushed
-//! after the turn read the clock, so it is not due before the timers that the turn fires. Of a
-//! queue that is locked the turn reads the earliest tick without the lock: hence `SeqCst`.
+//! after the turn read the clock, so it is not due before the timers that the turn fires, or counts
+//! as due when it was pushed, see below. Of a queue that is locked the turn reads the earliest tick
+//! without the lock: hence `SeqCst`.
 //!
 //! A command for a tick that has passed when it is pushed counts as needed by the clock that was
 //! last published, with the horizon. What was due before that does not wait for it: it is late by
@@ -117,7 +120,7 @@ pub(crate) const HORIZON: u64 = if IN_EXPLORER { 4 } else { 256 };
 
 /// The horizon follows the clock each time a queue has grown by this many commands. A queue beyond
 /// its bound is filled again as often.
-pub(crate) const FOLLOW: usize = if IN_EXPLORER { 2 } else { 256 };
+pub(crate) const CHECK_EVERY: usize = if IN_EXPLORER { 2 } else { 256 };
 
 /// Commands in order. The actor takes over a burst of a million block by block, without a copy, and
 /// frees their memory a block at a time, so no thread waits until a vector of many megabytes is
@@ -274,11 +277,11 @@ impl<C, S: Notifier> Mailbox<C, S> {
         }
         commands.lane(lane).push(needed_by, command);
         let length: usize = commands.lengths().iter().sum();
-        if length % FOLLOW == 0 {
+        if length % CHECK_EVERY == 0 {
             self.set_horizon(now());
         }
         let beyond = length.checked_sub(QUEUE_BOUND);
-        let is_full = beyond.is_some_and(|beyond| beyond % FOLLOW == 0);
+        let is_full = beyond.is_some_and(|beyond| beyond % CHECK_EVERY == 0);
         Ok(if is_full {
             WakeBy::Full
         } else {
@@ -365,7 +368,7 @@ impl<C, S: Notifier> Mailbox<C, S> {
 
     /// Moves every command that was queued before this call, and perhaps some more, to the end of
     /// `taken`. Leaves a queue that another thread has locked, and returns `false` then.
-    pub(crate) fn take(&self, taken: &mut Lanes<C>) -> bool {
+    pub(crate) fn take_all(&self, taken: &mut Lanes<C>) -> bool {
         let mut is_complete = true;
         for CachePadded(shard) in &self.shards {
             let Some(mut queue) = try_lock_with_backoff(&shard.queue) else {

@@ -27,8 +27,8 @@
 //! command.
 //!
 //! So the nodes of dropped sleeps do not wait for their deadlines (P7). At rest they are at most as
-//! many as the others, or [`STALE_KEPT`], or one for each [`PLACES`] for which the wheel has
-//! memory, with [`STALE_BATCH`] for each thread besides, as a thread also keeps a pool of
+//! many as the others, or [`STALE_KEPT`], or one for each [`PLACES_PER_STALE`] for which the wheel
+//! has memory, with [`STALE_BATCH`] for each thread besides, as a thread also keeps a pool of
 //! cancelled entries. In return a sweep takes constant time for each node that was counted.
 
 use crate::sync::IN_EXPLORER;
@@ -54,11 +54,11 @@ pub(crate) const STALE_KEPT: usize = if IN_EXPLORER || cfg!(tickwheel_loom) {
 };
 
 /// A sweep looks at each place for a node: there may be a stale node for this many.
-const PLACES: usize = 16;
+const PLACES_PER_STALE: usize = 16;
 
 /// How many of so many nodes may be stale, on a wheel with memory for so many `places`.
 pub(crate) fn limit(nodes: usize, places: usize) -> usize {
-    (nodes / 2).max(places / PLACES).max(STALE_KEPT)
+    (nodes / 2).max(places / PLACES_PER_STALE).max(STALE_KEPT)
 }
 
 /// See the module.

@@ -35,7 +35,7 @@ pub(crate) struct Shared {
     pub(crate) end: End,
     max_keyed: usize,
     /// The number of pending keyed timers, over all sets.
-    pending: CachePadded<AtomicUsize>,
+    keyed_pending: CachePadded<AtomicUsize>,
     pub(crate) sets: SetList,
     pub(crate) stale: CachePadded<StaleNodes>,
     pub(super) idle_spread: CachePadded<Spread>,
@@ -79,7 +79,7 @@ impl Shared {
             orphaned: AtomicBool::new(false),
             end: End::default(),
             max_keyed: config.max_keyed,
-            pending: CachePadded::default(),
+            keyed_pending: CachePadded::default(),
             sets: SetList::new(),
             stale: CachePadded::default(),
             idle_spread: CachePadded::default(),
@@ -111,11 +111,6 @@ impl Shared {
     /// find out, which may be another one.
     pub(crate) fn is_on_virtual_clock(&self) -> bool {
         self.detect_virtual_clock() || self.clock.was_found_virtual()
-    }
-
-    /// Whether a sleep that is polled or reset here goes to Tokio's timer.
-    pub(crate) fn hands_sleeps_over(&self) -> bool {
-        !self.clock.sleeps_on_wheel() && self.detect_virtual_clock()
     }
 
     // --- the actor's end ---
@@ -214,20 +209,20 @@ impl Shared {
     pub(crate) fn reserve(&self) -> bool {
         if self.max_keyed < MAX_KEYED {
             let room = |pending| (pending < self.max_keyed).then_some(pending + 1);
-            return (self.pending.0)
+            return (self.keyed_pending.0)
                 .fetch_update(Ordering::Relaxed, Ordering::Relaxed, room)
                 .is_ok();
         }
-        let has_room = self.pending.0.fetch_add(1, Ordering::Relaxed) < MAX_KEYED;
+        let has_room = self.keyed_pending.0.fetch_add(1, Ordering::Relaxed) < MAX_KEYED;
         if !has_room {
-            self.free(1);
+            self.unreserve(1);
         }
         has_room
     }
 
     /// Counts keyed timers that have ended.
-    pub(crate) fn free(&self, timers: usize) {
-        self.pending.0.fetch_sub(timers, Ordering::Relaxed);
+    pub(crate) fn unreserve(&self, timers: usize) {
+        self.keyed_pending.0.fetch_sub(timers, Ordering::Relaxed);
     }
 
     // --- commands ---

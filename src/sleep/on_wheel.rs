@@ -11,7 +11,7 @@ use crate::clock::{self, CAN_PAUSE};
 use crate::metrics::Event;
 use crate::panic::{drop_replaced, wake};
 use crate::shared::entry::{EntryArc, Phase};
-use crate::shared::{Shared, SleepEntry};
+use crate::shared::{Shared, SleepContext, SleepEntry};
 use crate::tick::NEVER;
 
 /// See the module. Others only read its fields.
@@ -25,7 +25,7 @@ pub(super) struct OnWheel {
 }
 
 /// The stage of a sleep on its wheel. In four bytes it has more unused values than an `Instant`, so
-/// one of them stands for a timer of Tokio's, and one comparison tells both.
+/// one of them tells that a `Timer` is one of Tokio's: one comparison tells that and the stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Stage {
@@ -43,7 +43,7 @@ pub(super) enum Stage {
 }
 
 /// The wheel has ended, and the sleep has not completed.
-pub(super) struct Ended;
+pub(super) struct WheelEnded;
 
 impl OnWheel {
     #[inline]
@@ -121,12 +121,15 @@ impl OnWheel {
     /// Whether it goes to Tokio if it is polled or reset here, because the clock is virtual.
     #[inline(never)]
     pub(super) fn goes_to_tokio(&self) -> bool {
-        let context = self.entry().context();
-        self.tick != NEVER && context.clock.is_none() && context.shared.hands_sleeps_over()
+        let SleepContext { shared, clock } = &**self.entry().context();
+        self.tick != NEVER
+            && clock.is_none()
+            && !shared.clock.sleeps_on_wheel()
+            && shared.detect_virtual_clock()
     }
 
     /// Ready once the deadline is reached, or the wheel has ended before.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), WheelEnded>> {
         match self.stage {
             Stage::New | Stage::NewUnchecked | Stage::Reset if self.is_due() => self.poll_due(),
             Stage::New | Stage::NewUnchecked | Stage::Reset => self.poll_arm(cx),
@@ -137,7 +140,10 @@ impl OnWheel {
 
     /// Like [`poll`](Self::poll), and takes a unit of the task's cooperative budget when it is
     /// ready.
-    pub(super) fn poll_with_budget(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
+    pub(super) fn poll_with_budget(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), WheelEnded>> {
         let result = ready!(self.poll(cx));
         if result.is_ok() {
             // Only a ready poll costs budget, so that a task with sleeps that are always ready
@@ -148,7 +154,7 @@ impl OnWheel {
     }
 
     /// Like [`poll`](Self::poll), for a caller that has just read the clock.
-    pub(super) fn poll_fired(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
+    pub(super) fn poll_fired(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), WheelEnded>> {
         match self.stage {
             Stage::Armed => self.poll_armed(cx, false),
             Stage::Reset => self.poll_arm(cx),
@@ -159,7 +165,7 @@ impl OnWheel {
     /// Arms the entry without reading the clock. An overdue sleep that is armed fires on the
     /// actor's next turn.
     #[inline]
-    pub(super) fn poll_arm(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
+    pub(super) fn poll_arm(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), WheelEnded>> {
         let waker = cx.waker().clone();
         // Not by `entry`: with a path that panics a timeout takes a fifth more instructions.
         let armed = match &self.entry {
@@ -177,7 +183,7 @@ impl OnWheel {
 
     /// Like [`poll_arm`](Self::poll_arm) where arming may take a command.
     #[inline(never)]
-    fn poll_arm_any(&mut self, waker: Waker) -> Poll<Result<(), Ended>> {
+    fn poll_arm_any(&mut self, waker: Waker) -> Poll<Result<(), WheelEnded>> {
         let entry = self.entry();
         if !entry.context().shared.arm(entry, self.tick, waker) {
             return self.poll_ended();
@@ -192,7 +198,7 @@ impl OnWheel {
         &mut self,
         cx: &mut Context<'_>,
         reads_clock: bool,
-    ) -> Poll<Result<(), Ended>> {
+    ) -> Poll<Result<(), WheelEnded>> {
         let entry = self.entry();
         let (phase, replaced) = entry.poll(cx.waker());
         drop_replaced(replaced);
@@ -223,15 +229,15 @@ impl OnWheel {
 
     /// The wheel has ended.
     #[cold]
-    fn poll_ended(&mut self) -> Poll<Result<(), Ended>> {
+    fn poll_ended(&mut self) -> Poll<Result<(), WheelEnded>> {
         if self.is_due() {
             return self.poll_due();
         }
-        Poll::Ready(Err(Ended))
+        Poll::Ready(Err(WheelEnded))
     }
 
     /// The sleep is due, and the actor has not fired it.
-    fn poll_due(&mut self) -> Poll<Result<(), Ended>> {
+    fn poll_due(&mut self) -> Poll<Result<(), WheelEnded>> {
         self.stage = Stage::Done;
         self.count(Event::SleepFired);
         Poll::Ready(Ok(()))

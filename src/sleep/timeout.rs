@@ -11,7 +11,7 @@ use crate::clock::CAN_PAUSE;
 use crate::error::Elapsed;
 use crate::sleep::Sleep;
 use crate::sleep::on_tokio::OnTokio;
-use crate::sleep::on_wheel::{Ended, OnWheel, Stage};
+use crate::sleep::on_wheel::{OnWheel, Stage, WheelEnded};
 use crate::sleep::timer::Timer;
 
 pin_project! {
@@ -119,7 +119,7 @@ fn poll_any(
     timer.poll_by(cx, on_wheel, on_tokio)
 }
 
-fn poll_on_wheel(timer: &mut OnWheel, cx: &mut Context<'_>) -> Poll<Result<(), Ended>> {
+fn poll_on_wheel(timer: &mut OnWheel, cx: &mut Context<'_>) -> Poll<Result<(), WheelEnded>> {
     match timer.stage {
         Stage::New => timer.poll_arm(cx),
         // Reading the clock would take a quarter of the time of a timeout that is polled three

@@ -14,7 +14,7 @@ use std::task::{Context, Poll, ready};
 use tokio::time::Instant;
 
 use super::on_tokio::{OnTokio, is_far};
-use super::on_wheel::{Ended, OnWheel, Stage};
+use super::on_wheel::{OnWheel, Stage, WheelEnded};
 use crate::clock::CAN_PAUSE;
 use crate::metrics::Event;
 use crate::panic::drop_replaced;
@@ -111,7 +111,7 @@ impl Timer {
     pub(super) fn poll_by<T>(
         &mut self,
         cx: &mut Context<'_>,
-        on_wheel: impl FnOnce(&mut OnWheel, &mut Context<'_>) -> Poll<Result<T, Ended>>,
+        on_wheel: impl FnOnce(&mut OnWheel, &mut Context<'_>) -> Poll<Result<T, WheelEnded>>,
         on_tokio: impl FnOnce(&mut OnTokio, &mut Context<'_>) -> Poll<T>,
     ) -> Poll<T> {
         if CAN_PAUSE {
@@ -120,7 +120,7 @@ impl Timer {
         let timer = match self {
             Timer::Wheel(timer) => match ready!(on_wheel(timer, cx)) {
                 Ok(output) => return Poll::Ready(output),
-                Err(Ended) => self.hand_over(),
+                Err(WheelEnded) => self.hand_over(),
             },
             Timer::Tokio(timer) => get(timer),
         };

@@ -145,8 +145,8 @@ impl<K, S: Payload> Guard<'_, K, S> {
         };
     }
 
-    /// Adds a timer under a key that has none, if it is found by that, in a kept slot or another
-    /// one. Returns its index and number.
+    /// Adds a timer, in a kept slot or another one. If timers are found by their keys, its key has
+    /// none. Returns its index and number.
     #[inline]
     fn add(
         &mut self,

@@ -2,7 +2,8 @@
 //!
 //! A thread may be preempted while it holds the lock, and an actor that waits for it delays every
 //! timer of the wheel. So the actor only [tries](SetLock::try_lock_for_actor), and a set that is
-//! locked delays nothing but itself (P11).
+//! locked delays nothing but itself (P11). While a due set stays locked the actor takes one turn
+//! after the other, and its worker does little else.
 //!
 //! # A due set is not starved
 //!

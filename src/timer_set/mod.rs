@@ -339,6 +339,8 @@ impl<K, S: Payload> Set<K, S> {
 
     #[inline]
     fn lock(&self) -> Guard<'_, K, S> {
+        // This may send a command, which no thread does that holds the lock.
+        self.shared.detect_virtual_clock();
         self.guard(self.state.lock())
     }
 
@@ -378,7 +380,7 @@ impl<K, S: Payload> Drop for Set<K, S> {
         let set_key = self.lock().set_key;
         if let Some(key) = set_key {
             // An error means that the actor has ended.
-            let _ = self.shared.send(NEVER, Request::Retire(key));
+            let _ = self.shared.send(NEVER, Request::Forget(key));
         }
     }
 }

@@ -24,7 +24,7 @@ impl<K, S: Payload> Guard<'_, K, S> {
         };
         // A virtual clock moves on its own to the earliest tick of the wheel, also to that of a
         // timer that was removed.
-        if shared.is_on_virtual_clock() {
+        if shared.clock.was_found_virtual() {
             wake_by = wake_by.min(WakeBy::Now);
         }
         self.after.wake_by = self.after.wake_by.min(wake_by);
@@ -74,7 +74,7 @@ impl<K, S: Payload> Guard<'_, K, S> {
         S::KEYED
             && self.has_handles
             && self.is_open
-            && (!shared.is_on_virtual_clock() || shared.clock.sleeps_on_wheel())
+            && (!shared.clock.was_found_virtual() || shared.clock.sleeps_on_wheel())
     }
 
     /// A slot without a timer is not kept: its index leaves the wheel.
@@ -95,6 +95,6 @@ impl<K, S: Payload> Guard<'_, K, S> {
         self.counters.add(event, n as u64);
         let set = self.set();
         set.resource.changed(-i64::try_from(n).unwrap_or(i64::MAX));
-        set.shared.free(n);
+        set.shared.unreserve(n);
     }
 }

@@ -165,7 +165,7 @@ fn arm(set: &Keyed, keys: std::ops::Range<u64>, at: u64) {
 /// The notes that were sent since the last call.
 fn notes(shared: &Shared) -> Vec<Note> {
     let mut taken = Lanes::new();
-    assert!(shared.mailbox.take(&mut taken));
+    assert!(shared.mailbox.take_all(&mut taken));
     let note = |command| match command {
         Command::Note(note) => Some(note),
         Command::Other(_) => None,

@@ -46,25 +46,7 @@ where
             // The stream is closed; the thread that closed the set takes its timers out.
             visit.due.found.clear();
         }
-        let mut has_delivered = false;
-        let mut processed = 0;
-        // All reached indices first: one of them may be due earliest.
-        while processed < limit {
-            let Some(index) = visit.due.reached.pop() else {
-                break;
-            };
-            processed += 1;
-            visit.process_reached(index);
-        }
-        while processed < limit {
-            let first = visit.due.found.peek_mut();
-            let Some(first) = first.filter(|first| first.0.tick < before) else {
-                break;
-            };
-            processed += 1;
-            let Reverse(first) = PeekMut::pop(first);
-            has_delivered |= visit.deliver(first);
-        }
+        let (processed, has_delivered) = visit.run(before, limit);
         let Visit {
             mut guard, failed, ..
         } = visit;
@@ -122,6 +104,30 @@ struct FailedCopy<K, S: Payload> {
 }
 
 impl<K, S: Payload> Visit<'_, K, S> {
+    /// Returns how many it has processed, at most `limit`, and whether it has delivered any.
+    fn run(&mut self, before: u64, limit: usize) -> (usize, bool) {
+        let mut has_delivered = false;
+        let mut processed = 0;
+        // All reached indices first: one of them may be due earliest.
+        while processed < limit {
+            let Some(index) = self.due.reached.pop() else {
+                break;
+            };
+            processed += 1;
+            self.process_reached(index);
+        }
+        while processed < limit {
+            let first = self.due.found.peek_mut();
+            let Some(first) = first.filter(|first| first.0.tick < before) else {
+                break;
+            };
+            processed += 1;
+            let Reverse(first) = PeekMut::pop(first);
+            has_delivered |= self.deliver(first);
+        }
+        (processed, has_delivered)
+    }
+
     /// The wheel has reached this index. Its timer is found due, or is scheduled again (N3).
     fn process_reached(&mut self, index: u32) {
         let tick = self.tick_of_reached(index);
@@ -178,14 +184,18 @@ impl<K, S: Payload> Visit<'_, K, S> {
         debug_assert!(slot.scheduled() == Timestamp::NEVER, "N6");
         let now = self.turn.now;
         let is_due = set.tick(set.due(&timer.value, timer.deadline, now)) <= found.tick;
-        let expire = || timer.value.expire(timer.deadline, now, set.idle);
-        let Some((deadline, cause)) = is_due.then(expire).flatten() else {
+        let expires = if is_due {
+            timer.value.expire(timer.deadline, now, set.idle)
+        } else {
+            None
+        };
+        let Some((deadline, cause)) = expires else {
             // It was touched in the meantime. If it is due nevertheless, it takes its new place in
             // the order.
             self.process_reached(found.index);
             return false;
         };
-        let Some((key, value, missed)) = self.expire(found.index, deadline) else {
+        let Some((key, value, missed)) = self.take_or_rearm(found.index, deadline) else {
             return false;
         };
         self.turn.fired(deadline);
@@ -203,7 +213,7 @@ impl<K, S: Payload> Visit<'_, K, S> {
 
     /// Takes out a timer that expires, or arms it again if it repeats. Returns key and value to
     /// deliver, and how many periods are skipped. `None` when copying them panicked.
-    fn expire(&mut self, index: u32, deadline: Timestamp) -> Option<(K, S::Value, u64)> {
+    fn take_or_rearm(&mut self, index: u32, deadline: Timestamp) -> Option<(K, S::Value, u64)> {
         let mut copied = (None, None);
         let panic = match self.repeat(index, deadline, &mut copied) {
             Ok(Some(missed)) => return Some((copied.0?, copied.1?, missed)),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use super::{CHUNK, Places, Timers};
+use super::{CHUNK, IndexWheel, Places};
 use crate::model::{ActorNotifier, check};
 use crate::shared::mailbox::{AWAKE, HORIZON, Lanes, Mailbox};
 use crate::shared::note::{Note, SetKey};
@@ -103,7 +103,7 @@ impl Set {
 struct Actor {
     set: Arc<Set>,
     places: Places,
-    wheel: Timers,
+    wheel: IndexWheel,
     /// The index was reached, and not visited.
     reached: bool,
 }
@@ -113,7 +113,7 @@ impl Actor {
         Actor {
             set: Arc::clone(set),
             places: Places::default(),
-            wheel: Timers::new(16),
+            wheel: IndexWheel::new(16),
             reached: false,
         }
     }
@@ -126,7 +126,7 @@ impl Actor {
     /// Takes a turn at this tick.
     fn turn(&mut self, now: u64) {
         let mut taken = Lanes::new();
-        self.set.mailbox.take(&mut taken);
+        self.set.mailbox.take_all(&mut taken);
         while let Some(note) = taken.pop() {
             self.places.apply(&note, &mut self.wheel);
         }

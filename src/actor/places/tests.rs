@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use super::*;
 
 struct Set {
-    wheel: Timers,
+    wheel: IndexWheel,
     places: Places,
 }
 
@@ -21,7 +21,7 @@ fn note(index: u32, n: u64, tick: u64) -> Note {
 impl Set {
     fn new() -> Self {
         Set {
-            wheel: Timers::new(8),
+            wheel: IndexWheel::new(8),
             places: Places::default(),
         }
     }

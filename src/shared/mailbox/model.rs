@@ -27,7 +27,7 @@ fn mail(queues: usize) -> Arc<Mail> {
 /// Everything that is queued now.
 fn take(mail: &Mail) -> Vec<u64> {
     let mut taken = Lanes::new();
-    mail.take(&mut taken);
+    mail.take_all(&mut taken);
     all(taken)
 }
 
@@ -213,7 +213,7 @@ fn a_full_queue_against_park() {
 
 /// The actor ends while two threads push: each command is either returned or taken by the actor.
 ///
-/// Fails without `queue.closed = true` in [`Mailbox::close`], and if [`Mailbox::enqueue`] does not
+/// Fails if [`Mailbox::close`] does not take the queue, and if [`Mailbox::enqueue`] does not
 /// check it.
 #[test]
 fn push_against_close() {

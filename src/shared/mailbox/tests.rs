@@ -69,7 +69,7 @@ fn does_not_park_while_a_queue_holds_anything() {
     assert_eq!(mailbox.push(3, 5, 'x'), Ok(()));
     assert!(!mailbox.park(Some(1)));
     let mut taken = Lanes::new();
-    assert!(mailbox.take(&mut taken));
+    assert!(mailbox.take_all(&mut taken));
     assert_eq!(drain(&mut taken), ['x']);
     assert!(mailbox.park(Some(1)));
 }
@@ -102,8 +102,8 @@ fn appends_what_it_takes_in_order() {
     let mut taken = Lanes::new();
     taken.lane(Lane::Soon).push(5, 'a');
     taken.lane(Lane::Soon).push(5, 'b');
-    assert!(mailbox.take(&mut taken));
-    assert!(mailbox.take(&mut taken));
+    assert!(mailbox.take_all(&mut taken));
+    assert!(mailbox.take_all(&mut taken));
     assert_eq!(drain(&mut taken), ['a', 'b', 'c', 'd', 'e', 'f', 'g']);
 }
 
@@ -116,7 +116,7 @@ fn take_carries_the_earliest_tick_over() {
         assert_eq!(mailbox.push(thread, tick, tick), Ok(()));
         assert_eq!(mailbox.push(thread, tick + 1, tick), Ok(()));
         assert_eq!(mailbox.earliest(), tick);
-        mailbox.take(&mut backlog);
+        mailbox.take_all(&mut backlog);
         assert_eq!(backlog.earliest(), earliest);
     }
     assert_eq!(drain(&mut backlog).len(), 8);
@@ -132,7 +132,7 @@ fn command_is_soon_before_the_horizon() {
         assert_eq!(mailbox.push(0, tick, tick), Ok(()));
     }
     let mut taken = Lanes::new();
-    assert!(mailbox.take(&mut taken));
+    assert!(mailbox.take_all(&mut taken));
     let lane =
         |queue: &mut CommandQueue<u64>| -> Vec<_> { std::iter::from_fn(|| queue.pop()).collect() };
     assert_eq!(lane(taken.lane(Lane::Soon)), [0, horizon - 1]);
@@ -145,12 +145,12 @@ fn command_is_soon_before_the_horizon() {
 fn horizon_follows_the_clock_while_a_queue_grows() {
     let mailbox = Mailbox::new(1, Count::default());
     let mut taken = Lanes::new();
-    for (now, far) in [(0, 10 * FOLLOW), (1_000_000, FOLLOW)] {
+    for (now, far) in [(0, 10 * CHECK_EVERY), (1_000_000, CHECK_EVERY)] {
         for _ in 0..far {
             assert!(mailbox.enqueue(0, NEVER - 1, 0, || now).is_ok());
         }
         assert!(mailbox.enqueue(0, now + HORIZON - 1, 1, || now).is_ok());
-        assert!(mailbox.take(&mut taken));
+        assert!(mailbox.take_all(&mut taken));
         assert_eq!(
             (taken.lane(Lane::Soon).len(), taken.lane(Lane::Soon).pop()),
             (1, Some(1))
@@ -187,7 +187,7 @@ fn notifies_once_each_time_a_queue_is_filled() {
             assert_eq!(mailbox.push(0, NEVER, ()), Ok(()));
         }
         assert_eq!(notified(&mailbox), times);
-        mailbox.take(&mut Lanes::new());
+        mailbox.take_all(&mut Lanes::new());
     }
 }
 
@@ -198,7 +198,7 @@ fn another_caller_notifies_for_one_that_is_preempted() {
     for _ in 0..QUEUE_BOUND {
         assert!(mailbox.enqueue(0, NEVER, (), || 0).is_ok());
     }
-    for _ in 0..FOLLOW {
+    for _ in 0..CHECK_EVERY {
         assert_eq!(notified(&mailbox), 0);
         assert_eq!(mailbox.push(0, NEVER, ()), Ok(()));
     }
@@ -226,12 +226,12 @@ fn p11_actor_leaves_a_queue_that_is_locked() {
     assert_eq!(mailbox.push(1, 7, 'b'), Ok(()));
     let mut taken = Lanes::new();
     let held = lock(&mailbox.shard(0).queue);
-    assert!(!mailbox.take(&mut taken));
+    assert!(!mailbox.take_all(&mut taken));
     assert!(!mailbox.park(Some(9)), "it is about to hold something");
     assert_eq!(taken.lengths(), [1, 0]);
     assert_eq!(mailbox.earliest(), 5, "for the command that is left");
     drop(held);
-    assert!(mailbox.take(&mut taken));
+    assert!(mailbox.take_all(&mut taken));
     assert_eq!((mailbox.earliest(), taken.earliest()), (NEVER, 5));
     assert_eq!(drain(&mut taken), ['b', 'a']);
     assert!(mailbox.park(Some(9)));
@@ -240,7 +240,8 @@ fn p11_actor_leaves_a_queue_that_is_locked() {
 #[test]
 fn caller_gives_way_now_and_then_while_its_queue_is_long() {
     let mailbox = Mailbox::new(1, Count::default());
-    let pushed = (1..=QUEUE_BOUND + 8 * FOLLOW).map(|_| mailbox.enqueue(0, 5, (), || 0).unwrap());
+    let pushed =
+        (1..=QUEUE_BOUND + 8 * CHECK_EVERY).map(|_| mailbox.enqueue(0, 5, (), || 0).unwrap());
     let gave_way = pushed.filter(|&by| by == WakeBy::Full).count();
     assert_eq!(gave_way, 9, "not before it is long");
 }
@@ -260,7 +261,7 @@ fn overdue_command_counts_as_needed_by_the_published_clock() {
         assert_eq!(mailbox.push(0, tick, ()), Ok(()));
         assert_eq!(mailbox.earliest(), needed);
         let mut taken = Lanes::new();
-        assert!(mailbox.take(&mut taken));
+        assert!(mailbox.take_all(&mut taken));
         assert_eq!(taken.earliest(), needed);
     }
 }

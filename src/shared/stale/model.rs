@@ -17,7 +17,7 @@ fn leave(stale: &StaleNodes, mail: &Mailbox<(), ActorNotifier>, nodes: usize) {
 
 /// The last turn of the actor before it waits, if it allows so many. Returns whether it would.
 fn last_turn(stale: &StaleNodes, mail: &Mailbox<(), ActorNotifier>, limit: usize) -> bool {
-    mail.take(&mut Lanes::new());
+    mail.take_all(&mut Lanes::new());
     !stale.is_over(limit) && mail.park(Some(9))
 }
 
@@ -45,7 +45,7 @@ fn nodes_left_against_a_last_turn() {
         caller(1)();
         first.join().unwrap();
         let waits = actor.join().unwrap();
-        assert!(!waits || mail.notifier().has_permit(), "nobody sweeps");
+        assert!(!waits || mail.notifier().has_permit(), "no sweep comes");
     });
 }
 
@@ -71,7 +71,7 @@ fn nodes_left_against_a_sweep() {
         let is_left = left > STALE_KEPT;
         assert!(
             !(is_left && waits) || mail.notifier().has_permit(),
-            "nobody sweeps"
+            "no sweep comes"
         );
     });
 }

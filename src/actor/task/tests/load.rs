@@ -77,7 +77,7 @@ async fn storm_keeps_turn_from_catching_up() {
 async fn turn_in_a_driver_queues_the_task_if_work_is_left() {
     let (actor, wheel) = start();
     let (timers, _expirations) = wheel.keyed();
-    for key in 0..3 * TIMERS_PER_TURN {
+    for key in 0..3 * ITEMS_PER_TURN {
         timers.set_timer(key, (), ms(10)).unwrap();
     }
     let woken = Arc::<Woken>::default();
