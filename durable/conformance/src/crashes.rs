@@ -2,9 +2,10 @@
 //! store.
 //!
 //! One small program uses every step of the protocol: sets, moves and removes, loads, fires,
-//! acknowledgements, timers put back, a shutdown. It is run once for each of its calls, and in that
-//! run this call goes wrong. A crash stops the instance for good, and another one takes over; an
-//! error is returned to the instance, which goes on. What either was told before must hold.
+//! acknowledgements, timers put back, and before a crash a shutdown. It is run once for each of its
+//! calls, and in that run this call goes wrong. A crash stops the instance for good, and another
+//! one takes over; an error is returned to the instance, which goes on. What either was told before
+//! must hold.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -102,6 +103,7 @@ async fn run<T: Stores>(world: &World<T>, call: u64, when: FaultPoint, crash: bo
         instance.kill();
         instance = world.instance().await;
     }
+    // A fault that has not struck yet is planned no more.
     instance.faults.set_away(false);
     deliver_the_rest(&world, &mut instance, &mut told, &what).await;
     struck

@@ -84,6 +84,7 @@ async fn look_until<S: Store>(store: S, space: Namespace, is_over: Arc<AtomicBoo
         due.expect("it counts");
         inspect.instances(&space).await.expect("it lists");
         inspect.namespaces().await.expect("it lists");
+        inspect.charter(&space).await.expect("it reads");
         looks += 1;
         // Where nothing takes time, others have a turn.
         sleep(Duration::from_millis(1)).await;

@@ -73,20 +73,22 @@ pub async fn put_backs_never_hide_a_timer<T: Stores>(world: &World<T>) {
         join_all(writers.iter_mut().map(Writer::run)).await;
         ended.store(true, Ordering::Release);
     };
-    join(put_back, write).await;
+    let (fired, ()) = join(put_back, write).await;
+    assert!(fired.iter().sum::<usize>() > 0, "nothing has met a fire");
     for writer in &writers {
         writer.sees_one_timer_under_each_key().await;
     }
 }
 
-/// Fires what is due and puts it back, one way or another.
+/// Fires what is due and puts it back, one way or another. Returns how many have fired.
 async fn put_back_until<S: Store>(
     ended: &AtomicBool,
     store: &S,
     space: &Namespace,
     instance: InstanceId,
     mut random: Rng,
-) {
+) -> usize {
+    let mut count = 0;
     while !ended.load(Ordering::Acquire) {
         let load = Load::new(instance, Duration::ZERO, random.usize(..4 * KEYS), HOUR);
         let loaded = store.load(space, load).await.expect("it loads");
@@ -95,6 +97,7 @@ async fn put_back_until<S: Store>(
         let mut fire = Fire::new(versions, Some(Duration::ZERO), LoadWindow::NONE);
         fire.unloaded = random.usize(..4 * KEYS);
         let fired = store.fire(space, fire).await.expect("it fires").fired;
+        count += fired.len();
         let choices = [
             Settlement::RetryAfter(Duration::ZERO),
             Settlement::RetryAfter(Duration::from_millis(1)),
@@ -111,6 +114,7 @@ async fn put_back_until<S: Store>(
         settled.expect("it settles");
         yield_now().await;
     }
+    count
 }
 
 /// The only one who adds and takes away timers of its keys.

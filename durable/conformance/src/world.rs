@@ -160,7 +160,10 @@ impl<T: Stores> World<T> {
             world.pace.unit *= slower;
             match check(&world).await {
                 Ok(()) => return,
-                Err(error) => errors.push(error),
+                Err(error) => {
+                    println!("try {slower} fails, perhaps since the machine stood still: {error}");
+                    errors.push(error);
+                }
             }
         }
         panic!("with steps of each length: {errors:#?}");

@@ -113,7 +113,7 @@ impl Bounds {
             calls = Call::all(2);
         }
         let deeper = std::env::var(DEEPER).ok();
-        let deeper = deeper.and_then(|deeper| deeper.parse().ok());
+        let deeper = deeper.map(|deeper| deeper.parse().expect("EXPLORE_DEEPER is a number"));
         let mut charter = Charter::new("test");
         charter.no_overlap = matches!(name, "one-at-a-time" | "none-missed");
         charter.at_most_once = name == "at-most-once";

@@ -95,7 +95,7 @@ pub(super) fn nothing_is_lost(taken: &Taken<'_>) -> Verdict {
     let mut expected = before.living();
     let mut leave = |value: &Vec<u8>| {
         if let Some(count) = expected.get_mut(value) {
-            *count -= 1;
+            *count = count.saturating_sub(1);
         }
     };
     let key = taken.step.key().unwrap_or_default();
@@ -117,7 +117,8 @@ pub(super) fn nothing_is_lost(taken: &Taken<'_>) -> Verdict {
                 // The next occurrence, and one that is delivered at most once.
                 let count = expected.entry(fired.value.clone()).or_default();
                 *count += usize::from(fired.repeats);
-                *count -= usize::from(taken.run.charter().at_most_once);
+                let ends = usize::from(taken.run.charter().at_most_once);
+                *count = count.saturating_sub(ends);
             }
         }
         Outcome::Settled(settled) => {

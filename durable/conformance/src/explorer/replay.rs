@@ -45,6 +45,8 @@ pub async fn replays_each_transition<T: Stores>(world: &World<T>) {
         if bounds.last_is_blind {
             traces.push(LEFT.parse().expect("it is a trace"));
         }
+        let count = traces.len();
+        assert!(count >= 100, "{name} has {count} kinds of transitions only");
         let played = traces.iter().enumerate().map(async |(number, trace)| {
             let expected = record(Run::in_memory(&bounds).await, trace, false).await;
             let ticks = trace.0.iter().filter(|step| **step == Step::Tick).count();
@@ -179,6 +181,8 @@ pub async fn calls_that_meet_take_turns<T: Stores>(world: &World<T>) {
     let (store, other): (Arc<dyn Store>, Arc<dyn Store>) =
         (Arc::new(world.store().await), Arc::new(world.store().await));
     let pairs = pairs(&bounds).await;
+    let count = pairs.len();
+    assert!(count >= 200, "only {count} pairs of calls meet");
     let bounds = &bounds;
     let met = pairs.iter().enumerate().map(async |(number, pair)| {
         let (before, steps, expected) = pair;
