@@ -1,6 +1,8 @@
 //! What an operator changes, for the program and the page: each change is bounded, answers with
 //! what was found, and is logged.
 
+mod choice;
+
 use std::time::{Duration, SystemTime};
 
 use tickwheel_durable::store::{
@@ -12,7 +14,8 @@ use tokio::time::{Instant, sleep};
 use crate::details::state_text;
 use crate::failure::Failure;
 use crate::operator::{Bulk, Operator};
-use crate::shown::{line, separated, text_line};
+use crate::shown::{key_line, separated, text_line};
+pub(crate) use choice::{Action, Selection};
 
 /// So many timers of a prefix are found at once.
 const FOUND_AT_ONCE: usize = 1_000;
@@ -29,28 +32,6 @@ const REASONS: usize = 10;
 /// A key or prefix in a log line has at most so many characters.
 const LOGGED: usize = 200;
 
-/// A change of timers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Action {
-    Remove,
-    MoveIn(Duration),
-    Run,
-    Retry,
-    Discard,
-    Release,
-    Acknowledge,
-    Purge,
-}
-
-/// To which timers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Selection {
-    Keys(Vec<Vec<u8>>),
-    Tokens(Vec<Version>),
-    Prefix(Vec<u8>),
-    All,
-}
-
 /// The outcome of a change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Done {
@@ -59,7 +40,8 @@ pub(crate) struct Done {
     pub(crate) in_flight: u64,
     /// How many were not changed because an open transaction has changed their keys.
     pub(crate) locked: u64,
-    /// How many others were not changed, and why the first of them were not.
+    /// How many keys and tokens were found to have no such timer, and why the first of them have
+    /// not. A key whose timer is in flight counts here and there.
     pub(crate) unchanged: u64,
     pub(crate) reasons: Vec<String>,
     /// Why it has ended before its end, or has failed there.
@@ -107,91 +89,6 @@ impl Done {
     }
 }
 
-impl Action {
-    /// The action with this verb. Moves are by nothing.
-    pub(crate) fn named(verb: &str) -> Option<Self> {
-        let all = [
-            Action::Remove,
-            Action::MoveIn(Duration::ZERO),
-            Action::Run,
-            Action::Retry,
-            Action::Discard,
-            Action::Release,
-            Action::Acknowledge,
-            Action::Purge,
-        ];
-        all.into_iter().find(|action| action.verb() == verb)
-    }
-
-    /// Its verb, the outcome for the timers, and the state of those that it changes.
-    fn about(self) -> (&'static str, &'static str, Option<State>) {
-        use State::{Dead, InFlight, Waiting};
-        match self {
-            Action::Remove => ("remove", "removed", Some(Waiting)),
-            Action::MoveIn(_) => ("move", "moved", Some(Waiting)),
-            Action::Run => ("run", "made due now", Some(Waiting)),
-            Action::Retry => ("retry", "retried", Some(Dead)),
-            Action::Discard => ("discard", "discarded", Some(Dead)),
-            Action::Release => ("release", "released", Some(InFlight)),
-            Action::Acknowledge => ("acknowledge", "acknowledged", Some(InFlight)),
-            Action::Purge => ("purge", "deleted", None),
-        }
-    }
-
-    pub(crate) fn verb(self) -> &'static str {
-        self.about().0
-    }
-
-    /// The outcome for the timers.
-    pub(crate) fn done(self) -> &'static str {
-        self.about().1
-    }
-
-    /// The state of the timers that it changes.
-    pub(crate) fn state(self) -> Option<State> {
-        self.about().2
-    }
-
-    /// Whether it is asked first: nothing brings back what is deleted, or the deadlines of many.
-    pub(crate) fn is_asked(self, selection: &Selection) -> bool {
-        match self {
-            Action::Remove | Action::Discard | Action::Acknowledge | Action::Purge => true,
-            // It is not known which timers it chooses.
-            Action::MoveIn(_) | Action::Run | Action::Release => {
-                matches!(selection, Selection::Prefix(_) | Selection::All)
-            }
-            Action::Retry => false,
-        }
-    }
-}
-
-impl Selection {
-    /// What the keys begin with.
-    fn prefix(&self) -> &[u8] {
-        match self {
-            Selection::Prefix(prefix) => prefix,
-            _ => &[],
-        }
-    }
-
-    /// Which ones, as a text.
-    pub(crate) fn shown(&self) -> String {
-        let few = |texts: Vec<String>| match &texts[..] {
-            [only] => only.clone(),
-            many => format!("{} of them", many.len()),
-        };
-        match self {
-            Selection::Keys(keys) => few(keys.iter().map(|key| line(key, LOGGED)).collect()),
-            Selection::Tokens(tokens) => few(tokens
-                .iter()
-                .map(|token| format!("token {}", token.0))
-                .collect()),
-            Selection::Prefix(prefix) => format!("those that begin with {}", line(prefix, LOGGED)),
-            Selection::All => "all".to_owned(),
-        }
-    }
-}
-
 /// What a change is about, before it is made. [`count`] makes it, if the action takes the choice.
 pub(crate) struct Question {
     pub(crate) action: Action,
@@ -231,7 +128,13 @@ pub(crate) async fn count(
     };
     if !is_right {
         let verb = action.verb();
-        return Err(Failure::Usage(format!("{verb} does not take that choice")));
+        let text = match &selection {
+            Selection::Tokens(_) if state.is_some() => {
+                format!("{verb} takes no token: tokens name claims and dead timers")
+            }
+            _ => format!("{verb} does not take that choice"),
+        };
+        return Err(Failure::Usage(text));
     }
     let counts = operator.counts().await?;
     let looked_at = state.unwrap_or(State::Waiting);
@@ -352,7 +255,7 @@ impl Drop for Work<'_> {
             text_line(self.who, LOGGED),
             self.operator.namespace,
             question.action.verb(),
-            text_line(&question.selection.shown(), LOGGED),
+            question.selection.shown(),
             self.done.changed,
         ));
     }
@@ -484,7 +387,7 @@ impl<'a> Work<'a> {
             }
             WriteOutcome::InFlight(token) => {
                 self.done.in_flight += 1;
-                self.done.because(in_flight(&line(key, LOGGED), token));
+                self.done.because(in_flight(&key_line(key, LOGGED), token));
             }
         }
         Ok(())
@@ -529,7 +432,7 @@ fn in_flight(key: &str, token: Version) -> String {
 
 /// What a key has instead of what was asked for.
 fn why_not(key: &[u8], rows: &[Stored]) -> String {
-    let key = line(key, LOGGED);
+    let key = key_line(key, LOGGED);
     match rows.first() {
         None => format!("{key} has no timer"),
         Some(row) if row.state == State::Waiting => {

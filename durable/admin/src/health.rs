@@ -22,9 +22,9 @@ const MAX_HUNG: usize = 2;
 /// An error in a table has at most so many characters.
 const ERROR: usize = 200;
 
-/// The text for a store that has no namespace.
+/// The text where no namespace is shown: the store has none, or not the one that is meant.
 pub(crate) const NONE: &str =
-    "The store has no namespace. It has one once an instance has started.";
+    "There is no namespace to show. One appears once an instance has started on it.";
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Health {

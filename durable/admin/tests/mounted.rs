@@ -1,5 +1,10 @@
 //! The page as routes of a service with its own sign-in.
 
+#[path = "mounted/keys.rs"]
+mod keys;
+#[path = "mounted/namespaces.rs"]
+mod namespaces;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -131,7 +136,7 @@ async fn page_is_behind_the_sign_in_of_its_service() {
         "POST /timers/n/orders/change",
     ] {
         let (status, ..) = service
-            .ask(request, &[OWN], "action=purge&all=1&confirmed=1")
+            .ask(request, &[OWN], "action=remove&prefix=22&confirmed=1")
             .await;
         assert_eq!(status, 401, "{request}");
     }
@@ -236,7 +241,7 @@ async fn page_changes_and_shows_what_it_was_allowed_to() {
     assert_eq!(status, 404);
     let page = service.page(&format!("{gone}?did=remove&done=1")).await;
     assert!(page.contains("1 removed."), "{page}");
-    let form = "action=purge&all=1&confirmed=1";
+    let form = "action=remove&prefix=22&confirmed=1";
     let (status, ..) = service
         .ask("POST /timers/n/orders/change", &[ANNA, OWN], form)
         .await;
@@ -245,32 +250,9 @@ async fn page_changes_and_shows_what_it_was_allowed_to() {
     let other = Namespace::new("mails").expect("it is a name");
     let service = Service::new("/timers", |page| page.namespace(other.clone())).await;
     let home = service.page("/timers").await;
-    assert!(home.contains("The store has no namespace"), "{home}");
+    assert!(home.contains("There is no namespace to show"), "{home}");
     let (status, ..) = service.ask("GET /timers/n/orders", &[ANNA], "").await;
     assert_eq!(status, 404);
-}
-
-/// A namespace that was not there had no page for ten seconds after its first instance.
-#[tokio::test]
-async fn namespace_that_was_not_there_has_its_page_at_once() {
-    let mails = &Namespace::new("mails").expect("it is a name");
-    for (only, had, has) in [
-        (Some(mails), "The store has no namespace", "/timers/n/mails"),
-        (None, "/timers/n/orders", "/timers/n/orders"),
-    ] {
-        let service = Service::new("/timers", |page| match only {
-            Some(only) => page.namespace(only.clone()),
-            None => page,
-        });
-        let service = service.await;
-        let home = service.page("/timers").await;
-        assert!(home.contains(had), "{home}");
-        let opened = service.store.open(mails, &"json".into()).await;
-        opened.expect("it opens");
-        let home = service.page("/timers").await;
-        assert!(home.contains(has), "{home}");
-        service.page("/timers/n/mails").await;
-    }
 }
 
 /// Whatever an answer is, it is neither cached nor in a frame, and its forms lead nowhere else.

@@ -243,7 +243,7 @@ async fn page_of_one_namespace_leaves_others_alone() {
     for fields in [
         "action=retry&all=1",
         "action=discard&all=1&confirmed=1",
-        "action=purge&all=1&confirmed=1",
+        "action=discard&prefix=22&confirmed=1",
     ] {
         let answer = server.change("orders", fields);
         assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
@@ -278,7 +278,6 @@ async fn change_is_asked_and_logged() {
             &["Run 2 waiting timers?", "that begin with"],
         ),
         ("action=move&in=2h&prefix=2261", &["Move 2 waiting timers?"]),
-        ("action=purge&all=1", &["Purge 5 timers?"]),
     ] {
         let page = server.change("orders", fields);
         for word in words {
@@ -286,6 +285,19 @@ async fn change_is_asked_and_logged() {
             assert!(page.contains(word), "{word}: {page}");
             assert!(page.contains("<strong>orders</strong>"), "{page}");
         }
+        assert_eq!(counted(&timers).await, [3, 0, 2], "{fields}");
+    }
+    // What no button sends is refused, also if it is confirmed.
+    for (action, words) in [
+        ("purge", "the page does not purge"),
+        ("remove", "only if they are dead"),
+        ("run", "only if they are dead"),
+        ("release", "only if they are dead"),
+    ] {
+        let fields = format!("action={action}&all=1&confirmed=1");
+        let refused = server.change("orders", &fields);
+        assert!(refused.starts_with("HTTP/1.1 400"), "{refused}");
+        assert!(refused.contains(words), "{refused}");
         assert_eq!(counted(&timers).await, [3, 0, 2], "{fields}");
     }
     assert_eq!(server.log(), "");
@@ -509,7 +521,7 @@ async fn page_says_what_is_wrong_with_a_request() {
     for (fields, words) in [
         ("action=burn&all=1", "names no action"),
         ("action=run", "no timer is selected"),
-        ("action=remove&row=token-17", "does not take that choice"),
+        ("action=remove&row=token-17", "remove takes no token"),
         ("action=move&row=key-2261&in=soon", "how long from now"),
     ] {
         let answer = server.change("orders", fields);

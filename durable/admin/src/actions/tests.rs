@@ -57,6 +57,19 @@ fn what_nothing_brings_back_is_asked_first() {
     }
 }
 
+/// Regression: the log of a change of three keys said "3 of them".
+#[test]
+fn choice_names_its_first_keys_and_tokens() {
+    let keys = |count: u8| (b'a'..b'a' + count).map(|key| vec![key]).collect();
+    let shown = |count| Selection::Keys(keys(count)).shown();
+    assert_eq!([shown(1), shown(3)], ["a", "a, b, c"]);
+    assert_eq!(shown(12), "a, b, c, d, e, f, g, h, i, j, and 2 more");
+    let tokens = Selection::Tokens(vec![Version(1), Version(2)]);
+    assert_eq!(tokens.shown(), "token 1, token 2");
+    let empty = Selection::Keys(vec![Vec::new()]);
+    assert_eq!(empty.shown(), "(empty)");
+}
+
 #[tokio::test]
 async fn question_says_how_many_there_are() {
     let case = Case::new().await;

@@ -9,7 +9,7 @@ use axum::extract::Form;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::Markup;
-use tickwheel_durable::store::Version;
+use tickwheel_durable::store::{State, Version};
 use tokio::time::timeout;
 
 use super::jobs::Job;
@@ -41,6 +41,10 @@ fn asked(fields: &Fields) -> Result<(Action, Selection), Failure> {
     }
     let action = field(fields, "action").and_then(Action::named);
     let mut action = action.ok_or_else(|| wrong("names no action"))?;
+    if action == Action::Purge {
+        let text = "the page does not purge: `tickwheel-admin purge` does";
+        return Err(Failure::Usage(text.to_owned()));
+    }
     if let Action::MoveIn(delay) = &mut action {
         let text = field(fields, "in").unwrap_or_default();
         *delay = humantime::parse_duration(text.trim()).map_err(|error| {
@@ -54,6 +58,12 @@ fn asked(fields: &Fields) -> Result<(Action, Selection), Failure> {
         return Ok((action, Selection::Prefix(prefix)));
     }
     if field(fields, "all").is_some() {
+        if action.state() != Some(State::Dead) {
+            let verb = action.verb();
+            return Err(Failure::Usage(format!(
+                "the page changes all timers only if they are dead: `tickwheel-admin {verb}` has --all"
+            )));
+        }
         return Ok((action, Selection::All));
     }
     let rows = fields.iter().filter(|(name, _)| name == "row");
@@ -222,6 +232,10 @@ mod tests {
         }
         for wrong in [
             &[("action", "burn"), ("all", "1")][..],
+            &[("action", "remove"), ("all", "1")],
+            &[("action", "release"), ("all", "1")],
+            &[("action", "purge"), ("all", "1")],
+            &[("action", "purge"), ("prefix", "61")],
             &[("action", "run")],
             &[("action", "run"), ("row", "61")],
             &[("action", "run"), ("row", "key-6")],

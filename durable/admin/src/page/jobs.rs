@@ -24,7 +24,8 @@ pub(super) struct Job {
     pub(super) told: OnceLock<(&'static str, Vec<String>)>,
 }
 
-/// The last ones, by a number that no earlier process has given.
+/// The last ones, by number. The first number is the time by the wall clock: unless that steps
+/// back, no earlier process has given it.
 #[derive(Debug, Default)]
 pub(super) struct Jobs(Mutex<BTreeMap<i64, Arc<Job>>>);
 

@@ -135,6 +135,7 @@ impl Page {
             .route("/n/{namespace}", get(overview))
             .route("/n/{namespace}/find", get(find))
             .route("/n/{namespace}/list/{state}", get(list))
+            .route("/n/{namespace}/timer/", get(timer))
             .route("/n/{namespace}/timer/{key}", get(timer))
             .route("/n/{namespace}/change", post(changes::change))
             .route("/n/{namespace}/change/{number}", get(changes::job))
@@ -209,7 +210,7 @@ struct Visit {
     user: String,
     namespaces: Vec<Operator>,
     operator: Operator,
-    /// The parameters of the route, which are there.
+    /// The parameters of the route.
     path: HashMap<String, String>,
     query: HashMap<String, String>,
 }
@@ -362,7 +363,9 @@ async fn list(visit: Visit, Query(query): Query<Listed>) -> Result<Markup, Failu
 
 async fn timer(visit: Visit) -> Result<Response, Failure> {
     let operator = &visit.operator;
-    let key = from_hex(&visit.path["key"]);
+    // The digits of an empty key are none.
+    let digits = visit.path.get("key").map_or("", String::as_str);
+    let key = from_hex(digits);
     let key = key.ok_or_else(|| Failure::Usage("the key is no digits".to_owned()))?;
     let rows = operator.rows_of(key.clone()).await?;
     let now = operator.counts().await?.now;

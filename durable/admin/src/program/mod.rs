@@ -17,6 +17,7 @@ use clap::{CommandFactory as _, Parser as _};
 
 use crate::failure::Failure;
 use crate::operator::{Desk, Operator, tell};
+use crate::shown::whole;
 use args::{Args, Command, Common};
 
 /// Runs the program with its arguments. Returns its exit code: 1 if the store or the machine has
@@ -34,7 +35,8 @@ pub fn main() -> ExitCode {
         Err(failure @ Failure::Usage(_)) => (2, failure),
         Err(failure @ Failure::NotFound(_)) => (3, failure),
     };
-    tell(&format!("error: {failure}"));
+    // The store's text may have what moves the cursor of a terminal.
+    tell(&format!("error: {}", whole(failure.to_string().as_bytes())));
     ExitCode::from(code)
 }
 
@@ -90,14 +92,11 @@ async fn one(desk: &Desk, common: &Common) -> Result<Operator, Failure> {
         return Ok(only.clone());
     }
     let all = desk.operators(None).await?;
-    let mut all: Vec<_> = all.iter().map(|each| each.namespace.as_str()).collect();
-    if all.is_empty() {
-        all.push("none");
-    }
-    let all = all.join(", ");
+    let all: Vec<_> = all.iter().map(|each| each.namespace.as_str()).collect();
+    let names = all.join(", ");
     Err(match named {
-        Some(name) => Failure::NotFound(format!("there is no namespace {name}, but {all}")),
-        None if found.is_empty() => Failure::NotFound("the store has no namespace".to_owned()),
-        None => Failure::Usage(format!("name one with --namespace: the store has {all}")),
+        _ if all.is_empty() => Failure::NotFound("the store has no namespace".to_owned()),
+        Some(name) => Failure::NotFound(format!("there is no namespace {name}, but {names}")),
+        None => Failure::Usage(format!("name one with --namespace: the store has {names}")),
     })
 }

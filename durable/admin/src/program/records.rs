@@ -108,8 +108,9 @@ fn loading(all: &[StoredInstance], now: StoreTime) -> Vec<Value> {
     all.iter().map(record).collect()
 }
 
-/// How many timers were changed, how many were left alone because they are in flight or locked, why
-/// others were, and why the change has failed, if it has.
+/// How many timers were changed, how many were left alone because they are in flight or locked, how
+/// many keys and tokens have no such timer and why the first of them have not, and why the change
+/// has failed, if it has. A key whose timer is in flight counts in `in_flight` and in `unchanged`.
 pub(super) fn changed(operator: &Operator, done: &Done) -> Value {
     json!({
         "namespace": operator.namespace.as_str(),

@@ -14,7 +14,7 @@ use crate::details::{INSTANCE, of_instance};
 use crate::failure::Failure;
 use crate::health::{NONE, Summary};
 use crate::operator::{Desk, Operator, tell};
-use crate::shown::text_line;
+use crate::shown::{text_line, whole};
 
 /// The namespace that is named, or else each one.
 async fn summaries(desk: &Desk, common: &Common) -> Result<Vec<Summary>, Failure> {
@@ -89,7 +89,7 @@ pub(super) async fn watch(
         let summaries = match summaries(desk, common).await {
             // A script that watches a few times is told.
             Err(failure @ Failure::Failed(_)) if times.is_none() => {
-                tell(&format!("error: {failure}"));
+                tell(&format!("error: {}", whole(failure.to_string().as_bytes())));
                 continue;
             }
             summaries => summaries?,

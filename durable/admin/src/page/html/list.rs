@@ -8,7 +8,7 @@ use super::rows::{of_all, of_one, table};
 use crate::details::{STATES, details, state_name, state_text};
 use crate::listing::{Filter, Page};
 use crate::page::Listed;
-use crate::shown::{hex, line};
+use crate::shown::{hex, key_line, line};
 
 /// The way back has so many bytes: a proxy takes some thousands in an address.
 const PAGES: usize = 4_096;
@@ -120,7 +120,7 @@ pub(in crate::page) fn timers(
 ) -> Markup {
     let back = frame.here(&format!("/timer/{}", hex(key)));
     let content = html! {
-        h1 { a href=(frame.here("")) { (frame.current) } ": " bdi { (line(key, KEY)) } }
+        h1 { a href=(frame.here("")) { (frame.current) } ": " bdi { (key_line(key, KEY)) } }
         @if found.is_empty() { p.empty { "The key has no timer: none that waits, is in flight or dead." } }
         @for row in found {
             section {

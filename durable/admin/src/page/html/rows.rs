@@ -7,7 +7,7 @@ use super::CELL;
 use super::frame::Frame;
 use crate::clock::from_now;
 use crate::details::due_name;
-use crate::shown::{hex, line, text_line};
+use crate::shown::{hex, key_line, line, text_line};
 
 /// The buttons for timers in a state: action, label, whether it deletes.
 fn actions(state: State) -> &'static [(&'static str, &'static str, bool)] {
@@ -104,10 +104,10 @@ pub(super) fn table(
             } }
             tbody { @for row in rows { tr {
                 @if frame.allow_changes {
-                    td.box { input type="checkbox" name="row" value=(name(row)) aria-label={ "select " (line(&row.key, CELL)) }; }
+                    td.box { input type="checkbox" name="row" value=(name(row)) aria-label={ "select " (key_line(&row.key, CELL)) }; }
                 }
                 td.key data-label="key" {
-                    a.text href=(frame.here(&format!("/timer/{}", hex(&row.key)))) { bdi { (line(&row.key, CELL)) } }
+                    a.text href=(frame.here(&format!("/timer/{}", hex(&row.key)))) { bdi { (key_line(&row.key, CELL)) } }
                 }
                 td.value data-label="value" { span.text { bdi { (line(&row.value, CELL)) } } }
                 td data-label=(due_name(state)) title=(row.due) { (from_now(row.due, now)) }

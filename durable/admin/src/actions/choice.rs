@@ -1,0 +1,124 @@
+//! Which change, and of which timers.
+
+use std::time::Duration;
+
+use tickwheel_durable::store::{State, Version};
+
+use super::LOGGED;
+use crate::shown::{key_line, line, separated};
+
+/// At most so many keys or tokens of a change are named.
+const NAMED: usize = 10;
+
+/// A change of timers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    Remove,
+    MoveIn(Duration),
+    Run,
+    Retry,
+    Discard,
+    Release,
+    Acknowledge,
+    Purge,
+}
+
+/// To which timers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Selection {
+    Keys(Vec<Vec<u8>>),
+    Tokens(Vec<Version>),
+    Prefix(Vec<u8>),
+    All,
+}
+
+impl Action {
+    /// The action with this verb. Moves are by nothing.
+    pub(crate) fn named(verb: &str) -> Option<Self> {
+        let all = [
+            Action::Remove,
+            Action::MoveIn(Duration::ZERO),
+            Action::Run,
+            Action::Retry,
+            Action::Discard,
+            Action::Release,
+            Action::Acknowledge,
+            Action::Purge,
+        ];
+        all.into_iter().find(|action| action.verb() == verb)
+    }
+
+    /// Its verb, the outcome for the timers, and the state of those that it changes.
+    fn about(self) -> (&'static str, &'static str, Option<State>) {
+        use State::{Dead, InFlight, Waiting};
+        match self {
+            Action::Remove => ("remove", "removed", Some(Waiting)),
+            Action::MoveIn(_) => ("move", "moved", Some(Waiting)),
+            Action::Run => ("run", "made due now", Some(Waiting)),
+            Action::Retry => ("retry", "retried", Some(Dead)),
+            Action::Discard => ("discard", "discarded", Some(Dead)),
+            Action::Release => ("release", "released", Some(InFlight)),
+            Action::Acknowledge => ("acknowledge", "acknowledged", Some(InFlight)),
+            Action::Purge => ("purge", "deleted", None),
+        }
+    }
+
+    pub(crate) fn verb(self) -> &'static str {
+        self.about().0
+    }
+
+    /// The outcome for the timers.
+    pub(crate) fn done(self) -> &'static str {
+        self.about().1
+    }
+
+    /// The state of the timers that it changes.
+    pub(crate) fn state(self) -> Option<State> {
+        self.about().2
+    }
+
+    /// Whether it is asked first: nothing brings back what is deleted, or the deadlines of many.
+    pub(crate) fn is_asked(self, selection: &Selection) -> bool {
+        match self {
+            Action::Remove | Action::Discard | Action::Acknowledge | Action::Purge => true,
+            // It is not known which timers it chooses.
+            Action::MoveIn(_) | Action::Run | Action::Release => {
+                matches!(selection, Selection::Prefix(_) | Selection::All)
+            }
+            Action::Retry => false,
+        }
+    }
+}
+
+impl Selection {
+    /// What the keys begin with.
+    pub(super) fn prefix(&self) -> &[u8] {
+        match self {
+            Selection::Prefix(prefix) => prefix,
+            _ => &[],
+        }
+    }
+
+    /// Which ones, as a text: the first of many.
+    pub(crate) fn shown(&self) -> String {
+        let first = |mut texts: Vec<String>, all: usize| {
+            if all > NAMED {
+                texts.push(format!("and {} more", separated((all - NAMED) as u64)));
+            }
+            texts.join(", ")
+        };
+        match self {
+            Selection::Keys(keys) => {
+                let named = keys.iter().take(NAMED).map(|key| key_line(key, LOGGED));
+                first(named.collect(), keys.len())
+            }
+            Selection::Tokens(tokens) => {
+                let named = tokens.iter().take(NAMED);
+                let named = named.map(|token| format!("token {}", token.0));
+                first(named.collect(), tokens.len())
+            }
+            Selection::Prefix(prefix) => format!("those that begin with {}", line(prefix, LOGGED)),
+            Selection::All => "all".to_owned(),
+        }
+    }
+}
