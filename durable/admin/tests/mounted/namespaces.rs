@@ -1,6 +1,5 @@
 //! Namespaces that appear while the page is shown.
 
-use tickwheel_admin::Page;
 use tickwheel_durable::store::{Namespace, Store as _};
 
 use super::Service;
