@@ -312,11 +312,11 @@ pub async fn repeating_timer_does_not_overlap<T: Stores>(world: &World<T>) {
         ended.expect("it is delivered");
         let (_, most, claims) = &*seen.lock().expect("it is free");
         assert_eq!(*most == 1, no_overlap, "{claims:?}");
-        for pair in claims.windows(2).filter(|_| no_overlap) {
-            let apart = pair[1].0.duration_since(pair[0].0).expect("in their order");
-            assert_eq!(apart.as_micros() % period.as_micros(), 0, "{claims:?}");
-        }
         if no_overlap {
+            for pair in claims.windows(2) {
+                let apart = pair[1].0.duration_since(pair[0].0).expect("in their order");
+                assert_eq!(apart.as_micros() % period.as_micros(), 0, "{claims:?}");
+            }
             assert!(claims[1].1 > 0, "it stands for those missed: {claims:?}");
         }
     }

@@ -17,25 +17,23 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use futures_util::future::{join, join_all};
 use tickwheel_durable::store::{
-    Action, Due, Fire, InstanceId, Load, LoadWindow, Namespace, Settle, Settlement, State, Store,
-    Write, WriteOutcome,
+    Action, Fire, InstanceId, Load, LoadWindow, Namespace, Settle, Settlement, State, Store, Write,
+    WriteOutcome,
 };
 use tokio::task::yield_now;
 
-use super::contract::write;
+use super::contract::{HOUR, NOW, write};
 use super::random::{seed, stream};
 use super::steps::pages;
 use super::world::{Stores, World, opened};
 
-/// Those who change the keys have so many each, and write them in batches: the longer a batch
-/// takes, the more happens in it.
+/// Each writer has 60 keys, and changes all of them in a batch: the longer a batch takes, the more
+/// happens in it.
 const KEYS: usize = 60;
 
-/// Each of them writes so many batches at least, and goes on for so long.
+/// Each writer writes at least 100 batches, and goes on for at least two seconds.
 const BATCHES: usize = 100;
 const DURATION: Duration = Duration::from_secs(2);
-
-const HOUR: Duration = Duration::from_secs(3_600);
 
 /// A call on a key that had a timer at every instant never answers as if it had none, whatever
 /// fires and is put back meanwhile.
@@ -205,9 +203,6 @@ impl<S: Store> Writer<'_, S> {
         }
     }
 }
-
-/// Due at once.
-const NOW: Due = Due::In(Duration::ZERO);
 
 fn set(if_absent: bool) -> Action {
     Action::set(b"1".to_vec(), NOW, None, if_absent)

@@ -205,7 +205,7 @@ pub async fn leaves_rows_to_those_that_can_decode_them<T: Stores>(world: &World<
     let loaded = case.load(other, HOUR, 1).await;
     assert_eq!((versions(&loaded), loaded.more), (vec![row.version], true));
 
-    // A mark that has run out counts anew, though no load has met it since.
+    // A mark that has run out counts from the beginning, though no load has met it since.
     world.wait(25).await;
     let token = case.fired("h").await;
     let row = waits_again(leave(token, first, Duration::ZERO).await);

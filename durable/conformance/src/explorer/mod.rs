@@ -40,12 +40,12 @@
 //! memory to all that is said above, and in which one call stands for several steps.
 //! [`calls_that_meet_take_turns`] makes two calls at once after each short trace.
 
-mod asking;
 mod bounds;
 mod check;
 mod instance;
 mod invariants;
 mod replay;
+mod requests;
 mod run;
 mod state;
 mod step;
@@ -67,7 +67,7 @@ pub use replay::{
 };
 use run::Run;
 use state::{View, state};
-use step::{Call, Fault, How, Step, Trace};
+use step::{Call, Fault, Settling, Step, Trace};
 use taken::{Taken, Verdict};
 
 /// The environment variable that plays a trace.
@@ -76,7 +76,7 @@ const TRACE: &str = "EXPLORE_TRACE";
 /// The environment variable that adds to the number of steps.
 const DEEPER: &str = "EXPLORE_DEEPER";
 
-/// After so many units without a fault everything that was set has been delivered.
+/// After eight units without a fault everything that was set has been delivered.
 const FAIR_UNITS: usize = 8;
 
 /// A trace that has led to a new state, and what was learned on the way.
@@ -306,9 +306,9 @@ impl Run {
         }
         while let Some(claim) = self.instances[usize::from(by)].claims.first() {
             let how = if self.bounds.is_blind(by) {
-                How::Leave
+                Settling::Leave
             } else {
-                claim.unanswered.unwrap_or(How::Ack)
+                claim.unanswered.unwrap_or(Settling::Ack)
             };
             let call = Call::Settle(how);
             self.step(Step::Call { by, call, fault }).await;
