@@ -17,24 +17,24 @@ use crate::operator::{Bulk, Operator};
 use crate::shown::{key_line, separated, text_line};
 pub(crate) use choice::{Action, Selection};
 
-/// So many timers of a prefix are found at once.
+/// Timers of a prefix are found by the thousand.
 const FOUND_AT_ONCE: usize = 1_000;
 
 /// The shortest pause between two steps, which is for other calls.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// So many timers are counted before a question.
-const COUNTED: usize = 10_000;
+/// Counting for a question stops after about 10,000 timers.
+const MAX_COUNTED: usize = 10_000;
 
-/// So many reasons are told.
-const REASONS: usize = 10;
+/// At most ten reasons are told.
+const MAX_REASONS: usize = 10;
 
-/// A key or prefix in a log line has at most so many characters.
-const LOGGED: usize = 200;
+/// A key or prefix in a log line has at most this many characters.
+const MAX_LOGGED: usize = 200;
 
 /// The outcome of a change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Done {
+pub(crate) struct Outcome {
     pub(crate) changed: u64,
     /// How many were not changed because they are in flight.
     pub(crate) in_flight: u64,
@@ -48,7 +48,7 @@ pub(crate) struct Done {
     pub(crate) failure: Option<Failure>,
 }
 
-impl Done {
+impl Outcome {
     /// Whether it has left none alone.
     pub(crate) fn is_all(&self) -> bool {
         self.reasons.is_empty() && self.in_flight == 0 && self.failure.is_none()
@@ -83,13 +83,13 @@ impl Done {
 
     fn because(&mut self, reason: String) {
         self.unchanged += 1;
-        if self.reasons.len() < REASONS {
+        if self.reasons.len() < MAX_REASONS {
             self.reasons.push(reason);
         }
     }
 }
 
-/// What a change is about, before it is made. [`count`] makes it, if the action takes the choice.
+/// What a change is about, before it is made. [`question`] makes it, if the action takes the choice.
 pub(crate) struct Question {
     pub(crate) action: Action,
     pub(crate) selection: Selection,
@@ -97,15 +97,15 @@ pub(crate) struct Question {
     pub(crate) number: u64,
     /// The same as a text: `3 dead timers`.
     pub(crate) what: String,
-    pub(crate) asked: Asked,
+    pub(crate) as_of: AsOf,
 }
 
 /// The time of a question, by the store's clock, and the newest claim that it counted. The change
 /// leaves timers that died later, and newer claims.
-pub(crate) type Asked = (StoreTime, Version);
+pub(crate) type AsOf = (StoreTime, Version);
 
 /// Whether the question was about this timer.
-fn is_meant(row: &Stored, (time, newest): Asked) -> bool {
+fn is_meant(row: &Stored, (time, newest): AsOf) -> bool {
     match row.state {
         State::Dead => row.due <= time,
         State::InFlight => row.version <= newest,
@@ -114,7 +114,7 @@ fn is_meant(row: &Stored, (time, newest): Asked) -> bool {
 }
 
 /// Counts the timers that it would change.
-pub(crate) async fn count(
+pub(crate) async fn question(
     operator: &Operator,
     action: Action,
     selection: Selection,
@@ -141,7 +141,7 @@ pub(crate) async fn count(
     // All claims: the change takes none that is newer.
     let most = match looked_at {
         State::InFlight => usize::MAX,
-        _ => COUNTED,
+        _ => MAX_COUNTED,
     };
     let any = (counts.now, Version(i64::MAX));
     let (mut found, mut about) = (Vec::new(), "");
@@ -149,7 +149,8 @@ pub(crate) async fn count(
         Selection::Keys(keys) => {
             for key in keys {
                 let rows = operator.rows_of(key.clone()).await?;
-                let (some, more) = of_key(operator, looked_at, key, &rows, any, most).await?;
+                let (some, more) =
+                    versions_of_key(operator, looked_at, key, &rows, any, most).await?;
                 found.extend(some);
                 about = if more { "over " } else { about };
             }
@@ -180,22 +181,22 @@ pub(crate) async fn count(
         selection,
         number,
         what: format!("{about}{digits} {state}timer{s}"),
-        asked: (counts.now, found.into_iter().max().unwrap_or(Version(0))),
+        as_of: (counts.now, found.into_iter().max().unwrap_or(Version(0))),
     })
 }
 
 /// The versions of the timers of a key in a state, the oldest first, and whether there may be more
 /// than so many. A key has any number of claims and of dead timers, of which `rows` are the latest.
-async fn of_key(
+async fn versions_of_key(
     operator: &Operator,
     state: State,
     key: &[u8],
     rows: &[Stored],
-    asked: Asked,
+    as_of: AsOf,
     most: usize,
 ) -> Result<(Vec<Version>, bool), Failure> {
     let bytes: usize = rows.iter().map(|row| row.key.len() + row.value.len()).sum();
-    let fits = |row: &Stored| row.key == key && is_meant(row, asked);
+    let fits = |row: &Stored| row.key == key && is_meant(row, as_of);
     let in_state: Vec<_> = rows.iter().filter(|row| row.state == state).collect();
     let may_be_more = in_state.len() >= MAX_KEY_ROWS || bytes >= ANSWER_BYTES;
     let found = in_state.iter().rev().filter(|row| fits(row));
@@ -236,7 +237,7 @@ pub(crate) struct Work<'a> {
     question: &'a Question,
     progress: &'a (dyn Fn(u64) + Sync),
     /// The outcome so far: it was cut off.
-    pub(crate) done: Done,
+    pub(crate) outcome: Outcome,
 }
 
 impl Drop for Work<'_> {
@@ -246,17 +247,21 @@ impl Drop for Work<'_> {
             Action::MoveIn(delay) => format!(" in={}", humantime::format_duration(delay)),
             _ => String::new(),
         };
-        let error = self.done.failure.as_ref().map_or(String::new(), |failure| {
-            format!(" error={:?}", text_line(&failure.to_string(), LOGGED))
-        });
-        (self.operator.desk.log)(&format!(
+        let error = self
+            .outcome
+            .failure
+            .as_ref()
+            .map_or(String::new(), |failure| {
+                format!(" error={:?}", text_line(&failure.to_string(), MAX_LOGGED))
+            });
+        (self.operator.access.log)(&format!(
             "change: time={} who={:?} namespace={} action={}{to} which={:?} changed={}{error}",
             StoreTime::from(SystemTime::now()),
-            text_line(self.who, LOGGED),
+            text_line(self.who, MAX_LOGGED),
             self.operator.namespace,
             question.action.verb(),
             question.selection.shown(),
-            self.done.changed,
+            self.outcome.changed,
         ));
     }
 }
@@ -269,35 +274,35 @@ impl<'a> Work<'a> {
         progress: &'a (dyn Fn(u64) + Sync),
     ) -> Self {
         let failure = Some(Failure::Failed("it was cut off".to_owned()));
-        let done = Done {
+        let outcome = Outcome {
             failure,
-            ..Done::default()
+            ..Outcome::default()
         };
         Work {
             operator,
             who,
             question,
             progress,
-            done,
+            outcome,
         }
     }
 
     /// Does it, step by step.
     pub(crate) async fn run(&mut self) {
         let ended = self.change().await;
-        self.done.failure = ended.err().or_else(|| self.done.locked_failure());
+        self.outcome.failure = ended.err().or_else(|| self.outcome.locked_failure());
     }
 
     async fn change(&mut self) -> Result<(), Failure> {
         let question = self.question;
-        let (asked, prefix) = (question.asked, question.selection.prefix());
+        let (as_of, prefix) = (question.as_of, question.selection.prefix());
         let change = match question.action {
             Action::Remove => Change::Remove,
             Action::MoveIn(delay) => Change::MoveIn(delay),
             _ => Change::Run,
         };
         match (question.action.state(), &question.selection) {
-            // `count` has refused any choice but all.
+            // `question` has refused any choice but all.
             (None, _) => self.bulk(Bulk::Purge).await,
             (Some(state), Selection::Keys(keys)) => {
                 for key in keys {
@@ -307,7 +312,7 @@ impl<'a> Work<'a> {
             }
             (_, Selection::Tokens(tokens)) => self.tokens(tokens, true).await,
             (Some(State::Dead), Selection::All) => {
-                let died = DeadRows::Until(asked.0);
+                let died = DeadRows::Until(as_of.0);
                 self.bulk(Bulk::Dead(died, self.dead())).await
             }
             (Some(State::Waiting), _) => {
@@ -315,15 +320,15 @@ impl<'a> Work<'a> {
                     // Later, those that are due now may be among them.
                     let state = State::InFlight;
                     let found = find(self.operator, state, prefix, |_| true, usize::MAX).await?;
-                    self.done.in_flight += found.0.len() as u64;
+                    self.outcome.in_flight += found.0.len() as u64;
                 }
-                let limit = self.operator.desk.limit;
+                let limit = self.operator.access.limit;
                 let changes = PrefixChange::new(prefix.to_vec(), change).within(limit);
                 self.bulk(Bulk::Waiting(changes)).await
             }
             // All are found before the first is changed: it may come back.
             (Some(state), _) => {
-                let fits = |row: &Stored| is_meant(row, asked);
+                let fits = |row: &Stored| is_meant(row, as_of);
                 let (found, _) = find(self.operator, state, prefix, fits, usize::MAX).await?;
                 self.tokens(&found, false).await
             }
@@ -339,7 +344,7 @@ impl<'a> Work<'a> {
     }
 
     fn has_changed(&mut self, rows: u64) {
-        self.done.changed += rows;
+        self.outcome.changed += rows;
         (self.progress)(rows);
     }
 
@@ -349,8 +354,8 @@ impl<'a> Work<'a> {
         loop {
             let began = Instant::now();
             let step = self.operator.step(&mut bulk).await?;
-            self.done.in_flight += step.in_flight;
-            self.done.locked += step.locked;
+            self.outcome.in_flight += step.in_flight;
+            self.outcome.locked += step.locked;
             self.has_changed(step.rows);
             if !step.more {
                 return Ok(());
@@ -368,12 +373,12 @@ impl<'a> Work<'a> {
         } else {
             usize::MAX
         };
-        let asked = self.question.asked;
-        let (found, _) = of_key(self.operator, state, key, &rows, asked, most).await?;
+        let as_of = self.question.as_of;
+        let (found, _) = versions_of_key(self.operator, state, key, &rows, as_of, most).await?;
         if found.is_empty() {
             let is_in_flight = rows.iter().any(|row| row.state == State::InFlight);
-            self.done.in_flight += u64::from(is_in_flight);
-            self.done.because(why_not(key, &rows));
+            self.outcome.in_flight += u64::from(is_in_flight);
+            self.outcome.because(why_not(key, &rows));
             return Ok(());
         }
         if state != State::Waiting {
@@ -381,22 +386,23 @@ impl<'a> Work<'a> {
         }
         match self.operator.change_key(key.to_vec(), change).await? {
             WriteOutcome::Armed { .. } | WriteOutcome::Removed { .. } => self.has_changed(1),
-            WriteOutcome::Locked(_) => self.done.locked += 1,
+            WriteOutcome::Locked(_) => self.outcome.locked += 1,
             WriteOutcome::Absent | WriteOutcome::Present => {
-                self.done.because(why_not(key, &[]));
+                self.outcome.because(why_not(key, &[]));
             }
             WriteOutcome::InFlight(token) => {
-                self.done.in_flight += 1;
-                self.done.because(in_flight(&key_line(key, LOGGED), token));
+                self.outcome.in_flight += 1;
+                self.outcome
+                    .because(in_flight(&key_line(key, MAX_LOGGED), token));
             }
         }
         Ok(())
     }
 
-    /// Changes claims or dead timers. Those that have gone are told, if somebody has named them.
+    /// Changes claims or dead timers. Those that have gone are told, if the operator has named them.
     async fn tokens(&mut self, tokens: &[Version], are_named: bool) -> Result<(), Failure> {
         for &token in tokens {
-            let before = (self.done.changed, self.done.locked);
+            let before = (self.outcome.changed, self.outcome.locked);
             let how = match self.question.action {
                 // The attempt does not count, so it is never the last one.
                 Action::Release => Some(Settlement::Unfire),
@@ -406,16 +412,16 @@ impl<'a> Work<'a> {
             if let Some(how) = how {
                 match self.operator.settle(token, how).await? {
                     Settled::Lost => {}
-                    Settled::Locked => self.done.locked += 1,
+                    Settled::Locked => self.outcome.locked += 1,
                     _ => self.has_changed(1),
                 }
             } else {
                 let which = DeadRows::Token(token);
                 self.bulk(Bulk::Dead(which, self.dead())).await?;
             }
-            if are_named && (self.done.changed, self.done.locked) == before {
+            if are_named && (self.outcome.changed, self.outcome.locked) == before {
                 let what = how.map_or("dead timer", |_| "claim");
-                self.done
+                self.outcome
                     .because(format!("no {what} has the token {}", token.0));
             }
         }
@@ -432,7 +438,7 @@ fn in_flight(key: &str, token: Version) -> String {
 
 /// What a key has instead of what was asked for.
 fn why_not(key: &[u8], rows: &[Stored]) -> String {
-    let key = key_line(key, LOGGED);
+    let key = key_line(key, MAX_LOGGED);
     match rows.first() {
         None => format!("{key} has no timer"),
         Some(row) if row.state == State::Waiting => {

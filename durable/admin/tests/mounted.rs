@@ -445,12 +445,12 @@ async fn confirmed_change_leaves_what_died_after_the_question() {
     let form = "action=discard&all=1";
     let (_, _, page) = service.ask(change, &[ANNA, OWN], form).await;
     assert!(page.contains("Discard 1 dead timer?"), "{page}");
-    let asked = page.split_once("name=\"asked\" value=\"");
-    let asked = asked.and_then(|(_, rest)| rest.split_once('"'));
-    let (asked, _) = asked.expect("it is in the form");
+    let as_of = page.split_once("name=\"as_of\" value=\"");
+    let as_of = as_of.and_then(|(_, rest)| rest.split_once('"'));
+    let (as_of, _) = as_of.expect("it is in the form");
     sleep(Duration::from_millis(100)).await;
     service.kill("dead 2").await;
-    let form = format!("{form}&asked={asked}&confirmed=1");
+    let form = format!("{form}&as_of={as_of}&confirmed=1");
     let (_, to, page) = service.ask(change, &[ANNA, OWN], &form).await;
     assert!(to.contains("did=discard&done=1"), "{to}: {page}");
     assert_eq!(service.timers.counts().await.expect("it counts").dead, 1);

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tickwheel_durable::store::{State, Version};
 
-use super::LOGGED;
+use super::MAX_LOGGED;
 use crate::shown::{key_line, line, separated};
 
-/// At most so many keys or tokens of a change are named.
-const NAMED: usize = 10;
+/// At most ten keys or tokens of a change are named.
+const MAX_NAMED: usize = 10;
 
 /// A change of timers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl Action {
     }
 
     /// The outcome for the timers.
-    pub(crate) fn done(self) -> &'static str {
+    pub(crate) fn past(self) -> &'static str {
         self.about().1
     }
 
@@ -78,7 +78,7 @@ impl Action {
     }
 
     /// Whether it is asked first: nothing brings back what is deleted, or the deadlines of many.
-    pub(crate) fn is_asked(self, selection: &Selection) -> bool {
+    pub(crate) fn needs_confirmation(self, selection: &Selection) -> bool {
         match self {
             Action::Remove | Action::Discard | Action::Acknowledge | Action::Purge => true,
             // It is not known which timers it chooses.
@@ -102,22 +102,27 @@ impl Selection {
     /// Which ones, as a text: the first of many.
     pub(crate) fn shown(&self) -> String {
         let first = |mut texts: Vec<String>, all: usize| {
-            if all > NAMED {
-                texts.push(format!("and {} more", separated((all - NAMED) as u64)));
+            if all > MAX_NAMED {
+                texts.push(format!("and {} more", separated((all - MAX_NAMED) as u64)));
             }
             texts.join(", ")
         };
         match self {
             Selection::Keys(keys) => {
-                let named = keys.iter().take(NAMED).map(|key| key_line(key, LOGGED));
+                let named = keys
+                    .iter()
+                    .take(MAX_NAMED)
+                    .map(|key| key_line(key, MAX_LOGGED));
                 first(named.collect(), keys.len())
             }
             Selection::Tokens(tokens) => {
-                let named = tokens.iter().take(NAMED);
+                let named = tokens.iter().take(MAX_NAMED);
                 let named = named.map(|token| format!("token {}", token.0));
                 first(named.collect(), tokens.len())
             }
-            Selection::Prefix(prefix) => format!("those that begin with {}", line(prefix, LOGGED)),
+            Selection::Prefix(prefix) => {
+                format!("those that begin with {}", line(prefix, MAX_LOGGED))
+            }
             Selection::All => "all".to_owned(),
         }
     }

@@ -26,7 +26,7 @@ use crate::details::{STATES, state_name};
 use crate::failure::Failure;
 use crate::health::{LATE, Summary};
 use crate::listing::{self, Filter};
-use crate::operator::{Desk, Operator};
+use crate::operator::{Operator, StoreAccess};
 use crate::shown::{from_hex, hex, separated};
 use html::{BARS, Frame, Overview, WINDOWS};
 use jobs::Jobs;
@@ -37,7 +37,7 @@ pub(crate) use origin::secure;
 #[cfg(feature = "program")]
 pub(crate) use origin::{HEADER, check as check_origin, is_from};
 
-/// A section has at most so many rows, and a list.
+/// A section and a list have at most this many rows.
 const SECTION: usize = 10;
 const ROWS: usize = 50;
 
@@ -47,7 +47,7 @@ const KNOWN: Duration = Duration::from_secs(10);
 const CSS: [(&str, &str); 1] = [("content-type", "text/css; charset=utf-8")];
 const SCRIPT: [(&str, &str); 1] = [("content-type", "text/javascript; charset=utf-8")];
 
-/// A form has at most so many bytes: enough for the keys of a list, in hexadecimal digits.
+/// A form has at most this many bytes: enough for the keys of a list, in hexadecimal digits.
 pub(crate) const FORM: usize = 128 * 1024;
 
 /// The page of an operator, as routes of an axum service.
@@ -70,7 +70,7 @@ pub(crate) const FORM: usize = 128 * 1024;
 /// The front page of the crate has one.
 #[derive(Debug)]
 pub struct Page {
-    pub(crate) desk: Desk,
+    pub(crate) access: StoreAccess,
     pub(crate) only: Option<Namespace>,
     pub(crate) allow_changes: bool,
     /// Has a button that posts to `/logout`.
@@ -85,7 +85,7 @@ impl Page {
     /// instance uses.
     pub fn new(store: impl Into<Box<dyn Store>>) -> Self {
         Page {
-            desk: Desk::new(store.into(), Duration::from_secs(5)),
+            access: StoreAccess::new(store.into(), Duration::from_secs(5)),
             only: None,
             allow_changes: false,
             log_out: false,
@@ -109,14 +109,14 @@ impl Page {
     /// Sets how long a call waits for the store. The default is 5 s.
     #[must_use]
     pub fn call_timeout(mut self, limit: Duration) -> Self {
-        self.desk.limit = limit;
+        self.access.limit = limit;
         self
     }
 
     /// Takes the line of each change. By default it goes to standard error.
     #[must_use]
     pub fn log(mut self, log: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        self.desk.log = Arc::new(log);
+        self.access.log = Arc::new(log);
         self
     }
 
@@ -257,7 +257,9 @@ impl Site {
         if let Some((_, found)) = last.filter(|(_, found)| suffices(found)) {
             return Ok(found);
         }
-        let found = (self.page.desk).operators(self.page.only.as_ref()).await?;
+        let found = (self.page.access)
+            .operators(self.page.only.as_ref())
+            .await?;
         *known() = Some((Instant::now(), found.clone()));
         Ok(found)
     }
@@ -283,7 +285,7 @@ impl Visit {
         let done = Action::named(self.query("did")).zip(done);
         Frame {
             current: self.operator.namespace.as_str(),
-            notice: done.map(|(did, number)| format!("{number} {}.", did.done())),
+            notice: done.map(|(did, number)| format!("{number} {}.", did.past())),
             ..self.site.frame(&self.root, &self.namespaces)
         }
     }
@@ -335,14 +337,14 @@ async fn find(visit: Visit) -> Result<Redirect, Failure> {
 /// Which page of a list.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Listed {
+struct ListQuery {
     prefix: String,
     error: String,
     /// Where this page begins, after where those before it do.
     pages: String,
 }
 
-async fn list(visit: Visit, Query(query): Query<Listed>) -> Result<Markup, Failure> {
+async fn list(visit: Visit, Query(query): Query<ListQuery>) -> Result<Markup, Failure> {
     let operator = &visit.operator;
     let state = (STATES.into_iter()).find(|known| state_name(*known) == visit.path["state"]);
     let state = state.ok_or_else(|| Failure::NotFound("there is no such list".to_owned()))?;

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser as _};
 
 use crate::failure::Failure;
-use crate::operator::{Desk, Operator, tell};
+use crate::operator::{Operator, StoreAccess, tell};
 use crate::shown::whole;
 use args::{Args, Command, Common};
 
@@ -41,7 +41,7 @@ pub fn main() -> ExitCode {
 }
 
 async fn run(Args { common, command }: Args) -> Result<(), Failure> {
-    let operator = async || one(&desk(&common).await?, &common).await;
+    let operator = async || one(&access(&common).await?, &common).await;
     let json = common.json;
     match command {
         Command::Completions { shell } => {
@@ -55,9 +55,9 @@ async fn run(Args { common, command }: Args) -> Result<(), Failure> {
             let page = clap_mangen::Man::new(Args::command());
             Ok(page.render(&mut std::io::stdout())?)
         }
-        Command::Stats => stats::stats(&desk(&common).await?, &common).await,
+        Command::Stats => stats::stats(&access(&common).await?, &common).await,
         Command::Watch { every, times } => {
-            stats::watch(&desk(&common).await?, &common, every, times).await
+            stats::watch(&access(&common).await?, &common, every, times).await
         }
         Command::Serve(options) => serve::serve(&common, options).await,
         Command::List(which) => list::list(&operator().await?, json, which).await,
@@ -79,19 +79,19 @@ fn given(what: &str, file: Option<&Path>, variable: &str) -> Result<Option<Strin
 }
 
 /// The store that is named.
-async fn desk(common: &Common) -> Result<Desk, Failure> {
+async fn access(common: &Common) -> Result<StoreAccess, Failure> {
     let store = target::connect(&target::url(common)?, common.timeout).await?;
-    Ok(Desk::new(store, common.timeout))
+    Ok(StoreAccess::new(store, common.timeout))
 }
 
 /// The namespace that is named, or the only one.
-async fn one(desk: &Desk, common: &Common) -> Result<Operator, Failure> {
+async fn one(access: &StoreAccess, common: &Common) -> Result<Operator, Failure> {
     let named = common.namespace.as_ref();
-    let found = desk.operators(named).await?;
+    let found = access.operators(named).await?;
     if let [only] = &found[..] {
         return Ok(only.clone());
     }
-    let all = desk.operators(None).await?;
+    let all = access.operators(None).await?;
     let all: Vec<_> = all.iter().map(|each| each.namespace.as_str()).collect();
     let names = all.join(", ");
     Err(match named {

@@ -57,7 +57,7 @@ fn buttons(state: State) -> Markup {
 }
 
 /// Buttons for many timers, whichever the fields name.
-pub(super) fn of_all(
+pub(super) fn buttons_for_all(
     frame: &Frame<'_>,
     state: State,
     back: &str,
@@ -73,7 +73,7 @@ pub(super) fn of_all(
 }
 
 /// The buttons for one row, on the page of its key.
-pub(super) fn of_one(frame: &Frame<'_>, row: &Stored, back: &str) -> Markup {
+pub(super) fn buttons_for_one(frame: &Frame<'_>, row: &Stored, back: &str) -> Markup {
     let content = html! {
         input type="hidden" name="row" value=(name(row));
         (buttons(row.state))

@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 
 use super::args::{Common, Serve};
 use super::output::print;
-use super::{desk, given};
+use super::{access, given};
 use crate::failure::Failure;
 use crate::page::{FORM, Page, check_origin, login as login_page, refusal, secure};
 use crate::shown::separated;
@@ -29,7 +29,7 @@ use guard::Guard;
 /// The variable that has the token.
 const VARIABLE: &str = "TICKWHEEL_ADMIN_TOKEN";
 
-/// A token has at least so many characters.
+/// A token has at least this many characters.
 const TOKEN: usize = 16;
 
 /// After a wrong token.
@@ -61,13 +61,13 @@ fn token(options: &Serve) -> Result<Option<String>, Failure> {
 /// Serves the page until the program is interrupted.
 pub(super) async fn serve(common: &Common, options: Serve) -> Result<(), Failure> {
     let token = token(&options)?;
-    let desk = desk(common).await?;
+    let access = access(common).await?;
     let listener = TcpListener::bind(options.listen).await;
     let listener = listener
         .map_err(|error| Failure::Failed(format!("listening on {}: {error}", options.listen)))?;
     let listen = listener.local_addr()?;
     let page = Page {
-        desk,
+        access,
         only: common.namespace.clone(),
         allow_changes: options.allow_changes,
         log_out: token.is_some(),
