@@ -6,8 +6,8 @@ mod choice;
 use std::time::{Duration, SystemTime};
 
 use tickwheel_durable::store::{
-    ANSWER_BYTES, Change, DeadChange, DeadRows, MAX_KEY_ROWS, PrefixChange, PrefixRows, Settled,
-    Settlement, State, StoreTime, Stored, Version, WriteOutcome,
+    ANSWER_BYTES, Change, DeadRows, MAX_KEY_ROWS, PrefixChange, PrefixRows, Settled, State,
+    StoreTime, Stored, Version, WriteOutcome,
 };
 use tokio::time::{Instant, sleep};
 
@@ -16,6 +16,7 @@ use crate::failure::Failure;
 use crate::operator::{Bulk, Operator};
 use crate::shown::{key_line, separated, text_line};
 pub(crate) use choice::{Action, Selection};
+use choice::{Effect, TokenEffect};
 
 /// Timers of a prefix are found by the thousand.
 const FOUND_AT_ONCE: usize = 1_000;
@@ -89,7 +90,8 @@ impl Outcome {
     }
 }
 
-/// What a change is about, before it is made. [`question`] makes it, if the action takes the choice.
+/// What a change is about, before it is made. [`question`] makes it, if the action takes the
+/// choice.
 pub(crate) struct Question {
     pub(crate) action: Action,
     pub(crate) selection: Selection,
@@ -120,22 +122,7 @@ pub(crate) async fn question(
     selection: Selection,
 ) -> Result<Question, Failure> {
     let state = action.state();
-    let is_right = match (state, &selection) {
-        // An empty one would be all.
-        (Some(_), Selection::Prefix(prefix)) => !prefix.is_empty(),
-        (Some(State::Waiting), Selection::Tokens(_)) => false,
-        (state, selection) => state.is_some() || *selection == Selection::All,
-    };
-    if !is_right {
-        let verb = action.verb();
-        let text = match &selection {
-            Selection::Tokens(_) if state.is_some() => {
-                format!("{verb} takes no token: tokens name claims and dead timers")
-            }
-            _ => format!("{verb} does not take that choice"),
-        };
-        return Err(Failure::Usage(text));
-    }
+    action.check(&selection)?;
     let counts = operator.counts().await?;
     let looked_at = state.unwrap_or(State::Waiting);
     // All claims: the change takes none that is newer.
@@ -296,26 +283,27 @@ impl<'a> Work<'a> {
     async fn change(&mut self) -> Result<(), Failure> {
         let question = self.question;
         let (as_of, prefix) = (question.as_of, question.selection.prefix());
-        let change = match question.action {
-            Action::Remove => Change::Remove,
-            Action::MoveIn(delay) => Change::MoveIn(delay),
-            _ => Change::Run,
-        };
-        match (question.action.state(), &question.selection) {
-            // `question` has refused any choice but all.
-            (None, _) => self.bulk(Bulk::Purge).await,
-            (Some(state), Selection::Keys(keys)) => {
+        match (question.action.effect(), &question.selection) {
+            // Purges take no choice but all.
+            (Effect::Purge, _) => self.bulk(Bulk::Purge).await,
+            (effect, Selection::Keys(keys)) => {
                 for key in keys {
-                    self.key(key, state, change).await?;
+                    match effect {
+                        Effect::Waiting(change) => self.waiting_key(key, change).await?,
+                        Effect::Token(effect) => self.key(key, effect).await?,
+                        Effect::Purge => {}
+                    }
                 }
                 Ok(())
             }
-            (_, Selection::Tokens(tokens)) => self.tokens(tokens, true).await,
-            (Some(State::Dead), Selection::All) => {
-                let died = DeadRows::Until(as_of.0);
-                self.bulk(Bulk::Dead(died, self.dead())).await
+            (Effect::Token(effect), Selection::Tokens(tokens)) => {
+                self.tokens(tokens, effect, true).await
             }
-            (Some(State::Waiting), _) => {
+            (Effect::Token(TokenEffect::Dead(change)), Selection::All) => {
+                self.bulk(Bulk::Dead(DeadRows::Until(as_of.0), change))
+                    .await
+            }
+            (Effect::Waiting(change), _) => {
                 if !prefix.is_empty() {
                     // Later, those that are due now may be among them.
                     let state = State::InFlight;
@@ -327,19 +315,11 @@ impl<'a> Work<'a> {
                 self.bulk(Bulk::Waiting(changes)).await
             }
             // All are found before the first is changed: it may come back.
-            (Some(state), _) => {
-                let fits = |row: &Stored| is_meant(row, as_of);
+            (Effect::Token(effect), _) => {
+                let (state, fits) = (effect.state(), |row: &Stored| is_meant(row, as_of));
                 let (found, _) = find(self.operator, state, prefix, fits, usize::MAX).await?;
-                self.tokens(&found, false).await
+                self.tokens(&found, effect, false).await
             }
-        }
-    }
-
-    /// What it does to dead timers.
-    fn dead(&self) -> DeadChange {
-        match self.question.action {
-            Action::Retry => DeadChange::Retry,
-            _ => DeadChange::Discard,
         }
     }
 
@@ -364,25 +344,29 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Changes the timers of a key in a state. All are found before the first is changed: it may
-    /// come back.
-    async fn key(&mut self, key: &[u8], state: State, change: Change) -> Result<(), Failure> {
+    /// The versions of the timers of a key in a state that the question was about. Says why, if
+    /// there is none.
+    async fn found(
+        &mut self,
+        key: &[u8],
+        state: State,
+        most: usize,
+    ) -> Result<Vec<Version>, Failure> {
         let rows = self.operator.rows_of(key.to_vec()).await?;
-        let most = if state == State::Waiting {
-            1
-        } else {
-            usize::MAX
-        };
         let as_of = self.question.as_of;
         let (found, _) = versions_of_key(self.operator, state, key, &rows, as_of, most).await?;
         if found.is_empty() {
             let is_in_flight = rows.iter().any(|row| row.state == State::InFlight);
             self.outcome.in_flight += u64::from(is_in_flight);
             self.outcome.because(why_not(key, &rows));
-            return Ok(());
         }
-        if state != State::Waiting {
-            return self.tokens(&found, true).await;
+        Ok(found)
+    }
+
+    /// Changes the timer of a key that waits.
+    async fn waiting_key(&mut self, key: &[u8], change: Change) -> Result<(), Failure> {
+        if self.found(key, State::Waiting, 1).await?.is_empty() {
+            return Ok(());
         }
         match self.operator.change_key(key.to_vec(), change).await? {
             WriteOutcome::Armed { .. } | WriteOutcome::Removed { .. } => self.has_changed(1),
@@ -392,37 +376,48 @@ impl<'a> Work<'a> {
             }
             WriteOutcome::InFlight(token) => {
                 self.outcome.in_flight += 1;
-                self.outcome
-                    .because(in_flight(&key_line(key, MAX_LOGGED), token));
+                let key = key_line(key, MAX_LOGGED);
+                self.outcome.because(in_flight(&key, token));
             }
         }
         Ok(())
     }
 
-    /// Changes claims or dead timers. Those that have gone are told, if the operator has named them.
-    async fn tokens(&mut self, tokens: &[Version], are_named: bool) -> Result<(), Failure> {
+    /// Changes the claims or dead timers of a key. All are found before the first is changed: it
+    /// may come back.
+    async fn key(&mut self, key: &[u8], effect: TokenEffect) -> Result<(), Failure> {
+        let found = self.found(key, effect.state(), usize::MAX).await?;
+        self.tokens(&found, effect, true).await
+    }
+
+    /// Changes claims or dead timers. Those that have gone are told, if the operator has named
+    /// them.
+    async fn tokens(
+        &mut self,
+        tokens: &[Version],
+        effect: TokenEffect,
+        are_named: bool,
+    ) -> Result<(), Failure> {
         for &token in tokens {
             let before = (self.outcome.changed, self.outcome.locked);
-            let how = match self.question.action {
-                // The attempt does not count, so it is never the last one.
-                Action::Release => Some(Settlement::Unfire),
-                Action::Acknowledge => Some(Settlement::Ack),
-                _ => None,
-            };
-            if let Some(how) = how {
-                match self.operator.settle(token, how).await? {
-                    Settled::Lost => {}
-                    Settled::Locked => self.outcome.locked += 1,
-                    _ => self.has_changed(1),
+            let what = match effect {
+                TokenEffect::Claim(settlement) => {
+                    match self.operator.settle(token, settlement).await? {
+                        Settled::Lost => {}
+                        Settled::Locked => self.outcome.locked += 1,
+                        Settled::Done | Settled::Armed(_) => self.has_changed(1),
+                    }
+                    "claim"
                 }
-            } else {
-                let which = DeadRows::Token(token);
-                self.bulk(Bulk::Dead(which, self.dead())).await?;
-            }
+                TokenEffect::Dead(change) => {
+                    self.bulk(Bulk::Dead(DeadRows::Token(token), change))
+                        .await?;
+                    "dead timer"
+                }
+            };
             if are_named && (self.outcome.changed, self.outcome.locked) == before {
-                let what = how.map_or("dead timer", |_| "claim");
-                self.outcome
-                    .because(format!("no {what} has the token {}", token.0));
+                let text = format!("no {what} has the token {}", token.0);
+                self.outcome.because(text);
             }
         }
         Ok(())

@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(word().await, "ok");
     }
 
-    // One that hung once failed all of them.
+    // Regression: one that hung once failed all of them.
     #[tokio::test(start_paused = true)]
     async fn namespaces_that_hang_leave_others_to_be_read() {
         let mut cases = Vec::new();

@@ -141,7 +141,7 @@ impl Operator {
             return digits(key);
         }
         let mut meant = from_line(key);
-        if line(&meant, usize::MAX - 1) != key {
+        if line(&meant, usize::MAX) != key {
             meant = key.into();
         }
         let mut readings = vec![key.into(), meant.clone()];
@@ -188,11 +188,14 @@ impl Operator {
         if !meant.is_empty() && meant != prefix.as_bytes() {
             all.extend(readings(&meant));
         }
-        for (number, reading) in all.iter().enumerate().filter(|_| all.len() > 1) {
+        if let [only] = &all[..] {
+            return Ok(only.clone());
+        }
+        for (number, reading) in all.iter().enumerate() {
             let found = self.first(state, reading.clone()).await?;
             // Other keys may begin with the bytes that are meant, and are shown otherwise.
             let is_shown = |row: Stored| {
-                let shown = line(&row.key, usize::MAX - 1);
+                let shown = line(&row.key, usize::MAX);
                 let [shown, prefix] = [&shown, prefix].map(|text| text.trim_start_matches('"'));
                 shown.starts_with(prefix)
             };

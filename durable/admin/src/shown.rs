@@ -7,7 +7,7 @@ pub(crate) use hex::encode as hex;
 /// but for characters that a terminal or a reader would take for something else.
 pub(crate) fn line(bytes: &[u8], most: usize) -> String {
     let shown = match std::str::from_utf8(bytes) {
-        Ok(text) => visible(text.chars().take(most + 1), code),
+        Ok(text) => visible(text.chars().take(most.saturating_add(1)), code),
         Err(_) => format!("0x{}", hex(&bytes[..bytes.len().min(most)])),
     };
     match shown.char_indices().nth(most) {

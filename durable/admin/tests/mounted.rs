@@ -312,7 +312,7 @@ async fn store_that_hangs_is_told_after_the_time_limit() {
     }
 }
 
-/// It took down the page of all others.
+/// Regression: it took down the page of all others.
 #[tokio::test]
 async fn namespace_that_cannot_be_read_hides_no_other() {
     let service = Service::new("/timers", |page| page).await;
@@ -324,7 +324,7 @@ async fn namespace_that_cannot_be_read_hides_no_other() {
     assert!(rows[1].contains("state ok"), "{home}");
 }
 
-/// Each page, and each refresh, made Redis look at all of its keys.
+/// Regression: each page, and each refresh, made Redis look at all of its keys.
 #[tokio::test(start_paused = true)]
 async fn namespaces_are_looked_for_every_few_seconds() {
     let service = Service::new("/timers", |page| page).await;
@@ -436,7 +436,7 @@ async fn timer_that_waits_for_its_retry_is_listed_with_its_error() {
     }
 }
 
-/// A timer that died while somebody read the question was discarded unseen.
+/// Regression: a timer that died while the question was read was discarded unseen.
 #[tokio::test]
 async fn confirmed_change_leaves_what_died_after_the_question() {
     let mut service = Service::new("/timers", Page::allow_changes).await;

@@ -131,7 +131,7 @@ async fn page_is_live_in_a_browser() {
     );
 }
 
-/// At 400 px letters stood alone, and rows were of double height.
+/// Regression: at 400 px letters stood alone, and rows were of double height.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_fit_phones_and_screens() {
     let Some(mut browser) = Browser::start() else {

@@ -311,7 +311,8 @@ async fn look_at_an_empty_database_makes_no_tables() {
     assert_eq!(row.get::<_, i64>(0), 0);
 }
 
-/// A timer that waits could be looked at only, and `discard` said that it was not there.
+/// Regression: a timer that waits could be looked at only, and `discard` said that it was not
+/// there.
 #[tokio::test]
 async fn change_says_what_it_has_found() {
     let file = File::new();
@@ -408,7 +409,7 @@ async fn prefix_chooses_what_is_changed() {
     assert_eq!(counted(&timers).await, [0, 0, 0]);
 }
 
-/// A change left no trace.
+/// Regression: a change left no trace.
 #[tokio::test]
 async fn change_is_logged_in_one_line_with_its_user() {
     let file = File::new();
@@ -443,7 +444,8 @@ async fn change_is_logged_in_one_line_with_its_user() {
     }
 }
 
-/// What cannot be undone was done at once. A terminal is asked for the name of the namespace.
+/// Regression: what cannot be undone was done at once. A terminal is asked for the name of the
+/// namespace.
 #[tokio::test]
 async fn question_is_asked_at_a_terminal() {
     let file = File::new();

@@ -214,7 +214,8 @@ async fn page_works_behind_nginx_as_documented() {
     }
 }
 
-/// Behind a proxy that says nothing of its clients, all of them were let in without a token.
+/// Regression: behind a proxy that says nothing of its clients, all of them were let in without a
+/// token.
 #[tokio::test]
 async fn page_without_a_token_refuses_clients_of_a_proxy_that_adds_no_header() {
     if !is_installed("nginx") {

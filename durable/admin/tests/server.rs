@@ -190,7 +190,7 @@ async fn short_token_is_refused() {
     }
 }
 
-/// A login was good until the program ended.
+/// Regression: a login was good until the program ended.
 #[tokio::test]
 async fn login_ends() {
     let file = File::new();
@@ -224,7 +224,7 @@ async fn login_ends() {
     assert!(answer.starts_with("HTTP/1.1 303"), "{answer}");
 }
 
-/// A page of one namespace showed and changed all others.
+/// Regression: a page of one namespace showed and changed all others.
 #[tokio::test]
 async fn page_of_one_namespace_leaves_others_alone() {
     let file = File::new();
@@ -254,7 +254,7 @@ async fn page_of_one_namespace_leaves_others_alone() {
     assert_eq!(counted(&orders.0).await, [0, 0, 1]);
 }
 
-/// What cannot be undone was done by one click, and left no trace.
+/// Regression: what cannot be undone was done by one click, and left no trace.
 #[tokio::test]
 async fn change_is_asked_and_logged() {
     let file = File::new();
@@ -413,7 +413,7 @@ async fn lists_are_filtered_and_read_in_pages() {
     );
 }
 
-/// A browser waited for as long as a change took, and showed nothing.
+/// Regression: a browser waited for as long as a change took, and showed nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn long_change_has_a_page_of_its_progress() {
     let file = File::new();
@@ -498,7 +498,7 @@ async fn page_counts_what_is_late() {
     }
 }
 
-/// Instances were numbers.
+/// Regression: instances were numbers.
 #[tokio::test]
 async fn instances_have_the_names_of_their_programs() {
     let file = File::new();

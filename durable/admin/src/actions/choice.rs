@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use tickwheel_durable::store::{State, Version};
+use tickwheel_durable::store::{Change, DeadChange, Settlement, State, Version};
 
 use super::MAX_LOGGED;
+use crate::failure::Failure;
 use crate::shown::{key_line, line, separated};
 
 /// At most ten keys or tokens of a change are named.
@@ -86,6 +87,68 @@ impl Action {
                 matches!(selection, Selection::Prefix(_) | Selection::All)
             }
             Action::Retry => false,
+        }
+    }
+}
+
+/// What an action does to each timer.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Effect {
+    /// To one that waits, by its key.
+    Waiting(Change),
+    /// To a claim or a dead timer, by its token.
+    Token(TokenEffect),
+    /// To all.
+    Purge,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum TokenEffect {
+    Claim(Settlement),
+    Dead(DeadChange),
+}
+
+impl Action {
+    pub(super) fn effect(self) -> Effect {
+        match self {
+            Action::Remove => Effect::Waiting(Change::Remove),
+            Action::MoveIn(delay) => Effect::Waiting(Change::MoveIn(delay)),
+            Action::Run => Effect::Waiting(Change::Run),
+            Action::Retry => Effect::Token(TokenEffect::Dead(DeadChange::Retry)),
+            Action::Discard => Effect::Token(TokenEffect::Dead(DeadChange::Discard)),
+            // The attempt does not count, so it is never the last one.
+            Action::Release => Effect::Token(TokenEffect::Claim(Settlement::Unfire)),
+            Action::Acknowledge => Effect::Token(TokenEffect::Claim(Settlement::Ack)),
+            Action::Purge => Effect::Purge,
+        }
+    }
+
+    /// Refuses a selection that the action does not take.
+    pub(super) fn check(self, selection: &Selection) -> Result<(), Failure> {
+        let takes = match (self.state(), selection) {
+            // An empty one would be all.
+            (Some(_), Selection::Prefix(prefix)) => !prefix.is_empty(),
+            (Some(State::Waiting), Selection::Tokens(_)) => false,
+            (state, selection) => state.is_some() || *selection == Selection::All,
+        };
+        if takes {
+            return Ok(());
+        }
+        let verb = self.verb();
+        Err(Failure::Usage(match selection {
+            Selection::Tokens(_) if self.state().is_some() => {
+                format!("{verb} takes no token: tokens name claims and dead timers")
+            }
+            _ => format!("{verb} does not take that choice"),
+        }))
+    }
+}
+
+impl TokenEffect {
+    pub(super) fn state(self) -> State {
+        match self {
+            TokenEffect::Claim(_) => State::InFlight,
+            TokenEffect::Dead(_) => State::Dead,
         }
     }
 }

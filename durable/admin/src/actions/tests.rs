@@ -266,7 +266,7 @@ async fn large_timers_of_a_key_are_all_counted_and_changed() {
     assert_eq!(acted(&case, Action::Discard, key()).await.changed, 12);
 }
 
-/// Timers that died again at once were retried again and again.
+/// Regression: timers that died again at once were retried again and again.
 #[tokio::test]
 async fn retry_of_a_key_ends_although_its_timers_die_again() {
     const DEAD: usize = 2_400;
@@ -287,7 +287,7 @@ async fn retry_of_a_key_ends_although_its_timers_die_again() {
     assert_eq!(done.changed, DEAD as u64);
 }
 
-/// A timer that died while somebody read the question was discarded unseen.
+/// Regression: a timer that died while the question was read was discarded unseen.
 #[tokio::test(start_paused = true)]
 async fn timer_that_died_after_the_question_is_left() {
     let case = Case::new().await;
@@ -310,7 +310,8 @@ async fn timer_that_died_after_the_question_is_left() {
     }
 }
 
-/// Claims of handlers that had begun after the question were ended, and their timers were lost.
+/// Regression: claims of handlers that had begun after the question were ended, and their timers
+/// were lost.
 #[tokio::test]
 async fn claim_that_is_newer_than_the_question_is_left() {
     let case = Case::new().await;
@@ -326,7 +327,7 @@ async fn claim_that_is_newer_than_the_question_is_left() {
     }
 }
 
-/// The page says that the log tells what became of a change, and the process had ended.
+/// Regression: the page says that the log tells what became of a change, and the process had ended.
 #[tokio::test(start_paused = true)]
 async fn change_that_is_cut_off_is_logged() {
     let case = Case::new().await;

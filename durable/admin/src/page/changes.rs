@@ -10,11 +10,12 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::Markup;
 use tickwheel_durable::store::{State, Version};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::jobs::Job;
 use super::{Visit, html, refusal};
-use crate::actions::{Action, Outcome, Selection, Work, question};
+use crate::actions::{Action, Outcome, Question, Selection, Work, question};
 use crate::failure::Failure;
 use crate::listing::{at, from_at};
 use crate::shown::{from_hex, separated};
@@ -122,18 +123,7 @@ pub(super) async fn change(
     if let Some(as_of) = field(&fields, "as_of").and_then(from_at) {
         question.as_of = as_of;
     }
-    // The change goes on, and is logged, if the browser leaves.
-    let mut acting = tokio::spawn({
-        let (operator, who) = (operator.clone(), visit.user.clone());
-        let job = Arc::clone(&job);
-        async move {
-            let progress = |rows| _ = job.changed.fetch_add(rows, Ordering::Relaxed);
-            let mut work = Work::new(&operator, &who, &question, &progress);
-            work.run().await;
-            let _ = job.told.set(told(action, &work.outcome));
-            work.outcome.clone()
-        }
-    });
+    let mut acting = start(&visit, question, &job);
     let Ok(acted) = timeout(WAIT, &mut acting).await else {
         let number = visit.site.jobs.add(job);
         let page = frame.here(&format!("/change/{number}"));
@@ -150,6 +140,19 @@ pub(super) async fn change(
         .as_ref()
         .map_or(StatusCode::OK, Failure::status);
     Ok((status, html::job(&frame, &job)).into_response())
+}
+
+/// Starts a change, which goes on, and is logged, if the browser leaves.
+fn start(visit: &Visit, question: Question, job: &Arc<Job>) -> JoinHandle<Outcome> {
+    let (operator, who) = (visit.operator.clone(), visit.user.clone());
+    let job = Arc::clone(job);
+    tokio::spawn(async move {
+        let progress = |rows| _ = job.changed.fetch_add(rows, Ordering::Relaxed);
+        let mut work = Work::new(&operator, &who, &question, &progress);
+        work.run().await;
+        let _ = job.told.set(told(question.action, &work.outcome));
+        work.outcome.clone()
+    })
 }
 
 /// The result of a change.
@@ -258,7 +261,7 @@ mod tests {
         assert_eq!(told.1, ["1,234 removed.", "2 in flight: left alone"]);
     }
 
-    /// The page said that there was no timer.
+    /// Regression: the page said that there was no timer.
     #[test]
     fn timers_in_flight_are_told_if_nothing_was_changed() {
         let done = Outcome {
@@ -270,7 +273,7 @@ mod tests {
         assert_eq!(told.1, ["0 removed.", "2 in flight: left alone"]);
     }
 
-    /// A change that failed half-way looked as if it had done nothing.
+    /// Regression: a change that failed half-way looked as if it had done nothing.
     #[test]
     fn failure_says_what_was_changed_before_it() {
         let done = Outcome {

@@ -311,6 +311,10 @@ async fn overview(visit: Visit) -> Result<Markup, Failure> {
     let mut times = vec![StoreTime::default(), now.before(LATE), now];
     times.extend((1..=BARS).map(|number| now.after(bar * number)));
     let counted = operator.count_due(times).await?;
+    let [late, _due_now, due @ ..] = &counted[..] else {
+        let text = "the store has not counted what is due";
+        return Err(Failure::Failed(text.to_owned()));
+    };
     let mut rows = Vec::new();
     for state in STATES {
         rows.push(operator.list(List::new(state, None, SECTION)).await?);
@@ -319,9 +323,9 @@ async fn overview(visit: Visit) -> Result<Markup, Failure> {
         summary,
         now,
         rows,
-        late: counted[0],
+        late: *late,
         window,
-        due: counted[2..].to_vec(),
+        due: due.to_vec(),
     };
     let mut frame = visit.frame();
     frame.is_live = true;

@@ -31,7 +31,7 @@ pub(super) struct Args {
 }
 
 /// Options of all commands.
-#[derive(Debug, Clone, ClapArgs)]
+#[derive(Debug, ClapArgs)]
 pub(super) struct Common {
     /// Where the timers are; default: the variable `TICKWHEEL_ADMIN_URL`
     #[arg(short, long, global = true)]
@@ -111,7 +111,7 @@ pub(super) struct List {
     pub(super) after: Option<String>,
 }
 
-#[derive(Debug, Clone, ClapArgs)]
+#[derive(Debug, ClapArgs)]
 pub(super) struct Serve {
     /// Where to listen
     #[arg(long, default_value = "127.0.0.1:8017")]
@@ -134,7 +134,7 @@ const NAMES: [&str; 3] = ["waiting", "in-flight", "dead"];
 #[allow(clippy::needless_pass_by_value, reason = "the parser passes it")]
 fn state(name: String) -> State {
     let at = NAMES.iter().position(|known| *known == name);
-    STATES[at.unwrap_or(0)]
+    STATES[at.expect("the parser takes no other name")]
 }
 
 #[derive(Debug, Subcommand)]

@@ -7,8 +7,7 @@ use tickwheel_durable::store::State;
 
 use super::args::{Change, Which};
 use super::output::{print, print_json};
-use super::records;
-use super::serve::stop;
+use super::{records, stop};
 use crate::actions::{Action, Outcome, Selection, Work, question};
 use crate::failure::Failure;
 use crate::operator::{Operator, tell};

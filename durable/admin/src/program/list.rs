@@ -88,7 +88,7 @@ pub(super) async fn show(
 /// Everything about a timer, a line for each thing.
 fn all_of(row: &Stored, now: StoreTime) -> String {
     let mut lines = vec![
-        ("key", line(&row.key, usize::MAX - 1)),
+        ("key", line(&row.key, usize::MAX)),
         ("state", state_text(row.state).to_owned()),
     ];
     lines.extend(details(row, now));

@@ -100,3 +100,35 @@ async fn one(access: &StoreAccess, common: &Common) -> Result<Operator, Failure>
         None => Failure::Usage(format!("name one with --namespace: the store has {names}")),
     })
 }
+
+/// Ends when the program is told to stop.
+fn stop() -> Result<impl Future<Output = ()>, Failure> {
+    #[cfg(unix)]
+    let (mut terminate, mut hangup) = {
+        use tokio::signal::unix::{SignalKind, signal};
+        let hangup = (!ignores_hangups()).then(|| signal(SignalKind::hangup()));
+        (signal(SignalKind::terminate())?, hangup.transpose()?)
+    };
+    Ok(async move {
+        #[cfg(unix)]
+        tokio::select! {
+            _ = terminate.recv() => {}
+            Some(()) = async { hangup.as_mut()?.recv().await } => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+        #[cfg(not(unix))]
+        let _ = tokio::signal::ctrl_c().await;
+    })
+}
+
+/// Whether the program outlives its terminal, as under `nohup`. Where nothing tells, it is left as
+/// it is.
+#[cfg(unix)]
+fn ignores_hangups() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut ignored = status
+        .lines()
+        .filter_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.find_map(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_none_or(|mask| mask & 1 == 1)
+}

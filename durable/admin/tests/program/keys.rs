@@ -64,7 +64,7 @@ async fn key_is_given_as_it_is_shown() {
     }
 }
 
-/// A terminal that shows the JSON did what a key said.
+/// Regression: a terminal that shows the JSON did what a key said.
 #[tokio::test]
 async fn json_has_the_codes_of_characters_that_do_not_show() {
     let key = "a\u{9b}2J\u{7f}\u{202e}\u{e0041}";

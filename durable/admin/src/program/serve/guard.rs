@@ -259,7 +259,7 @@ mod tests {
         guard(None).check_way(&none).expect_err("it has no host");
     }
 
-    /// A proxy let all clients in, as if they were users of its machine.
+    /// Regression: a proxy let all clients in, as if they were users of its machine.
     #[test]
     fn forwarded_request_is_refused_without_a_token() {
         let signs = [
