@@ -220,6 +220,18 @@ async fn released_claim_is_lost_to_its_worker() {
     assert_eq!(run(&file, &["show", "a"]).code, 3);
 }
 
+/// Regression: it answered "there is no namespace mails, but none".
+#[tokio::test]
+async fn store_without_a_namespace_says_so() {
+    let file = File::new();
+    drop(Sqlite::open(file.path()).expect("it opens"));
+    for arguments in [&["list"][..], &["list", "--namespace", "mails"]] {
+        let Run { code, errors, .. } = run(&file, arguments);
+        assert_eq!(code, 3, "{errors}");
+        assert_eq!(errors, "error: the store has no namespace\n");
+    }
+}
+
 #[tokio::test]
 async fn exit_code_tells_what_is_wrong() {
     let file = File::new();

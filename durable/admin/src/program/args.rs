@@ -39,8 +39,8 @@ pub(super) struct Common {
     /// Reads the URL from a file
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "url")]
     pub(super) url_file: Option<PathBuf>,
-    /// The namespace; needed if the store has several, but by `stats`, `watch` and `serve`, which
-    /// show all of them
+    /// The namespace. Without it `stats`, `watch` and `serve` show all; other commands need it if
+    /// the store has several
     #[arg(short, long, global = true, value_parser = Namespace::new)]
     pub(super) namespace: Option<Namespace>,
     /// Prints JSON
