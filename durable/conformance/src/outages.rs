@@ -108,8 +108,8 @@ pub async fn d5_put_back_survives_an_outage<T: Stores>(world: &World<T>) {
 
 /// D2: a lost answer of a fire delays its timers by no lease, and costs them no attempt.
 ///
-/// Regression: up to 1,024 timers waited for a whole lease. Those with one attempt were dead, and had never
-/// run.
+/// Regression: up to 1,024 timers waited for a whole lease. Those with one attempt were dead, and
+/// had never run.
 pub async fn d2_lost_answer_to_a_fire_costs_nothing<T: Stores>(world: &World<T>) {
     const TIMERS: usize = 50;
     let lease = world.units(600);
