@@ -422,7 +422,7 @@ async fn long_change_has_a_page_of_its_progress() {
     let keys: Vec<_> = keys.iter().map(String::as_str).collect();
     set(&timers, &keys, HOUR).await;
     let server = Server::start(&file, &["--allow-changes"]);
-    // A transaction of somebody else holds it up.
+    // Another transaction holds it up.
     let other = Connection::open(file.path()).expect("it opens");
     let locked = other.execute_batch("BEGIN IMMEDIATE");
     locked.expect("the instance lets go of the file");
