@@ -1,72 +1,55 @@
 //! What an operator changes, for the program and the page: each change is bounded, answers with
 //! what was found, and is logged.
 
+mod choice;
+
 use std::time::{Duration, SystemTime};
 
 use tickwheel_durable::store::{
-    ANSWER_BYTES, Change, DeadChange, DeadRows, MAX_KEY_ROWS, PrefixChange, PrefixRows, Settled,
-    Settlement, State, StoreTime, Stored, Version, WriteOutcome,
+    ANSWER_BYTES, Change, DeadRows, MAX_KEY_ROWS, PrefixChange, PrefixRows, Settled, State,
+    StoreTime, Stored, Version, WriteOutcome,
 };
 use tokio::time::{Instant, sleep};
 
 use crate::details::state_text;
 use crate::failure::Failure;
 use crate::operator::{Bulk, Operator};
-use crate::shown::{line, separated, text_line};
+use crate::shown::{key_line, separated, text_line};
+pub(crate) use choice::{Action, Selection};
+use choice::{Effect, TokenEffect};
 
-/// So many timers of a prefix are found at once.
+/// Timers of a prefix are found by the thousand.
 const FOUND_AT_ONCE: usize = 1_000;
 
 /// The shortest pause between two steps, which is for other calls.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// So many timers are counted before a question.
-const COUNTED: usize = 10_000;
+/// Counting for a question stops after about 10,000 timers.
+const MAX_COUNTED: usize = 10_000;
 
-/// So many reasons are told.
-const REASONS: usize = 10;
+/// At most ten reasons are told.
+const MAX_REASONS: usize = 10;
 
-/// A key or prefix in a log line has at most so many characters.
-const LOGGED: usize = 200;
-
-/// A change of timers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Action {
-    Remove,
-    MoveIn(Duration),
-    Run,
-    Retry,
-    Discard,
-    Release,
-    Acknowledge,
-    Purge,
-}
-
-/// To which timers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Selection {
-    Keys(Vec<Vec<u8>>),
-    Tokens(Vec<Version>),
-    Prefix(Vec<u8>),
-    All,
-}
+/// A key or prefix in a log line has at most this many characters.
+const MAX_LOGGED: usize = 200;
 
 /// The outcome of a change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Done {
+pub(crate) struct Outcome {
     pub(crate) changed: u64,
     /// How many were not changed because they are in flight.
     pub(crate) in_flight: u64,
     /// How many were not changed because an open transaction has changed their keys.
     pub(crate) locked: u64,
-    /// How many others were not changed, and why the first of them were not.
+    /// How many keys and tokens were found to have no such timer, and why the first of them have
+    /// not. A key whose timer is in flight counts here and there.
     pub(crate) unchanged: u64,
     pub(crate) reasons: Vec<String>,
     /// Why it has ended before its end, or has failed there.
     pub(crate) failure: Option<Failure>,
 }
 
-impl Done {
+impl Outcome {
     /// Whether it has left none alone.
     pub(crate) fn is_all(&self) -> bool {
         self.reasons.is_empty() && self.in_flight == 0 && self.failure.is_none()
@@ -101,98 +84,14 @@ impl Done {
 
     fn because(&mut self, reason: String) {
         self.unchanged += 1;
-        if self.reasons.len() < REASONS {
+        if self.reasons.len() < MAX_REASONS {
             self.reasons.push(reason);
         }
     }
 }
 
-impl Action {
-    /// The action with this verb. Moves are by nothing.
-    pub(crate) fn named(verb: &str) -> Option<Self> {
-        let all = [
-            Action::Remove,
-            Action::MoveIn(Duration::ZERO),
-            Action::Run,
-            Action::Retry,
-            Action::Discard,
-            Action::Release,
-            Action::Acknowledge,
-            Action::Purge,
-        ];
-        all.into_iter().find(|action| action.verb() == verb)
-    }
-
-    /// Its verb, the outcome for the timers, and the state of those that it changes.
-    fn about(self) -> (&'static str, &'static str, Option<State>) {
-        use State::{Dead, InFlight, Waiting};
-        match self {
-            Action::Remove => ("remove", "removed", Some(Waiting)),
-            Action::MoveIn(_) => ("move", "moved", Some(Waiting)),
-            Action::Run => ("run", "made due now", Some(Waiting)),
-            Action::Retry => ("retry", "retried", Some(Dead)),
-            Action::Discard => ("discard", "discarded", Some(Dead)),
-            Action::Release => ("release", "released", Some(InFlight)),
-            Action::Acknowledge => ("acknowledge", "acknowledged", Some(InFlight)),
-            Action::Purge => ("purge", "deleted", None),
-        }
-    }
-
-    pub(crate) fn verb(self) -> &'static str {
-        self.about().0
-    }
-
-    /// The outcome for the timers.
-    pub(crate) fn done(self) -> &'static str {
-        self.about().1
-    }
-
-    /// The state of the timers that it changes.
-    pub(crate) fn state(self) -> Option<State> {
-        self.about().2
-    }
-
-    /// Whether it is asked first: nothing brings back what is deleted, or the deadlines of many.
-    pub(crate) fn is_asked(self, selection: &Selection) -> bool {
-        match self {
-            Action::Remove | Action::Discard | Action::Acknowledge | Action::Purge => true,
-            // It is not known which timers it chooses.
-            Action::MoveIn(_) | Action::Run | Action::Release => {
-                matches!(selection, Selection::Prefix(_) | Selection::All)
-            }
-            Action::Retry => false,
-        }
-    }
-}
-
-impl Selection {
-    /// What the keys begin with.
-    fn prefix(&self) -> &[u8] {
-        match self {
-            Selection::Prefix(prefix) => prefix,
-            _ => &[],
-        }
-    }
-
-    /// Which ones, as a text.
-    pub(crate) fn shown(&self) -> String {
-        let few = |texts: Vec<String>| match &texts[..] {
-            [only] => only.clone(),
-            many => format!("{} of them", many.len()),
-        };
-        match self {
-            Selection::Keys(keys) => few(keys.iter().map(|key| line(key, LOGGED)).collect()),
-            Selection::Tokens(tokens) => few(tokens
-                .iter()
-                .map(|token| format!("token {}", token.0))
-                .collect()),
-            Selection::Prefix(prefix) => format!("those that begin with {}", line(prefix, LOGGED)),
-            Selection::All => "all".to_owned(),
-        }
-    }
-}
-
-/// What a change is about, before it is made. [`count`] makes it, if the action takes the choice.
+/// What a change is about, before it is made. [`question`] makes it, if the action takes the
+/// choice.
 pub(crate) struct Question {
     pub(crate) action: Action,
     pub(crate) selection: Selection,
@@ -200,15 +99,15 @@ pub(crate) struct Question {
     pub(crate) number: u64,
     /// The same as a text: `3 dead timers`.
     pub(crate) what: String,
-    pub(crate) asked: Asked,
+    pub(crate) as_of: AsOf,
 }
 
 /// The time of a question, by the store's clock, and the newest claim that it counted. The change
 /// leaves timers that died later, and newer claims.
-pub(crate) type Asked = (StoreTime, Version);
+pub(crate) type AsOf = (StoreTime, Version);
 
 /// Whether the question was about this timer.
-fn is_meant(row: &Stored, (time, newest): Asked) -> bool {
+fn is_meant(row: &Stored, (time, newest): AsOf) -> bool {
     match row.state {
         State::Dead => row.due <= time,
         State::InFlight => row.version <= newest,
@@ -217,28 +116,19 @@ fn is_meant(row: &Stored, (time, newest): Asked) -> bool {
 }
 
 /// Counts the timers that it would change.
-pub(crate) async fn count(
+pub(crate) async fn question(
     operator: &Operator,
     action: Action,
     selection: Selection,
 ) -> Result<Question, Failure> {
     let state = action.state();
-    let is_right = match (state, &selection) {
-        // An empty one would be all.
-        (Some(_), Selection::Prefix(prefix)) => !prefix.is_empty(),
-        (Some(State::Waiting), Selection::Tokens(_)) => false,
-        (state, selection) => state.is_some() || *selection == Selection::All,
-    };
-    if !is_right {
-        let verb = action.verb();
-        return Err(Failure::Usage(format!("{verb} does not take that choice")));
-    }
+    action.check(&selection)?;
     let counts = operator.counts().await?;
     let looked_at = state.unwrap_or(State::Waiting);
     // All claims: the change takes none that is newer.
     let most = match looked_at {
         State::InFlight => usize::MAX,
-        _ => COUNTED,
+        _ => MAX_COUNTED,
     };
     let any = (counts.now, Version(i64::MAX));
     let (mut found, mut about) = (Vec::new(), "");
@@ -246,7 +136,8 @@ pub(crate) async fn count(
         Selection::Keys(keys) => {
             for key in keys {
                 let rows = operator.rows_of(key.clone()).await?;
-                let (some, more) = of_key(operator, looked_at, key, &rows, any, most).await?;
+                let (some, more) =
+                    versions_of_key(operator, looked_at, key, &rows, any, most).await?;
                 found.extend(some);
                 about = if more { "over " } else { about };
             }
@@ -277,22 +168,22 @@ pub(crate) async fn count(
         selection,
         number,
         what: format!("{about}{digits} {state}timer{s}"),
-        asked: (counts.now, found.into_iter().max().unwrap_or(Version(0))),
+        as_of: (counts.now, found.into_iter().max().unwrap_or(Version(0))),
     })
 }
 
 /// The versions of the timers of a key in a state, the oldest first, and whether there may be more
 /// than so many. A key has any number of claims and of dead timers, of which `rows` are the latest.
-async fn of_key(
+async fn versions_of_key(
     operator: &Operator,
     state: State,
     key: &[u8],
     rows: &[Stored],
-    asked: Asked,
+    as_of: AsOf,
     most: usize,
 ) -> Result<(Vec<Version>, bool), Failure> {
     let bytes: usize = rows.iter().map(|row| row.key.len() + row.value.len()).sum();
-    let fits = |row: &Stored| row.key == key && is_meant(row, asked);
+    let fits = |row: &Stored| row.key == key && is_meant(row, as_of);
     let in_state: Vec<_> = rows.iter().filter(|row| row.state == state).collect();
     let may_be_more = in_state.len() >= MAX_KEY_ROWS || bytes >= ANSWER_BYTES;
     let found = in_state.iter().rev().filter(|row| fits(row));
@@ -333,7 +224,7 @@ pub(crate) struct Work<'a> {
     question: &'a Question,
     progress: &'a (dyn Fn(u64) + Sync),
     /// The outcome so far: it was cut off.
-    pub(crate) done: Done,
+    pub(crate) outcome: Outcome,
 }
 
 impl Drop for Work<'_> {
@@ -343,17 +234,21 @@ impl Drop for Work<'_> {
             Action::MoveIn(delay) => format!(" in={}", humantime::format_duration(delay)),
             _ => String::new(),
         };
-        let error = self.done.failure.as_ref().map_or(String::new(), |failure| {
-            format!(" error={:?}", text_line(&failure.to_string(), LOGGED))
-        });
-        (self.operator.desk.log)(&format!(
+        let error = self
+            .outcome
+            .failure
+            .as_ref()
+            .map_or(String::new(), |failure| {
+                format!(" error={:?}", text_line(&failure.to_string(), MAX_LOGGED))
+            });
+        (self.operator.access.log)(&format!(
             "change: time={} who={:?} namespace={} action={}{to} which={:?} changed={}{error}",
             StoreTime::from(SystemTime::now()),
-            text_line(self.who, LOGGED),
+            text_line(self.who, MAX_LOGGED),
             self.operator.namespace,
             question.action.verb(),
-            text_line(&question.selection.shown(), LOGGED),
-            self.done.changed,
+            question.selection.shown(),
+            self.outcome.changed,
         ));
     }
 }
@@ -366,77 +261,70 @@ impl<'a> Work<'a> {
         progress: &'a (dyn Fn(u64) + Sync),
     ) -> Self {
         let failure = Some(Failure::Failed("it was cut off".to_owned()));
-        let done = Done {
+        let outcome = Outcome {
             failure,
-            ..Done::default()
+            ..Outcome::default()
         };
         Work {
             operator,
             who,
             question,
             progress,
-            done,
+            outcome,
         }
     }
 
     /// Does it, step by step.
     pub(crate) async fn run(&mut self) {
         let ended = self.change().await;
-        self.done.failure = ended.err().or_else(|| self.done.locked_failure());
+        self.outcome.failure = ended.err().or_else(|| self.outcome.locked_failure());
     }
 
     async fn change(&mut self) -> Result<(), Failure> {
         let question = self.question;
-        let (asked, prefix) = (question.asked, question.selection.prefix());
-        let change = match question.action {
-            Action::Remove => Change::Remove,
-            Action::MoveIn(delay) => Change::MoveIn(delay),
-            _ => Change::Run,
-        };
-        match (question.action.state(), &question.selection) {
-            // `count` has refused any choice but all.
-            (None, _) => self.bulk(Bulk::Purge).await,
-            (Some(state), Selection::Keys(keys)) => {
+        let (as_of, prefix) = (question.as_of, question.selection.prefix());
+        match (question.action.effect(), &question.selection) {
+            // Purges take no choice but all.
+            (Effect::Purge, _) => self.bulk(Bulk::Purge).await,
+            (effect, Selection::Keys(keys)) => {
                 for key in keys {
-                    self.key(key, state, change).await?;
+                    match effect {
+                        Effect::Waiting(change) => self.waiting_key(key, change).await?,
+                        Effect::Token(effect) => self.key(key, effect).await?,
+                        Effect::Purge => {}
+                    }
                 }
                 Ok(())
             }
-            (_, Selection::Tokens(tokens)) => self.tokens(tokens, true).await,
-            (Some(State::Dead), Selection::All) => {
-                let died = DeadRows::Until(asked.0);
-                self.bulk(Bulk::Dead(died, self.dead())).await
+            (Effect::Token(effect), Selection::Tokens(tokens)) => {
+                self.tokens(tokens, effect, true).await
             }
-            (Some(State::Waiting), _) => {
+            (Effect::Token(TokenEffect::Dead(change)), Selection::All) => {
+                self.bulk(Bulk::Dead(DeadRows::Until(as_of.0), change))
+                    .await
+            }
+            (Effect::Waiting(change), _) => {
                 if !prefix.is_empty() {
                     // Later, those that are due now may be among them.
                     let state = State::InFlight;
                     let found = find(self.operator, state, prefix, |_| true, usize::MAX).await?;
-                    self.done.in_flight += found.0.len() as u64;
+                    self.outcome.in_flight += found.0.len() as u64;
                 }
-                let limit = self.operator.desk.limit;
+                let limit = self.operator.access.limit;
                 let changes = PrefixChange::new(prefix.to_vec(), change).within(limit);
                 self.bulk(Bulk::Waiting(changes)).await
             }
             // All are found before the first is changed: it may come back.
-            (Some(state), _) => {
-                let fits = |row: &Stored| is_meant(row, asked);
+            (Effect::Token(effect), _) => {
+                let (state, fits) = (effect.state(), |row: &Stored| is_meant(row, as_of));
                 let (found, _) = find(self.operator, state, prefix, fits, usize::MAX).await?;
-                self.tokens(&found, false).await
+                self.tokens(&found, effect, false).await
             }
         }
     }
 
-    /// What it does to dead timers.
-    fn dead(&self) -> DeadChange {
-        match self.question.action {
-            Action::Retry => DeadChange::Retry,
-            _ => DeadChange::Discard,
-        }
-    }
-
     fn has_changed(&mut self, rows: u64) {
-        self.done.changed += rows;
+        self.outcome.changed += rows;
         (self.progress)(rows);
     }
 
@@ -446,8 +334,8 @@ impl<'a> Work<'a> {
         loop {
             let began = Instant::now();
             let step = self.operator.step(&mut bulk).await?;
-            self.done.in_flight += step.in_flight;
-            self.done.locked += step.locked;
+            self.outcome.in_flight += step.in_flight;
+            self.outcome.locked += step.locked;
             self.has_changed(step.rows);
             if !step.more {
                 return Ok(());
@@ -456,64 +344,80 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Changes the timers of a key in a state. All are found before the first is changed: it may
-    /// come back.
-    async fn key(&mut self, key: &[u8], state: State, change: Change) -> Result<(), Failure> {
+    /// The versions of the timers of a key in a state that the question was about. Says why, if
+    /// there is none.
+    async fn found(
+        &mut self,
+        key: &[u8],
+        state: State,
+        most: usize,
+    ) -> Result<Vec<Version>, Failure> {
         let rows = self.operator.rows_of(key.to_vec()).await?;
-        let most = if state == State::Waiting {
-            1
-        } else {
-            usize::MAX
-        };
-        let asked = self.question.asked;
-        let (found, _) = of_key(self.operator, state, key, &rows, asked, most).await?;
+        let as_of = self.question.as_of;
+        let (found, _) = versions_of_key(self.operator, state, key, &rows, as_of, most).await?;
         if found.is_empty() {
             let is_in_flight = rows.iter().any(|row| row.state == State::InFlight);
-            self.done.in_flight += u64::from(is_in_flight);
-            self.done.because(why_not(key, &rows));
-            return Ok(());
+            self.outcome.in_flight += u64::from(is_in_flight);
+            self.outcome.because(why_not(key, &rows));
         }
-        if state != State::Waiting {
-            return self.tokens(&found, true).await;
+        Ok(found)
+    }
+
+    /// Changes the timer of a key that waits.
+    async fn waiting_key(&mut self, key: &[u8], change: Change) -> Result<(), Failure> {
+        if self.found(key, State::Waiting, 1).await?.is_empty() {
+            return Ok(());
         }
         match self.operator.change_key(key.to_vec(), change).await? {
             WriteOutcome::Armed { .. } | WriteOutcome::Removed { .. } => self.has_changed(1),
-            WriteOutcome::Locked(_) => self.done.locked += 1,
+            WriteOutcome::Locked(_) => self.outcome.locked += 1,
             WriteOutcome::Absent | WriteOutcome::Present => {
-                self.done.because(why_not(key, &[]));
+                self.outcome.because(why_not(key, &[]));
             }
             WriteOutcome::InFlight(token) => {
-                self.done.in_flight += 1;
-                self.done.because(in_flight(&line(key, LOGGED), token));
+                self.outcome.in_flight += 1;
+                let key = key_line(key, MAX_LOGGED);
+                self.outcome.because(in_flight(&key, token));
             }
         }
         Ok(())
     }
 
-    /// Changes claims or dead timers. Those that have gone are told, if somebody has named them.
-    async fn tokens(&mut self, tokens: &[Version], are_named: bool) -> Result<(), Failure> {
+    /// Changes the claims or dead timers of a key. All are found before the first is changed: it
+    /// may come back.
+    async fn key(&mut self, key: &[u8], effect: TokenEffect) -> Result<(), Failure> {
+        let found = self.found(key, effect.state(), usize::MAX).await?;
+        self.tokens(&found, effect, true).await
+    }
+
+    /// Changes claims or dead timers. Those that have gone are told, if the operator has named
+    /// them.
+    async fn tokens(
+        &mut self,
+        tokens: &[Version],
+        effect: TokenEffect,
+        are_named: bool,
+    ) -> Result<(), Failure> {
         for &token in tokens {
-            let before = (self.done.changed, self.done.locked);
-            let how = match self.question.action {
-                // The attempt does not count, so it is never the last one.
-                Action::Release => Some(Settlement::Unfire),
-                Action::Acknowledge => Some(Settlement::Ack),
-                _ => None,
-            };
-            if let Some(how) = how {
-                match self.operator.settle(token, how).await? {
-                    Settled::Lost => {}
-                    Settled::Locked => self.done.locked += 1,
-                    _ => self.has_changed(1),
+            let before = (self.outcome.changed, self.outcome.locked);
+            let what = match effect {
+                TokenEffect::Claim(settlement) => {
+                    match self.operator.settle(token, settlement).await? {
+                        Settled::Lost => {}
+                        Settled::Locked => self.outcome.locked += 1,
+                        Settled::Done | Settled::Armed(_) => self.has_changed(1),
+                    }
+                    "claim"
                 }
-            } else {
-                let which = DeadRows::Token(token);
-                self.bulk(Bulk::Dead(which, self.dead())).await?;
-            }
-            if are_named && (self.done.changed, self.done.locked) == before {
-                let what = how.map_or("dead timer", |_| "claim");
-                self.done
-                    .because(format!("no {what} has the token {}", token.0));
+                TokenEffect::Dead(change) => {
+                    self.bulk(Bulk::Dead(DeadRows::Token(token), change))
+                        .await?;
+                    "dead timer"
+                }
+            };
+            if are_named && (self.outcome.changed, self.outcome.locked) == before {
+                let text = format!("no {what} has the token {}", token.0);
+                self.outcome.because(text);
             }
         }
         Ok(())
@@ -529,7 +433,7 @@ fn in_flight(key: &str, token: Version) -> String {
 
 /// What a key has instead of what was asked for.
 fn why_not(key: &[u8], rows: &[Stored]) -> String {
-    let key = line(key, LOGGED);
+    let key = key_line(key, MAX_LOGGED);
     match rows.first() {
         None => format!("{key} has no timer"),
         Some(row) if row.state == State::Waiting => {

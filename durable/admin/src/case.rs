@@ -11,7 +11,7 @@ use tickwheel_durable::store::{
 };
 use tickwheel_durable_conformance::Faulty;
 
-use crate::operator::{Desk, Operator};
+use crate::operator::{Operator, StoreAccess};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -31,13 +31,13 @@ impl Case {
         let space = Namespace::new("orders").expect("it is a name");
         let opened = store.open(&space, &"json".into()).await;
         opened.expect("it opens");
-        let mut desk = Desk::new(Box::new(store.clone()), Duration::from_secs(5));
+        let mut access = StoreAccess::new(Box::new(store.clone()), Duration::from_secs(5));
         let logged = Arc::<Mutex<Vec<String>>>::default();
-        desk.log = Arc::new({
+        access.log = Arc::new({
             let logged = Arc::clone(&logged);
             move |line| logged.lock().expect("it is sound").push(line.to_owned())
         });
-        let found = desk.operators(Some(&space)).await.expect("it lists");
+        let found = access.operators(Some(&space)).await.expect("it lists");
         let operator = found[0].clone();
         Case {
             memory,

@@ -6,7 +6,7 @@ use tickwheel_durable::store::{State, StoreTime, Stored, StoredInstance};
 use crate::clock::{from_now, goes_on};
 use crate::shown::{separated, text_line, whole};
 
-/// A name of an instance has at most so many characters.
+/// A name of an instance has at most this many characters.
 const NAME: usize = 60;
 
 pub(crate) const STATES: [State; 3] = [State::Waiting, State::InFlight, State::Dead];
@@ -73,7 +73,7 @@ pub(crate) fn details(row: &Stored, now: StoreTime) -> Vec<(&'static str, String
 /// The columns of instances.
 pub(crate) const INSTANCE: [&str; 5] = ["name", "instance", "alive", "loaded", "lacks"];
 
-pub(crate) fn of_instance(instance: &StoredInstance, now: StoreTime) -> [String; 5] {
+pub(crate) fn instance_cells(instance: &StoredInstance, now: StoreTime) -> [String; 5] {
     [
         text_line(instance.name.as_deref().unwrap_or("-"), NAME),
         instance.id.0.to_string(),
@@ -101,7 +101,7 @@ mod tests {
         let now = StoreTime::from_micros(1_000_000);
         let mut instance = StoredInstance::new(InstanceId(5), now);
         (instance.loaded, instance.lacks) = (1_003, 7);
-        let [name, id, _, loaded, lacks] = of_instance(&instance, now);
+        let [name, id, _, loaded, lacks] = instance_cells(&instance, now);
         assert_eq!([&*name, &id, &loaded, &lacks], ["-", "5", "1,003", "7"]);
     }
 

@@ -19,12 +19,12 @@ const RECENT: Duration = Duration::from_secs(3_600);
 /// How many namespaces may hang before no further one is asked.
 const MAX_HUNG: usize = 2;
 
-/// An error in a table has at most so many characters.
+/// An error in a table has at most this many characters.
 const ERROR: usize = 200;
 
-/// The text for a store that has no namespace.
+/// The text where no namespace is shown: the store has none, or not the one that is meant.
 pub(crate) const NONE: &str =
-    "The store has no namespace. It has one once an instance has started.";
+    "There is no namespace to show. One appears once an instance has started on it.";
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Health {
@@ -100,7 +100,7 @@ impl Summary {
                 Err(Failure::Failed(text.to_owned()))
             };
             hung +=
-                usize::from(read.as_ref().err() == Some(&Failure::timeout(operator.desk.limit)));
+                usize::from(read.as_ref().err() == Some(&Failure::timeout(operator.access.limit)));
             all.push(read.unwrap_or_else(|failure| {
                 let (word, text) = ("failing", text_line(&failure.to_string(), ERROR));
                 failed.get_or_insert(failure);
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(word().await, "ok");
     }
 
-    // One that hung once failed all of them.
+    // Regression: one that hung once failed all of them.
     #[tokio::test(start_paused = true)]
     async fn namespaces_that_hang_leave_others_to_be_read() {
         let mut cases = Vec::new();
@@ -207,7 +207,7 @@ mod tests {
             cases.push(Case::new().await);
         }
         let operators: Vec<_> = cases.iter().map(|case| case.operator.clone()).collect();
-        let limit = operators[0].desk.limit;
+        let limit = operators[0].access.limit;
         for place in [0, 2, 3] {
             cases[place].store.set_slow("count", 2 * limit);
         }

@@ -6,10 +6,10 @@ use crate::failure::Failure;
 use crate::operator::Operator;
 use crate::shown::{from_hex, hex};
 
-/// A page with a filter by error looks at so many rows, and may be shorter then.
+/// A page with a filter by error looks at about 2,000 rows, and may be shorter then.
 const LOOKED_AT: usize = 2_000;
 
-/// So many rows at least are looked at together to find those that fit a filter.
+/// At least 50 rows are looked at together to find those that fit a filter.
 const TOGETHER: usize = 50;
 
 /// Which timers are listed.
@@ -23,7 +23,7 @@ pub(crate) struct Filter {
 }
 
 #[derive(Debug)]
-pub(crate) struct Page {
+pub(crate) struct Rows {
     pub(crate) rows: Vec<Stored>,
     /// Where the next page begins, if it has a row.
     pub(crate) next: Option<String>,
@@ -33,7 +33,7 @@ pub(crate) struct Page {
 #[derive(Clone)]
 enum Cursor {
     Time(State, Option<(StoreTime, Version)>),
-    Key(PrefixRows, bool),
+    Key { request: PrefixRows, is_over: bool },
 }
 
 impl Cursor {
@@ -52,7 +52,10 @@ impl Cursor {
             let bytes = from_hex(text).ok_or_else(|| wrong(text))?;
             request.after = Some(PrefixCursor(bytes));
         }
-        Ok(Cursor::Key(request, false))
+        Ok(Cursor::Key {
+            request,
+            is_over: false,
+        })
     }
 
     /// At most so many rows after the position, which follows them. None after the last.
@@ -65,7 +68,7 @@ impl Cursor {
                 }
                 Ok(rows)
             }
-            Cursor::Key(request, is_over) => {
+            Cursor::Key { request, is_over } => {
                 while !*is_over {
                     request.limit = limit;
                     let page = operator.with_prefix(request.clone()).await?;
@@ -83,7 +86,7 @@ impl Cursor {
     fn text(&self) -> Option<String> {
         match self {
             Cursor::Time(_, after) => after.map(at),
-            Cursor::Key(request, _) => request.after.as_ref().map(|cursor| hex(&cursor.0)),
+            Cursor::Key { request, .. } => request.after.as_ref().map(|cursor| hex(&cursor.0)),
         }
     }
 }
@@ -105,7 +108,7 @@ pub(crate) async fn page(
     filter: &Filter,
     after: Option<&str>,
     limit: usize,
-) -> Result<Page, Failure> {
+) -> Result<Rows, Failure> {
     let fits = |row: &Stored| match &filter.error {
         Some(text) => (row.error.as_ref()).is_some_and(|error| error.contains(text)),
         None => true,
@@ -130,7 +133,7 @@ pub(crate) async fn page(
             found = cursor.advance(operator, end).await?;
         }
         if found.is_empty() {
-            return Ok(Page { rows, next: None });
+            return Ok(Rows { rows, next: None });
         }
         looked_at += found.len();
         rows.extend(found.into_iter().filter(fits));
@@ -143,10 +146,10 @@ pub(crate) async fn page(
         let found = cursor.advance(operator, together).await?;
         looked_at += found.len();
         if found.is_empty() {
-            return Ok(Page { rows, next: None });
+            return Ok(Rows { rows, next: None });
         }
         if found.iter().any(fits) || looked_at >= most {
-            return Ok(Page { rows, next });
+            return Ok(Rows { rows, next });
         }
     }
 }

@@ -21,24 +21,24 @@ const NEAR: LoadWindow = LoadWindow::new(Duration::from_secs(1), None);
 
 /// A store, asked with a time limit, and where changes are logged.
 #[derive(Clone)]
-pub(crate) struct Desk {
+pub(crate) struct StoreAccess {
     store: Arc<dyn Store>,
     pub(crate) limit: Duration,
     pub(crate) log: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
-impl fmt::Debug for Desk {
+impl fmt::Debug for StoreAccess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Desk")
+        f.debug_struct("StoreAccess")
             .field("limit", &self.limit)
             .finish_non_exhaustive()
     }
 }
 
-impl Desk {
+impl StoreAccess {
     /// Logs on standard error.
     pub(crate) fn new(store: Box<dyn Store>, limit: Duration) -> Self {
-        Desk {
+        StoreAccess {
             store: store.into(),
             limit,
             log: Arc::new(tell),
@@ -60,7 +60,7 @@ impl Desk {
         only: Option<&Namespace>,
     ) -> Result<Vec<Operator>, Failure> {
         let operator = |namespace, charter: Charter| Operator {
-            desk: self.clone(),
+            access: self.clone(),
             namespace,
             codec: charter.codec,
         };
@@ -92,45 +92,45 @@ pub(crate) enum Bulk {
 /// A namespace of a store.
 #[derive(Debug, Clone)]
 pub(crate) struct Operator {
-    pub(crate) desk: Desk,
+    pub(crate) access: StoreAccess,
     pub(crate) namespace: Namespace,
     pub(crate) codec: String,
 }
 
 impl Operator {
     fn store(&self) -> &dyn Store {
-        &*self.desk.store
+        &*self.access.store
     }
 
     pub(crate) async fn counts(&self) -> Result<Counts, Failure> {
-        self.desk.call(self.store().count(&self.namespace)).await
+        self.access.call(self.store().count(&self.namespace)).await
     }
 
     pub(crate) async fn instances(&self) -> Result<Vec<StoredInstance>, Failure> {
-        let call = self.desk.inspect().instances(&self.namespace);
-        self.desk.call(call).await
+        let call = self.access.inspect().instances(&self.namespace);
+        self.access.call(call).await
     }
 
     pub(crate) async fn count_due(&self, times: Vec<StoreTime>) -> Result<Vec<u64>, Failure> {
-        let call = self.desk.inspect().count_due(&self.namespace, times);
-        self.desk.call(call).await
+        let call = self.access.inspect().count_due(&self.namespace, times);
+        self.access.call(call).await
     }
 
     /// A page of timers, which may be shorter.
     pub(crate) async fn list(&self, request: List) -> Result<Vec<Stored>, Failure> {
         let call = self.store().list(&self.namespace, request);
-        self.desk.call(call).await
+        self.access.call(call).await
     }
 
     pub(crate) async fn with_prefix(&self, request: PrefixRows) -> Result<RowPage, Failure> {
-        let inspect = self.desk.inspect();
+        let inspect = self.access.inspect();
         let call = inspect.rows_with_prefix(&self.namespace, request);
-        self.desk.call(call).await
+        self.access.call(call).await
     }
 
     pub(crate) async fn rows_of(&self, key: Vec<u8>) -> Result<Vec<Stored>, Failure> {
         let call = self.store().rows_of(&self.namespace, key, MAX_KEY_ROWS);
-        self.desk.call(call).await
+        self.access.call(call).await
     }
 
     /// The stored form of a key as a person writes it: the first of its readings that has timers,
@@ -141,7 +141,7 @@ impl Operator {
             return digits(key);
         }
         let mut meant = from_line(key);
-        if line(&meant, usize::MAX - 1) != key {
+        if line(&meant, usize::MAX) != key {
             meant = key.into();
         }
         let mut readings = vec![key.into(), meant.clone()];
@@ -188,11 +188,14 @@ impl Operator {
         if !meant.is_empty() && meant != prefix.as_bytes() {
             all.extend(readings(&meant));
         }
-        for (number, reading) in all.iter().enumerate().filter(|_| all.len() > 1) {
+        if let [only] = &all[..] {
+            return Ok(only.clone());
+        }
+        for (number, reading) in all.iter().enumerate() {
             let found = self.first(state, reading.clone()).await?;
             // Other keys may begin with the bytes that are meant, and are shown otherwise.
             let is_shown = |row: Stored| {
-                let shown = line(&row.key, usize::MAX - 1);
+                let shown = line(&row.key, usize::MAX);
                 let [shown, prefix] = [&shown, prefix].map(|text| text.trim_start_matches('"'));
                 shown.starts_with(prefix)
             };
@@ -223,7 +226,7 @@ impl Operator {
     pub(crate) async fn settle(&self, token: Version, how: Settlement) -> Result<Settled, Failure> {
         let settles = vec![Settle::new(token, how)];
         let call = self.store().settle(&self.namespace, settles, NEAR);
-        Ok(self.desk.call(call).await?.pop().unwrap_or(Settled::Lost))
+        Ok(self.access.call(call).await?.pop().unwrap_or(Settled::Lost))
     }
 
     /// Changes the waiting timer with this key.
@@ -233,12 +236,12 @@ impl Operator {
         change: Change,
     ) -> Result<WriteOutcome, Failure> {
         // Nothing changes after the caller has given up.
-        let until = self.counts().await?.now.after(self.desk.limit);
+        let until = self.counts().await?.now.after(self.access.limit);
         let writes = vec![Write::new(key, change.action())];
         let call = self
             .store()
             .write(&self.namespace, writes, NEAR.until(until));
-        let outcome = self.desk.call(call).await?.pop();
+        let outcome = self.access.call(call).await?.pop();
         Ok(outcome.unwrap_or(WriteOutcome::Absent))
     }
 
@@ -250,7 +253,7 @@ impl Operator {
             Bulk::Waiting(changes) => Box::pin(changes.step(store, space)),
             Bulk::Dead(which, change) => store.change_dead(space, which.clone(), *change),
         };
-        self.desk.call(step).await
+        self.access.call(step).await
     }
 }
 

@@ -7,7 +7,7 @@ pub(crate) use hex::encode as hex;
 /// but for characters that a terminal or a reader would take for something else.
 pub(crate) fn line(bytes: &[u8], most: usize) -> String {
     let shown = match std::str::from_utf8(bytes) {
-        Ok(text) => visible(text.chars().take(most + 1), code),
+        Ok(text) => visible(text.chars().take(most.saturating_add(1)), code),
         Err(_) => format!("0x{}", hex(&bytes[..bytes.len().min(most)])),
     };
     match shown.char_indices().nth(most) {
@@ -19,6 +19,14 @@ pub(crate) fn line(bytes: &[u8], most: usize) -> String {
 /// A text as it is shown.
 pub(crate) fn text_line(text: &str, most: usize) -> String {
     line(text.as_bytes(), most)
+}
+
+/// A key as a [`line`](line()) that shows also if it is empty.
+pub(crate) fn key_line(key: &[u8], most: usize) -> String {
+    if key.is_empty() {
+        return "(empty)".to_owned();
+    }
+    line(key, most)
 }
 
 /// The bytes of a whole [`line`](line()). Others may be shown as the same line.
@@ -43,7 +51,7 @@ pub(crate) fn from_line(line: &str) -> Vec<u8> {
 pub(crate) fn whole(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text
-            .lines()
+            .split('\n')
             .map(|line| visible(line.chars(), code))
             .collect::<Vec<_>>()
             .join("\n"),
@@ -162,7 +170,7 @@ mod tests {
         let text = "a\u{1b}[2J\u{202e}\n\tb\rc\r\nd\n";
         assert_eq!(
             whole(text.as_bytes()),
-            "a\\u{1b}[2J\\u{202e}\n\\u{9}b\\u{d}c\nd"
+            "a\\u{1b}[2J\\u{202e}\n\\u{9}b\\u{d}c\\u{d}\nd\n"
         );
         let long = "x".repeat(1 << 16);
         assert_eq!(whole(long.as_bytes()), long);

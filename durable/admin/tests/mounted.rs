@@ -1,5 +1,10 @@
 //! The page as routes of a service with its own sign-in.
 
+#[path = "mounted/keys.rs"]
+mod keys;
+#[path = "mounted/namespaces.rs"]
+mod namespaces;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -131,7 +136,7 @@ async fn page_is_behind_the_sign_in_of_its_service() {
         "POST /timers/n/orders/change",
     ] {
         let (status, ..) = service
-            .ask(request, &[OWN], "action=purge&all=1&confirmed=1")
+            .ask(request, &[OWN], "action=remove&prefix=22&confirmed=1")
             .await;
         assert_eq!(status, 401, "{request}");
     }
@@ -236,7 +241,7 @@ async fn page_changes_and_shows_what_it_was_allowed_to() {
     assert_eq!(status, 404);
     let page = service.page(&format!("{gone}?did=remove&done=1")).await;
     assert!(page.contains("1 removed."), "{page}");
-    let form = "action=purge&all=1&confirmed=1";
+    let form = "action=remove&prefix=22&confirmed=1";
     let (status, ..) = service
         .ask("POST /timers/n/orders/change", &[ANNA, OWN], form)
         .await;
@@ -245,32 +250,9 @@ async fn page_changes_and_shows_what_it_was_allowed_to() {
     let other = Namespace::new("mails").expect("it is a name");
     let service = Service::new("/timers", |page| page.namespace(other.clone())).await;
     let home = service.page("/timers").await;
-    assert!(home.contains("The store has no namespace"), "{home}");
+    assert!(home.contains("There is no namespace to show"), "{home}");
     let (status, ..) = service.ask("GET /timers/n/orders", &[ANNA], "").await;
     assert_eq!(status, 404);
-}
-
-/// A namespace that was not there had no page for ten seconds after its first instance.
-#[tokio::test]
-async fn namespace_that_was_not_there_has_its_page_at_once() {
-    let mails = &Namespace::new("mails").expect("it is a name");
-    for (only, had, has) in [
-        (Some(mails), "The store has no namespace", "/timers/n/mails"),
-        (None, "/timers/n/orders", "/timers/n/orders"),
-    ] {
-        let service = Service::new("/timers", |page| match only {
-            Some(only) => page.namespace(only.clone()),
-            None => page,
-        });
-        let service = service.await;
-        let home = service.page("/timers").await;
-        assert!(home.contains(had), "{home}");
-        let opened = service.store.open(mails, &"json".into()).await;
-        opened.expect("it opens");
-        let home = service.page("/timers").await;
-        assert!(home.contains(has), "{home}");
-        service.page("/timers/n/mails").await;
-    }
 }
 
 /// Whatever an answer is, it is neither cached nor in a frame, and its forms lead nowhere else.
@@ -330,7 +312,7 @@ async fn store_that_hangs_is_told_after_the_time_limit() {
     }
 }
 
-/// It took down the page of all others.
+/// Regression: it took down the page of all others.
 #[tokio::test]
 async fn namespace_that_cannot_be_read_hides_no_other() {
     let service = Service::new("/timers", |page| page).await;
@@ -342,7 +324,7 @@ async fn namespace_that_cannot_be_read_hides_no_other() {
     assert!(rows[1].contains("state ok"), "{home}");
 }
 
-/// Each page, and each refresh, made Redis look at all of its keys.
+/// Regression: each page, and each refresh, made Redis look at all of its keys.
 #[tokio::test(start_paused = true)]
 async fn namespaces_are_looked_for_every_few_seconds() {
     let service = Service::new("/timers", |page| page).await;
@@ -454,7 +436,7 @@ async fn timer_that_waits_for_its_retry_is_listed_with_its_error() {
     }
 }
 
-/// A timer that died while somebody read the question was discarded unseen.
+/// Regression: a timer that died while the question was read was discarded unseen.
 #[tokio::test]
 async fn confirmed_change_leaves_what_died_after_the_question() {
     let mut service = Service::new("/timers", Page::allow_changes).await;
@@ -463,12 +445,12 @@ async fn confirmed_change_leaves_what_died_after_the_question() {
     let form = "action=discard&all=1";
     let (_, _, page) = service.ask(change, &[ANNA, OWN], form).await;
     assert!(page.contains("Discard 1 dead timer?"), "{page}");
-    let asked = page.split_once("name=\"asked\" value=\"");
-    let asked = asked.and_then(|(_, rest)| rest.split_once('"'));
-    let (asked, _) = asked.expect("it is in the form");
+    let as_of = page.split_once("name=\"as_of\" value=\"");
+    let as_of = as_of.and_then(|(_, rest)| rest.split_once('"'));
+    let (as_of, _) = as_of.expect("it is in the form");
     sleep(Duration::from_millis(100)).await;
     service.kill("dead 2").await;
-    let form = format!("{form}&asked={asked}&confirmed=1");
+    let form = format!("{form}&as_of={as_of}&confirmed=1");
     let (_, to, page) = service.ask(change, &[ANNA, OWN], &form).await;
     assert!(to.contains("did=discard&done=1"), "{to}: {page}");
     assert_eq!(service.timers.counts().await.expect("it counts").dead, 1);

@@ -131,7 +131,7 @@ async fn page_is_live_in_a_browser() {
     );
 }
 
-/// At 400 px letters stood alone, and rows were of double height.
+/// Regression: at 400 px letters stood alone, and rows were of double height.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_fit_phones_and_screens() {
     let Some(mut browser) = Browser::start() else {
@@ -243,7 +243,7 @@ async fn progress_of_a_long_change_is_live() {
     browser.until("document.querySelector('form.all .danger') !== null");
     browser.value("document.querySelector('form.all .danger').click()");
     browser.until("document.querySelector('h1').textContent === 'Remove 1,200 waiting timers?'");
-    // A transaction of somebody else holds it up.
+    // Another transaction holds it up.
     let other = Connection::open(file.path()).expect("it opens");
     let locked = other.execute_batch("BEGIN IMMEDIATE");
     locked.expect("the instance lets go of the file");

@@ -220,6 +220,18 @@ async fn released_claim_is_lost_to_its_worker() {
     assert_eq!(run(&file, &["show", "a"]).code, 3);
 }
 
+/// Regression: it answered "there is no namespace mails, but none".
+#[tokio::test]
+async fn store_without_a_namespace_says_so() {
+    let file = File::new();
+    drop(Sqlite::open(file.path()).expect("it opens"));
+    for arguments in [&["list"][..], &["list", "--namespace", "mails"]] {
+        let Run { code, errors, .. } = run(&file, arguments);
+        assert_eq!(code, 3, "{errors}");
+        assert_eq!(errors, "error: the store has no namespace\n");
+    }
+}
+
 #[tokio::test]
 async fn exit_code_tells_what_is_wrong() {
     let file = File::new();
@@ -241,7 +253,7 @@ async fn exit_code_tells_what_is_wrong() {
     std::fs::remove_file(file.path()).expect("it is removed");
     drop(Sqlite::open(file.path()).expect("it opens"));
     let empty = run(&file, &["stats"]);
-    assert!(empty.output.contains("has no namespace"), "{empty:?}");
+    assert!(empty.output.contains("no namespace to show"), "{empty:?}");
     assert_eq!(run(&file, &["list"]).code, 3);
     let (timers, _claims) = file.instance().await;
     let set = timers.set_timer("a", &"v".to_owned(), HOUR).await;
@@ -311,7 +323,8 @@ async fn look_at_an_empty_database_makes_no_tables() {
     assert_eq!(row.get::<_, i64>(0), 0);
 }
 
-/// A timer that waits could be looked at only, and `discard` said that it was not there.
+/// Regression: a timer that waits could be looked at only, and `discard` said that it was not
+/// there.
 #[tokio::test]
 async fn change_says_what_it_has_found() {
     let file = File::new();
@@ -408,7 +421,7 @@ async fn prefix_chooses_what_is_changed() {
     assert_eq!(counted(&timers).await, [0, 0, 0]);
 }
 
-/// A change left no trace.
+/// Regression: a change left no trace.
 #[tokio::test]
 async fn change_is_logged_in_one_line_with_its_user() {
     let file = File::new();
@@ -443,7 +456,8 @@ async fn change_is_logged_in_one_line_with_its_user() {
     }
 }
 
-/// What cannot be undone was done at once. A terminal is asked for the name of the namespace.
+/// Regression: what cannot be undone was done at once. A terminal is asked for the name of the
+/// namespace.
 #[tokio::test]
 async fn question_is_asked_at_a_terminal() {
     let file = File::new();

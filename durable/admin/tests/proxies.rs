@@ -214,7 +214,8 @@ async fn page_works_behind_nginx_as_documented() {
     }
 }
 
-/// Behind a proxy that says nothing of its clients, all of them were let in without a token.
+/// Regression: behind a proxy that says nothing of its clients, all of them were let in without a
+/// token.
 #[tokio::test]
 async fn page_without_a_token_refuses_clients_of_a_proxy_that_adds_no_header() {
     if !is_installed("nginx") {
@@ -246,7 +247,7 @@ async fn page_without_a_token_refuses_clients_of_a_proxy_that_adds_no_header() {
             assert!(answer.contains("--token-file"), "{answer}");
         }
         assert_eq!(counted(&timers).await, [1, 0, 0]);
-        // The address that somebody types has no sign but the version.
+        // A typed address has no sign but the version.
         let typed = behind.ask("/n/orders", &[]);
         assert_eq!(typed.starts_with("HTTP/1.1 200"), reads, "{typed}");
     }

@@ -190,7 +190,7 @@ async fn short_token_is_refused() {
     }
 }
 
-/// A login was good until the program ended.
+/// Regression: a login was good until the program ended.
 #[tokio::test]
 async fn login_ends() {
     let file = File::new();
@@ -224,7 +224,7 @@ async fn login_ends() {
     assert!(answer.starts_with("HTTP/1.1 303"), "{answer}");
 }
 
-/// A page of one namespace showed and changed all others.
+/// Regression: a page of one namespace showed and changed all others.
 #[tokio::test]
 async fn page_of_one_namespace_leaves_others_alone() {
     let file = File::new();
@@ -243,7 +243,7 @@ async fn page_of_one_namespace_leaves_others_alone() {
     for fields in [
         "action=retry&all=1",
         "action=discard&all=1&confirmed=1",
-        "action=purge&all=1&confirmed=1",
+        "action=discard&prefix=22&confirmed=1",
     ] {
         let answer = server.change("orders", fields);
         assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
@@ -254,7 +254,7 @@ async fn page_of_one_namespace_leaves_others_alone() {
     assert_eq!(counted(&orders.0).await, [0, 0, 1]);
 }
 
-/// What cannot be undone was done by one click, and left no trace.
+/// Regression: what cannot be undone was done by one click, and left no trace.
 #[tokio::test]
 async fn change_is_asked_and_logged() {
     let file = File::new();
@@ -278,7 +278,6 @@ async fn change_is_asked_and_logged() {
             &["Run 2 waiting timers?", "that begin with"],
         ),
         ("action=move&in=2h&prefix=2261", &["Move 2 waiting timers?"]),
-        ("action=purge&all=1", &["Purge 5 timers?"]),
     ] {
         let page = server.change("orders", fields);
         for word in words {
@@ -286,6 +285,19 @@ async fn change_is_asked_and_logged() {
             assert!(page.contains(word), "{word}: {page}");
             assert!(page.contains("<strong>orders</strong>"), "{page}");
         }
+        assert_eq!(counted(&timers).await, [3, 0, 2], "{fields}");
+    }
+    // What no button sends is refused, also if it is confirmed.
+    for (action, words) in [
+        ("purge", "the page does not purge"),
+        ("remove", "only if they are dead"),
+        ("run", "only if they are dead"),
+        ("release", "only if they are dead"),
+    ] {
+        let fields = format!("action={action}&all=1&confirmed=1");
+        let refused = server.change("orders", &fields);
+        assert!(refused.starts_with("HTTP/1.1 400"), "{refused}");
+        assert!(refused.contains(words), "{refused}");
         assert_eq!(counted(&timers).await, [3, 0, 2], "{fields}");
     }
     assert_eq!(server.log(), "");
@@ -401,7 +413,7 @@ async fn lists_are_filtered_and_read_in_pages() {
     );
 }
 
-/// A browser waited for as long as a change took, and showed nothing.
+/// Regression: a browser waited for as long as a change took, and showed nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn long_change_has_a_page_of_its_progress() {
     let file = File::new();
@@ -410,7 +422,7 @@ async fn long_change_has_a_page_of_its_progress() {
     let keys: Vec<_> = keys.iter().map(String::as_str).collect();
     set(&timers, &keys, HOUR).await;
     let server = Server::start(&file, &["--allow-changes"]);
-    // A transaction of somebody else holds it up.
+    // Another transaction holds it up.
     let other = Connection::open(file.path()).expect("it opens");
     let locked = other.execute_batch("BEGIN IMMEDIATE");
     locked.expect("the instance lets go of the file");
@@ -486,7 +498,7 @@ async fn page_counts_what_is_late() {
     }
 }
 
-/// Instances were numbers.
+/// Regression: instances were numbers.
 #[tokio::test]
 async fn instances_have_the_names_of_their_programs() {
     let file = File::new();
@@ -509,7 +521,7 @@ async fn page_says_what_is_wrong_with_a_request() {
     for (fields, words) in [
         ("action=burn&all=1", "names no action"),
         ("action=run", "no timer is selected"),
-        ("action=remove&row=token-17", "does not take that choice"),
+        ("action=remove&row=token-17", "remove takes no token"),
         ("action=move&row=key-2261&in=soon", "how long from now"),
     ] {
         let answer = server.change("orders", fields);

@@ -2,9 +2,10 @@
 //! store.
 //!
 //! One small program uses every step of the protocol: sets, moves and removes, loads, fires,
-//! acknowledgements, timers put back, a shutdown. It is run once for each of its calls, and in that
-//! run this call goes wrong. A crash stops the instance for good, and another one takes over; an
-//! error is returned to the instance, which goes on. What either was told before must hold.
+//! acknowledgements, timers put back, and before a crash a shutdown. It is run once for each of its
+//! calls, and in that run this call goes wrong. A crash stops the instance for good, and another
+//! one takes over; an error is returned to the instance, which goes on. What either was told before
+//! must hold.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -12,12 +13,12 @@ use std::pin::pin;
 use futures_util::future::{Either, join_all, select};
 use tickwheel_durable::store::Store;
 use tickwheel_durable::{Claim, Error, Moved, Removed};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::faulty::FaultPoint;
 use super::world::{Running, Stores, World};
 
-/// So many runs go on at once.
+/// At most eight runs go on at once: of four calls, before and after each.
 const AT_ONCE: u64 = 4;
 
 /// The answers that the program got.
@@ -102,6 +103,7 @@ async fn run<T: Stores>(world: &World<T>, call: u64, when: FaultPoint, crash: bo
         instance.kill();
         instance = world.instance().await;
     }
+    // A fault that has not struck yet is planned no more.
     instance.faults.set_away(false);
     deliver_the_rest(&world, &mut instance, &mut told, &what).await;
     struck
@@ -139,8 +141,8 @@ async fn program<S: Store, T: Stores<Store = S>>(
     }
     told.set(5, &replaced);
     let mut put_back = false;
-    let until = tokio::time::Instant::now() + world.units(18);
-    while let Ok(claim) = tokio::time::timeout_at(until, instance.claims.recv()).await {
+    let until = Instant::now() + world.units(18);
+    while let Ok(claim) = timeout_at(until, instance.claims.recv()).await {
         let claim: Claim<String, u64> = claim.expect("the stream goes on");
         let value = claim.value;
         assert!(
@@ -166,13 +168,13 @@ async fn deliver_the_rest<S: Store, T: Stores<Store = S>>(
     told: &mut Told,
     what: &str,
 ) {
-    let until = tokio::time::Instant::now() + world.units(600);
+    let until = Instant::now() + world.units(600);
     loop {
         let counts = instance.counts().await;
         if counts.waiting + counts.in_flight == 0 {
             break;
         }
-        let next = tokio::time::timeout_at(until, instance.claims.recv()).await;
+        let next = timeout_at(until, instance.claims.recv()).await;
         let claim = next.unwrap_or_else(|_| panic!("{what}: {counts:?} are left, of {told:?}"));
         let claim = claim.expect("the stream goes on");
         let done = told.done.contains(&claim.value);

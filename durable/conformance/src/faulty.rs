@@ -66,7 +66,8 @@ struct State {
     late: Option<(&'static str, Duration)>,
     /// The kind of call that takes that much longer to answer.
     slow: Option<(&'static str, Duration)>,
-    /// How many rows the calls have written, but for renewals of leases and for unloads.
+    /// How many rows that write, load, fire, settle and unmark have changed, but for renewals of
+    /// leases.
     writes: u64,
 }
 
@@ -84,8 +85,9 @@ impl<S> Faulty<S> {
         self.lock().calls
     }
 
-    /// How many rows the calls have inserted, changed or deleted, but for renewals of leases and
-    /// for unloads.
+    /// How many rows that [`write`](Store::write), [`load`](Store::load), [`fire`](Store::fire),
+    /// [`settle`](Store::settle) and [`unmark`](Store::unmark) have changed, as their answers say,
+    /// but for renewals of leases. Other calls do not count, nor do occurrences that are skipped.
     pub fn row_writes(&self) -> u64 {
         self.lock().writes
     }
@@ -359,7 +361,9 @@ impl<S: Store> Store for Faulty<S> {
         });
         self.counted(settled, move |settled| {
             let settled = settled.iter().zip(renewals);
-            let written = settled.filter(|(settled, renews)| **settled != Settled::Lost && !renews);
+            let written = settled.filter(|(settled, renews)| {
+                matches!(settled, Settled::Done | Settled::Armed(_)) && !renews
+            });
             written.count()
         })
     }

@@ -56,7 +56,7 @@
 //! | [`crashes`] | an instance that dies, or has a call that fails, before and after every single call |
 //!
 //! A failed check panics and says what it expected. Random checks print their seed; the environment
-//! variable `CONFORMANCE_SEED` repeats it.
+//! variable `CONFORMANCE_SEED` repeats its choices, and on a paused clock the whole run.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -97,6 +97,8 @@ macro_rules! conformance_tests {
         $crate::conformance_tests! { @modules [$(#[$test])*] ($stores, $pace)
             contract {
                 loads_what_the_dead_left_piece_by_piece,
+                says_that_others_have_left_more,
+                fires_what_has_been_due_longest,
                 leaves_rows_to_those_that_can_decode_them,
                 tells_what_others_lack,
                 hints_near_rows_that_no_instance_has_loaded,

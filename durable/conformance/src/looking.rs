@@ -10,13 +10,13 @@ use tokio::time::{Instant, sleep};
 use super::contract::set;
 use super::world::{Running, Stores, World};
 
-/// So many timers wait, and can be looked at.
+/// How many timers wait, and can be looked at.
 const ROWS: usize = 20_000;
 
 /// They are due after so long.
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// A round without looks follows so many with them, and the other way round.
+/// Ten rounds without looks follow ten with them, and the other way round.
 const ROUNDS: u64 = 10;
 
 /// How often the rounds change.
@@ -84,6 +84,7 @@ async fn look_until<S: Store>(store: S, space: Namespace, is_over: Arc<AtomicBoo
         due.expect("it counts");
         inspect.instances(&space).await.expect("it lists");
         inspect.namespaces().await.expect("it lists");
+        inspect.charter(&space).await.expect("it reads");
         looks += 1;
         // Where nothing takes time, others have a turn.
         sleep(Duration::from_millis(1)).await;

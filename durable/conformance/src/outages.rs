@@ -108,14 +108,14 @@ pub async fn d5_put_back_survives_an_outage<T: Stores>(world: &World<T>) {
 
 /// D2: a lost answer of a fire delays its timers by no lease, and costs them no attempt.
 ///
-/// Up to 1,024 timers waited for a whole lease. Those with one attempt were dead, and had never
-/// run.
+/// Regression: up to 1,024 timers waited for a whole lease. Those with one attempt were dead, and
+/// had never run.
 pub async fn d2_lost_answer_to_a_fire_costs_nothing<T: Stores>(world: &World<T>) {
-    const TIMERS: u64 = 50;
+    const TIMERS: usize = 50;
     let lease = world.units(600);
     let set = |builder: Builder<_, _>| builder.lease(lease).max_attempts(1);
     let mut instance = world.instance_with(set).await;
-    for number in 0..TIMERS {
+    for number in 0..TIMERS as u64 {
         instance.set(&number.to_string(), number, 1).await;
     }
     let (unit, handled) = (instance.unit, Handled::default());
@@ -130,7 +130,7 @@ pub async fn d2_lost_answer_to_a_fire_costs_nothing<T: Stores>(world: &World<T>)
         sleep(unit * 6).await;
         assert_eq!(handled.len(), 0, "no answer has come");
         faults.set_losing(None);
-        let all = timeout(unit * 300, handled.reach(50, unit)).await;
+        let all = timeout(unit * 300, handled.reach(TIMERS, unit)).await;
         assert!(all.is_ok(), "{} were handled", handled.len());
         assert_eq!(settled(timers, unit).await, 0);
         timers.shutdown().await;

@@ -17,25 +17,23 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use futures_util::future::{join, join_all};
 use tickwheel_durable::store::{
-    Action, Due, Fire, InstanceId, Load, LoadWindow, Namespace, Settle, Settlement, State, Store,
-    Write, WriteOutcome,
+    Action, Fire, InstanceId, Load, LoadWindow, Namespace, Settle, Settlement, State, Store, Write,
+    WriteOutcome,
 };
 use tokio::task::yield_now;
 
-use super::contract::write;
+use super::contract::{HOUR, NOW, write};
 use super::random::{seed, stream};
 use super::steps::pages;
 use super::world::{Stores, World, opened};
 
-/// Those who change the keys have so many each, and write them in batches: the longer a batch
-/// takes, the more happens in it.
+/// Each writer has 60 keys, and changes all of them in a batch: the longer a batch takes, the more
+/// happens in it.
 const KEYS: usize = 60;
 
-/// Each of them writes so many batches at least, and goes on for so long.
+/// Each writer writes at least 100 batches, and goes on for at least two seconds.
 const BATCHES: usize = 100;
 const DURATION: Duration = Duration::from_secs(2);
-
-const HOUR: Duration = Duration::from_secs(3_600);
 
 /// A call on a key that had a timer at every instant never answers as if it had none, whatever
 /// fires and is put back meanwhile.
@@ -73,20 +71,22 @@ pub async fn put_backs_never_hide_a_timer<T: Stores>(world: &World<T>) {
         join_all(writers.iter_mut().map(Writer::run)).await;
         ended.store(true, Ordering::Release);
     };
-    join(put_back, write).await;
+    let (fired, ()) = join(put_back, write).await;
+    assert!(fired.iter().sum::<usize>() > 0, "nothing has met a fire");
     for writer in &writers {
         writer.sees_one_timer_under_each_key().await;
     }
 }
 
-/// Fires what is due and puts it back, one way or another.
+/// Fires what is due and puts it back, one way or another. Returns how many have fired.
 async fn put_back_until<S: Store>(
     ended: &AtomicBool,
     store: &S,
     space: &Namespace,
     instance: InstanceId,
     mut random: Rng,
-) {
+) -> usize {
+    let mut count = 0;
     while !ended.load(Ordering::Acquire) {
         let load = Load::new(instance, Duration::ZERO, random.usize(..4 * KEYS), HOUR);
         let loaded = store.load(space, load).await.expect("it loads");
@@ -95,6 +95,7 @@ async fn put_back_until<S: Store>(
         let mut fire = Fire::new(versions, Some(Duration::ZERO), LoadWindow::NONE);
         fire.unloaded = random.usize(..4 * KEYS);
         let fired = store.fire(space, fire).await.expect("it fires").fired;
+        count += fired.len();
         let choices = [
             Settlement::RetryAfter(Duration::ZERO),
             Settlement::RetryAfter(Duration::from_millis(1)),
@@ -111,6 +112,7 @@ async fn put_back_until<S: Store>(
         settled.expect("it settles");
         yield_now().await;
     }
+    count
 }
 
 /// The only one who adds and takes away timers of its keys.
@@ -201,9 +203,6 @@ impl<S: Store> Writer<'_, S> {
         }
     }
 }
-
-/// Due at once.
-const NOW: Due = Due::In(Duration::ZERO);
 
 fn set(if_absent: bool) -> Action {
     Action::set(b"1".to_vec(), NOW, None, if_absent)

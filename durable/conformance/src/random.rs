@@ -3,14 +3,15 @@
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
-/// The environment variable that repeats a seed.
+/// The environment variable that repeats a seed: on a paused clock the same run, on the real clock
+/// the same choices.
 const SEED: &str = "CONFORMANCE_SEED";
 
 /// The seed of this run: from the environment, else a new one. Prints it, which a test shows when
 /// it fails.
 pub(super) fn seed(check: &str) -> u64 {
     let given = std::env::var(SEED).ok();
-    let given = given.and_then(|seed| seed.parse().ok());
+    let given = given.map(|seed| seed.parse().expect("CONFORMANCE_SEED is a number"));
     let seed = given.unwrap_or_else(|| RandomState::new().hash_one(0_u8));
     println!("{check}: {SEED}={seed} repeats it");
     seed

@@ -38,7 +38,8 @@ pub struct Pace {
     /// [`World::paced`] makes it longer.
     pub unit: Duration,
     /// How much later than its bound something may happen. The default, 2 s, is for the real clock
-    /// and a busy machine.
+    /// and a busy machine. A slack that is shorter than the unit is taken for a paused clock: no
+    /// check runs again then.
     pub slack: Duration,
 }
 
@@ -61,17 +62,14 @@ impl Default for Pace {
     }
 }
 
-/// So many calls, one after the other, have room in a unit.
+/// At least 20 calls, one after the other, have room in a unit.
 const CALLS_IN_A_UNIT: u32 = 20;
 
 /// The pace is made slower by this at most.
 const SLOWEST: u32 = 3;
 
-/// An instance tries to start for so long.
-const STARTING: Duration = Duration::from_secs(60);
-
-/// A server of a busy machine responds within that time.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// A server of a busy machine responds within a minute, and an instance has started.
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Opens a namespace. On a busy machine a server may be too slow for it: it tries again, as a
 /// program would.
@@ -79,7 +77,7 @@ pub(super) async fn opened(store: &dyn Store, space: &Namespace, charter: &Chart
     let began = Instant::now();
     loop {
         match store.open(space, charter).await {
-            Err(error) if error.may_pass() && began.elapsed() < STARTING => {}
+            Err(error) if error.may_pass() && began.elapsed() < CALL_TIMEOUT => {}
             opened => return opened.expect("it opens"),
         }
     }
@@ -160,7 +158,10 @@ impl<T: Stores> World<T> {
             world.pace.unit *= slower;
             match check(&world).await {
                 Ok(()) => return,
-                Err(error) => errors.push(error),
+                Err(error) => {
+                    println!("try {slower} fails, perhaps since the machine stood still: {error}");
+                    errors.push(error);
+                }
             }
         }
         panic!("with steps of each length: {errors:#?}");
@@ -223,9 +224,10 @@ impl<T: Stores> World<T> {
                 .poll(self.units(1))
                 .window(self.units(20))
                 .lease(self.units(20))
-                .call_timeout(PATIENCE);
+                .call_timeout(CALL_TIMEOUT);
             match set(builder).start(&wheel, faults.clone()).await {
-                Err(BuildError::Open(error)) if error.may_pass() && began.elapsed() < STARTING => {}
+                Err(BuildError::Open(error))
+                    if error.may_pass() && began.elapsed() < CALL_TIMEOUT => {}
                 started => break (faults, started.expect("the instance starts")),
             }
         };

@@ -10,26 +10,26 @@ use crate::case::Case;
 const HOUR: Duration = Duration::from_secs(3_600);
 
 async fn count_of(case: &Case, action: Action, selection: Selection) -> String {
-    let counted = count(&case.operator, action, selection).await;
+    let counted = question(&case.operator, action, selection).await;
     counted.expect("it counts").what
 }
 
-async fn act(case: &Case, question: &Question) -> Done {
+async fn act(case: &Case, question: &Question) -> Outcome {
     let told = AtomicU64::new(0);
     let progress = |rows| _ = told.fetch_add(rows, Ordering::Relaxed);
     let mut work = Work::new(&case.operator, "me", question, &progress);
     work.run().await;
-    assert_eq!(told.load(Ordering::Relaxed), work.done.changed);
-    work.done.clone()
+    assert_eq!(told.load(Ordering::Relaxed), work.outcome.changed);
+    work.outcome.clone()
 }
 
-async fn acted(case: &Case, action: Action, selection: Selection) -> Done {
-    let question = count(&case.operator, action, selection).await;
+async fn acted(case: &Case, action: Action, selection: Selection) -> Outcome {
+    let question = question(&case.operator, action, selection).await;
     act(case, &question.expect("it counts")).await
 }
 
 /// Why it has failed.
-fn why(done: &Done) -> String {
+fn why(done: &Outcome) -> String {
     let failure = done.failure.as_ref().expect("it has failed");
     failure.to_string()
 }
@@ -52,16 +52,30 @@ fn what_nothing_brings_back_is_asked_first() {
         (Action::Release, false, true),
         (Action::Retry, false, false),
     ] {
-        let asked = [&one, &orders(), &Selection::All].map(|which| action.is_asked(which));
+        let asked =
+            [&one, &orders(), &Selection::All].map(|which| action.needs_confirmation(which));
         assert_eq!(asked, [of_one, of_many, of_many], "{action:?}");
     }
+}
+
+/// Regression: the log of a change of three keys said "3 of them".
+#[test]
+fn choice_names_its_first_keys_and_tokens() {
+    let keys = |count: u8| (b'a'..b'a' + count).map(|key| vec![key]).collect();
+    let shown = |count| Selection::Keys(keys(count)).shown();
+    assert_eq!([shown(1), shown(3)], ["a", "a, b, c"]);
+    assert_eq!(shown(12), "a, b, c, d, e, f, g, h, i, j, and 2 more");
+    let tokens = Selection::Tokens(vec![Version(1), Version(2)]);
+    assert_eq!(tokens.shown(), "token 1, token 2");
+    let empty = Selection::Keys(vec![Vec::new()]);
+    assert_eq!(empty.shown(), "(empty)");
 }
 
 #[tokio::test]
 async fn question_says_how_many_there_are() {
     let case = Case::new().await;
     case.in_flight(0..2).await;
-    case.set(2..COUNTED, HOUR).await;
+    case.set(2..MAX_COUNTED, HOUR).await;
     assert_eq!(
         count_of(&case, Action::Release, Selection::All).await,
         "2 in flight timers"
@@ -69,7 +83,7 @@ async fn question_says_how_many_there_are() {
     let all = count_of(&case, Action::Remove, Selection::All).await;
     assert_eq!(all, "9,998 waiting timers");
     assert_eq!(count_of(&case, Action::Remove, orders()).await, all);
-    case.set(COUNTED..COUNTED + 1_100, HOUR).await;
+    case.set(MAX_COUNTED..MAX_COUNTED + 1_100, HOUR).await;
     let over = count_of(&case, Action::Remove, orders()).await;
     assert!(over.starts_with("over 10,"), "{over}");
 }
@@ -101,18 +115,20 @@ async fn timers_in_flight_with_the_prefix_are_left_and_counted() {
 #[tokio::test]
 async fn reasons_end_and_say_how_many_more_there_are() {
     let case = Case::new().await;
-    let keys = (0..REASONS + 3).map(|key| vec![b'a'; key + 1]).collect();
+    let keys = (0..MAX_REASONS + 3)
+        .map(|key| vec![b'a'; key + 1])
+        .collect();
     let done = acted(&case, Action::Run, Selection::Keys(keys)).await;
-    assert_eq!(done.unchanged, REASONS as u64 + 3);
+    assert_eq!(done.unchanged, MAX_REASONS as u64 + 3);
     let left = done.left();
-    assert_eq!(left.len(), REASONS + 1);
-    assert_eq!(left[REASONS], "and 3 more");
+    assert_eq!(left.len(), MAX_REASONS + 1);
+    assert_eq!(left[MAX_REASONS], "and 3 more");
 }
 
 /// A question stops counting; the change does not.
 #[tokio::test]
 async fn all_dead_timers_of_a_prefix_are_retried() {
-    const DEAD: usize = COUNTED + 7;
+    const DEAD: usize = MAX_COUNTED + 7;
     let case = Case::new().await;
     let tokens = case.in_flight(0..DEAD).await;
     case.die(tokens, "why").await;
@@ -123,7 +139,7 @@ async fn all_dead_timers_of_a_prefix_are_retried() {
 #[tokio::test]
 async fn log_says_why_a_change_has_failed() {
     let case = Case::new().await;
-    let question = count(&case.operator, Action::Purge, Selection::All).await;
+    let question = question(&case.operator, Action::Purge, Selection::All).await;
     case.store.set_away(true);
     let why = why(&act(&case, &question.expect("it counts")).await);
     let logged = case.logged.lock().expect("it is sound");
@@ -146,11 +162,11 @@ async fn all_claims_are_released_and_no_dead_timer_is_touched() {
 #[tokio::test]
 async fn all_claims_are_released_however_many_there_are() {
     let case = Case::new().await;
-    case.in_flight(0..COUNTED).await;
+    case.in_flight(0..MAX_COUNTED).await;
     // The newest one has the last key.
     case.in_flight(99_999..100_000).await;
     let done = acted(&case, Action::Release, Selection::All).await;
-    assert_eq!(done.changed, COUNTED as u64 + 1);
+    assert_eq!(done.changed, MAX_COUNTED as u64 + 1);
 }
 
 #[tokio::test]
@@ -187,9 +203,9 @@ async fn change_of_a_locked_key_says_that_nothing_was_changed() {
 #[tokio::test(start_paused = true)]
 async fn change_takes_no_effect_after_its_time_limit() {
     let mut case = Case::new().await;
-    case.operator.desk.limit = Duration::from_secs(1);
+    case.operator.access.limit = Duration::from_secs(1);
     case.set(0..1, HOUR).await;
-    let late = case.operator.desk.limit + Duration::from_millis(1);
+    let late = case.operator.access.limit + Duration::from_millis(1);
     for which in [Selection::Keys(vec![b"\"order 0\"".to_vec()]), orders()] {
         case.store.set_late(Some(("write", late)));
         let done = acted(&case, Action::Remove, which.clone()).await;
@@ -219,9 +235,9 @@ async fn all_timers_of_a_key_are_counted_and_changed() {
     assert_eq!(counted, "120 in flight timers");
     for (action, changed) in [(Action::Discard, 10), (Action::Acknowledge, 120)] {
         let done = acted(&case, action, key()).await;
-        let expected = Done {
+        let expected = Outcome {
             changed,
-            ..Done::default()
+            ..Outcome::default()
         };
         assert_eq!(done, expected, "{action:?}");
     }
@@ -250,7 +266,7 @@ async fn large_timers_of_a_key_are_all_counted_and_changed() {
     assert_eq!(acted(&case, Action::Discard, key()).await.changed, 12);
 }
 
-/// Timers that died again at once were retried again and again.
+/// Regression: timers that died again at once were retried again and again.
 #[tokio::test]
 async fn retry_of_a_key_ends_although_its_timers_die_again() {
     const DEAD: usize = 2_400;
@@ -271,14 +287,14 @@ async fn retry_of_a_key_ends_although_its_timers_die_again() {
     assert_eq!(done.changed, DEAD as u64);
 }
 
-/// A timer that died while somebody read the question was discarded unseen.
+/// Regression: a timer that died while the question was read was discarded unseen.
 #[tokio::test(start_paused = true)]
 async fn timer_that_died_after_the_question_is_left() {
     let case = Case::new().await;
     let tokens = case.in_flight(0..4).await;
     for (selection, pair) in [(Selection::All, &tokens[..2]), (orders(), &tokens[2..])] {
         case.die(pair[..1].to_vec(), "why").await;
-        let question = count(&case.operator, Action::Discard, selection.clone()).await;
+        let question = question(&case.operator, Action::Discard, selection.clone()).await;
         tokio::time::sleep(Duration::from_secs(9)).await;
         case.die(pair[1..].to_vec(), "why").await;
         let done = act(&case, &question.expect("it counts")).await;
@@ -294,14 +310,15 @@ async fn timer_that_died_after_the_question_is_left() {
     }
 }
 
-/// Claims of handlers that had begun after the question were ended, and their timers were lost.
+/// Regression: claims of handlers that had begun after the question were ended, and their timers
+/// were lost.
 #[tokio::test]
 async fn claim_that_is_newer_than_the_question_is_left() {
     let case = Case::new().await;
     let key = Selection::Keys(vec![b"\"order 0\"".to_vec()]);
     for selection in [Selection::All, orders(), key] {
         case.in_flight(0..1).await;
-        let question = count(&case.operator, Action::Acknowledge, selection).await;
+        let question = question(&case.operator, Action::Acknowledge, selection).await;
         let newer = case.in_flight(0..1).await;
         let done = act(&case, &question.expect("it counts")).await;
         assert_eq!(done.changed, 1);
@@ -310,7 +327,7 @@ async fn claim_that_is_newer_than_the_question_is_left() {
     }
 }
 
-/// The page says that the log tells what became of a change, and the process had ended.
+/// Regression: the page says that the log tells what became of a change, and the process had ended.
 #[tokio::test(start_paused = true)]
 async fn change_that_is_cut_off_is_logged() {
     let case = Case::new().await;

@@ -9,12 +9,13 @@ use axum::extract::Form;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::Markup;
-use tickwheel_durable::store::Version;
+use tickwheel_durable::store::{State, Version};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::jobs::Job;
 use super::{Visit, html, refusal};
-use crate::actions::{Action, Done, Selection, Work, count};
+use crate::actions::{Action, Outcome, Question, Selection, Work, question};
 use crate::failure::Failure;
 use crate::listing::{at, from_at};
 use crate::shown::{from_hex, separated};
@@ -31,16 +32,20 @@ fn field<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
 }
 
 /// What a form asks for: an action, and to which timers.
-fn asked(fields: &Fields) -> Result<(Action, Selection), Failure> {
+fn parse_form(fields: &Fields) -> Result<(Action, Selection), Failure> {
     let wrong = |what: &str| Failure::Usage(format!("the form {what}"));
     // The button of a row asks for that row, whichever are selected.
     if let Some((action, row)) = field(fields, "one").and_then(|one| one.split_once(' ')) {
         let one = [("action", action), ("row", row)];
         let one = one.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        return asked(&one.into());
+        return parse_form(&one.into());
     }
     let action = field(fields, "action").and_then(Action::named);
     let mut action = action.ok_or_else(|| wrong("names no action"))?;
+    if action == Action::Purge {
+        let text = "the page does not purge: `tickwheel-admin purge` does";
+        return Err(Failure::Usage(text.to_owned()));
+    }
     if let Action::MoveIn(delay) = &mut action {
         let text = field(fields, "in").unwrap_or_default();
         *delay = humantime::parse_duration(text.trim()).map_err(|error| {
@@ -54,6 +59,12 @@ fn asked(fields: &Fields) -> Result<(Action, Selection), Failure> {
         return Ok((action, Selection::Prefix(prefix)));
     }
     if field(fields, "all").is_some() {
+        if action.state() != Some(State::Dead) {
+            let verb = action.verb();
+            return Err(Failure::Usage(format!(
+                "the page changes all timers only if they are dead: `tickwheel-admin {verb}` has --all"
+            )));
+        }
         return Ok((action, Selection::All));
     }
     let rows = fields.iter().filter(|(name, _)| name == "row");
@@ -92,15 +103,15 @@ pub(super) async fn change(
         let text = "changes are not allowed here: tickwheel-admin serve has --allow-changes";
         return Ok(refusal(&visit.root, StatusCode::FORBIDDEN, text));
     }
-    let (action, selection) = asked(&fields)?;
+    let (action, selection) = parse_form(&fields)?;
     let back = back(&fields, frame.here(""));
-    let mut question = count(operator, action, selection).await?;
+    let mut question = question(operator, action, selection).await?;
     let title = format!("{} {}", html::capital(action.verb()), question.what);
-    if action.is_asked(&question.selection) && field(&fields, "confirmed").is_none() {
-        fields.push(("asked".to_owned(), at(question.asked)));
+    if action.needs_confirmation(&question.selection) && field(&fields, "confirmed").is_none() {
+        fields.push(("as_of".to_owned(), at(question.as_of)));
         let which = question.selection.shown();
-        let asked = html::confirm(&frame, &title, &which, &fields, &back);
-        return Ok(asked.into_response());
+        let page = html::confirm(&frame, &title, &which, &fields, &back);
+        return Ok(page.into_response());
     }
     let job = Arc::new(Job {
         title,
@@ -109,21 +120,10 @@ pub(super) async fn change(
         changed: AtomicU64::new(0),
         told: OnceLock::new(),
     });
-    if let Some(asked) = field(&fields, "asked").and_then(from_at) {
-        question.asked = asked;
+    if let Some(as_of) = field(&fields, "as_of").and_then(from_at) {
+        question.as_of = as_of;
     }
-    // The change goes on, and is logged, if the browser leaves.
-    let mut acting = tokio::spawn({
-        let (operator, who) = (operator.clone(), visit.user.clone());
-        let job = Arc::clone(&job);
-        async move {
-            let progress = |rows| _ = job.changed.fetch_add(rows, Ordering::Relaxed);
-            let mut work = Work::new(&operator, &who, &question, &progress);
-            work.run().await;
-            let _ = job.told.set(told(action, &work.done));
-            work.done.clone()
-        }
-    });
+    let mut acting = start(&visit, question, &job);
     let Ok(acted) = timeout(WAIT, &mut acting).await else {
         let number = visit.site.jobs.add(job);
         let page = frame.here(&format!("/change/{number}"));
@@ -142,9 +142,22 @@ pub(super) async fn change(
     Ok((status, html::job(&frame, &job)).into_response())
 }
 
+/// Starts a change, which goes on, and is logged, if the browser leaves.
+fn start(visit: &Visit, question: Question, job: &Arc<Job>) -> JoinHandle<Outcome> {
+    let (operator, who) = (visit.operator.clone(), visit.user.clone());
+    let job = Arc::clone(job);
+    tokio::spawn(async move {
+        let progress = |rows| _ = job.changed.fetch_add(rows, Ordering::Relaxed);
+        let mut work = Work::new(&operator, &who, &question, &progress);
+        work.run().await;
+        let _ = job.told.set(told(question.action, &work.outcome));
+        work.outcome.clone()
+    })
+}
+
 /// The result of a change.
-fn told(action: Action, done: &Done) -> (&'static str, Vec<String>) {
-    let mut lines = vec![format!("{} {}.", separated(done.changed), action.done())];
+fn told(action: Action, done: &Outcome) -> (&'static str, Vec<String>) {
+    let mut lines = vec![format!("{} {}.", separated(done.changed), action.past())];
     let left = done.left();
     if done.changed == 0 && left.is_empty() && done.failure.is_none() {
         lines.push("There was no such timer.".to_owned());
@@ -217,52 +230,56 @@ mod tests {
                 Selection::Prefix(b"a".to_vec()),
             ),
         ] {
-            let asked = asked(&fields(form)).expect("it is right");
+            let asked = parse_form(&fields(form)).expect("it is right");
             assert_eq!(asked, (action, selection), "{form:?}");
         }
         for wrong in [
             &[("action", "burn"), ("all", "1")][..],
+            &[("action", "remove"), ("all", "1")],
+            &[("action", "release"), ("all", "1")],
+            &[("action", "purge"), ("all", "1")],
+            &[("action", "purge"), ("prefix", "61")],
             &[("action", "run")],
             &[("action", "run"), ("row", "61")],
             &[("action", "run"), ("row", "key-6")],
             &[("action", "run"), ("row", "key-61"), ("row", "token-17")],
             &[("action", "move"), ("row", "key-61"), ("in", "soon")],
         ] {
-            asked(&fields(wrong)).expect_err("it is wrong");
+            parse_form(&fields(wrong)).expect_err("it is wrong");
         }
     }
 
     #[test]
     fn timers_that_were_left_alone_are_told() {
-        let done = Done {
+        let done = Outcome {
             changed: 1_234,
             in_flight: 2,
-            ..Done::default()
+            ..Outcome::default()
         };
         let told = told(Action::Remove, &done);
         assert_eq!(told.0, "Not all were changed");
         assert_eq!(told.1, ["1,234 removed.", "2 in flight: left alone"]);
     }
 
-    /// The page said that there was no timer.
+    /// Regression: the page said that there was no timer.
     #[test]
     fn timers_in_flight_are_told_if_nothing_was_changed() {
-        let done = Done {
+        let done = Outcome {
             in_flight: 2,
-            ..Done::default()
+            ..Outcome::default()
         };
         let told = told(Action::Remove, &done);
         assert_eq!(told.0, "Nothing was changed");
         assert_eq!(told.1, ["0 removed.", "2 in flight: left alone"]);
     }
 
-    /// A change that failed half-way looked as if it had done nothing.
+    /// Regression: a change that failed half-way looked as if it had done nothing.
     #[test]
     fn failure_says_what_was_changed_before_it() {
-        let done = Done {
+        let done = Outcome {
             changed: 1_234,
             failure: Some(Failure::timeout(Duration::from_secs(5))),
-            ..Done::default()
+            ..Outcome::default()
         };
         let told = told(Action::Remove, &done);
         assert_eq!(told.0, "The change has failed");

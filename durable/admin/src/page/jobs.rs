@@ -7,8 +7,8 @@ use std::time::SystemTime;
 
 use tickwheel_durable::store::StoreTime;
 
-/// So many are remembered.
-const MOST: usize = 100;
+/// At most 100 jobs are remembered.
+const MAX_JOBS: usize = 100;
 
 #[derive(Debug)]
 pub(super) struct Job {
@@ -24,7 +24,8 @@ pub(super) struct Job {
     pub(super) told: OnceLock<(&'static str, Vec<String>)>,
 }
 
-/// The last ones, by a number that no earlier process has given.
+/// The last ones, by number. The first number is the time by the wall clock: unless that steps
+/// back, no earlier process has given it.
 #[derive(Debug, Default)]
 pub(super) struct Jobs(Mutex<BTreeMap<i64, Arc<Job>>>);
 
@@ -35,7 +36,7 @@ impl Jobs {
         let last = jobs.last_key_value().map_or(0, |(number, _)| *number);
         let number = StoreTime::from(SystemTime::now()).as_micros().max(last + 1);
         jobs.insert(number, job);
-        if jobs.len() > MOST {
+        if jobs.len() > MAX_JOBS {
             jobs.pop_first();
         }
         number
@@ -61,9 +62,9 @@ mod tests {
             changed: AtomicU64::new(0),
             told: OnceLock::new(),
         });
-        let numbers = [(); MOST + 1].map(|()| jobs.add(Arc::clone(&job)));
+        let numbers = [(); MAX_JOBS + 1].map(|()| jobs.add(Arc::clone(&job)));
         let is_known = numbers.map(|number| jobs.get(number).is_some());
-        let mut expected = [true; MOST + 1];
+        let mut expected = [true; MAX_JOBS + 1];
         expected[0] = false;
         assert_eq!(is_known, expected);
     }

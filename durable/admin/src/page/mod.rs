@@ -26,7 +26,7 @@ use crate::details::{STATES, state_name};
 use crate::failure::Failure;
 use crate::health::{LATE, Summary};
 use crate::listing::{self, Filter};
-use crate::operator::{Desk, Operator};
+use crate::operator::{Operator, StoreAccess};
 use crate::shown::{from_hex, hex, separated};
 use html::{BARS, Frame, Overview, WINDOWS};
 use jobs::Jobs;
@@ -37,7 +37,7 @@ pub(crate) use origin::secure;
 #[cfg(feature = "program")]
 pub(crate) use origin::{HEADER, check as check_origin, is_from};
 
-/// A section has at most so many rows, and a list.
+/// A section and a list have at most this many rows.
 const SECTION: usize = 10;
 const ROWS: usize = 50;
 
@@ -47,7 +47,7 @@ const KNOWN: Duration = Duration::from_secs(10);
 const CSS: [(&str, &str); 1] = [("content-type", "text/css; charset=utf-8")];
 const SCRIPT: [(&str, &str); 1] = [("content-type", "text/javascript; charset=utf-8")];
 
-/// A form has at most so many bytes: enough for the keys of a list, in hexadecimal digits.
+/// A form has at most this many bytes: enough for the keys of a list, in hexadecimal digits.
 pub(crate) const FORM: usize = 128 * 1024;
 
 /// The page of an operator, as routes of an axum service.
@@ -70,7 +70,7 @@ pub(crate) const FORM: usize = 128 * 1024;
 /// The front page of the crate has one.
 #[derive(Debug)]
 pub struct Page {
-    pub(crate) desk: Desk,
+    pub(crate) access: StoreAccess,
     pub(crate) only: Option<Namespace>,
     pub(crate) allow_changes: bool,
     /// Has a button that posts to `/logout`.
@@ -85,7 +85,7 @@ impl Page {
     /// instance uses.
     pub fn new(store: impl Into<Box<dyn Store>>) -> Self {
         Page {
-            desk: Desk::new(store.into(), Duration::from_secs(5)),
+            access: StoreAccess::new(store.into(), Duration::from_secs(5)),
             only: None,
             allow_changes: false,
             log_out: false,
@@ -109,14 +109,14 @@ impl Page {
     /// Sets how long a call waits for the store. The default is 5 s.
     #[must_use]
     pub fn call_timeout(mut self, limit: Duration) -> Self {
-        self.desk.limit = limit;
+        self.access.limit = limit;
         self
     }
 
     /// Takes the line of each change. By default it goes to standard error.
     #[must_use]
     pub fn log(mut self, log: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        self.desk.log = Arc::new(log);
+        self.access.log = Arc::new(log);
         self
     }
 
@@ -135,6 +135,7 @@ impl Page {
             .route("/n/{namespace}", get(overview))
             .route("/n/{namespace}/find", get(find))
             .route("/n/{namespace}/list/{state}", get(list))
+            .route("/n/{namespace}/timer/", get(timer))
             .route("/n/{namespace}/timer/{key}", get(timer))
             .route("/n/{namespace}/change", post(changes::change))
             .route("/n/{namespace}/change/{number}", get(changes::job))
@@ -209,7 +210,7 @@ struct Visit {
     user: String,
     namespaces: Vec<Operator>,
     operator: Operator,
-    /// The parameters of the route, which are there.
+    /// The parameters of the route.
     path: HashMap<String, String>,
     query: HashMap<String, String>,
 }
@@ -256,7 +257,9 @@ impl Site {
         if let Some((_, found)) = last.filter(|(_, found)| suffices(found)) {
             return Ok(found);
         }
-        let found = (self.page.desk).operators(self.page.only.as_ref()).await?;
+        let found = (self.page.access)
+            .operators(self.page.only.as_ref())
+            .await?;
         *known() = Some((Instant::now(), found.clone()));
         Ok(found)
     }
@@ -282,7 +285,7 @@ impl Visit {
         let done = Action::named(self.query("did")).zip(done);
         Frame {
             current: self.operator.namespace.as_str(),
-            notice: done.map(|(did, number)| format!("{number} {}.", did.done())),
+            notice: done.map(|(did, number)| format!("{number} {}.", did.past())),
             ..self.site.frame(&self.root, &self.namespaces)
         }
     }
@@ -308,6 +311,10 @@ async fn overview(visit: Visit) -> Result<Markup, Failure> {
     let mut times = vec![StoreTime::default(), now.before(LATE), now];
     times.extend((1..=BARS).map(|number| now.after(bar * number)));
     let counted = operator.count_due(times).await?;
+    let [late, _due_now, due @ ..] = &counted[..] else {
+        let text = "the store has not counted what is due";
+        return Err(Failure::Failed(text.to_owned()));
+    };
     let mut rows = Vec::new();
     for state in STATES {
         rows.push(operator.list(List::new(state, None, SECTION)).await?);
@@ -316,9 +323,9 @@ async fn overview(visit: Visit) -> Result<Markup, Failure> {
         summary,
         now,
         rows,
-        late: counted[0],
+        late: *late,
         window,
-        due: counted[2..].to_vec(),
+        due: due.to_vec(),
     };
     let mut frame = visit.frame();
     frame.is_live = true;
@@ -334,14 +341,14 @@ async fn find(visit: Visit) -> Result<Redirect, Failure> {
 /// Which page of a list.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Listed {
+struct ListQuery {
     prefix: String,
     error: String,
     /// Where this page begins, after where those before it do.
     pages: String,
 }
 
-async fn list(visit: Visit, Query(query): Query<Listed>) -> Result<Markup, Failure> {
+async fn list(visit: Visit, Query(query): Query<ListQuery>) -> Result<Markup, Failure> {
     let operator = &visit.operator;
     let state = (STATES.into_iter()).find(|known| state_name(*known) == visit.path["state"]);
     let state = state.ok_or_else(|| Failure::NotFound("there is no such list".to_owned()))?;
@@ -362,7 +369,9 @@ async fn list(visit: Visit, Query(query): Query<Listed>) -> Result<Markup, Failu
 
 async fn timer(visit: Visit) -> Result<Response, Failure> {
     let operator = &visit.operator;
-    let key = from_hex(&visit.path["key"]);
+    // The digits of an empty key are none.
+    let digits = visit.path.get("key").map_or("", String::as_str);
+    let key = from_hex(digits);
     let key = key.ok_or_else(|| Failure::Usage("the key is no digits".to_owned()))?;
     let rows = operator.rows_of(key.clone()).await?;
     let now = operator.counts().await?.now;

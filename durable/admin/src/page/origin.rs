@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, Response};
 
 use crate::shown::text_line;
 
-/// A header in a message or a log has at most so many characters.
+/// A header in a message or a log has at most this many characters.
 pub(crate) const HEADER: usize = 120;
 
 /// The headers of all answers. Scripts and styles come from this server only, and none is in a

@@ -17,7 +17,7 @@
                 const isOver = !page.getElementById("live-state");
                 for (const part of page.querySelectorAll("[data-live]")) {
                     const old = document.getElementById(part.id);
-                    // A part that somebody uses stays, so that no row moves away under the pointer.
+                    // A part that is in use stays, so that no row moves away under the pointer.
                     if (old && (isOver || !isInUse(old))) old.replaceWith(part);
                 }
                 if (isOver) return state.remove();

@@ -31,7 +31,7 @@ pub(super) struct Args {
 }
 
 /// Options of all commands.
-#[derive(Debug, Clone, ClapArgs)]
+#[derive(Debug, ClapArgs)]
 pub(super) struct Common {
     /// Where the timers are; default: the variable `TICKWHEEL_ADMIN_URL`
     #[arg(short, long, global = true)]
@@ -39,7 +39,8 @@ pub(super) struct Common {
     /// Reads the URL from a file
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "url")]
     pub(super) url_file: Option<PathBuf>,
-    /// The namespace; needed if the store has several
+    /// The namespace. Without it `stats`, `watch` and `serve` show all; other commands need it if
+    /// the store has several
     #[arg(short, long, global = true, value_parser = Namespace::new)]
     pub(super) namespace: Option<Namespace>,
     /// Prints JSON
@@ -70,7 +71,7 @@ pub(super) enum Command {
     Instances,
     /// Shows counts and instances again and again
     Watch {
-        /// How often
+        /// How long after the start of a look the next one starts
         #[arg(long, default_value = "2s", value_parser = pause, value_name = "DURATION")]
         every: Duration,
         /// Ends after so many times, or when the store fails
@@ -110,12 +111,12 @@ pub(super) struct List {
     pub(super) after: Option<String>,
 }
 
-#[derive(Debug, Clone, ClapArgs)]
+#[derive(Debug, ClapArgs)]
 pub(super) struct Serve {
     /// Where to listen
     #[arg(long, default_value = "127.0.0.1:8017")]
     pub(super) listen: SocketAddr,
-    /// Has buttons that change timers
+    /// Has buttons that change timers: without a token, for all users of this machine
     #[arg(long)]
     pub(super) allow_changes: bool,
     /// Asks for the token in this file, of 16 characters at least; needed to listen elsewhere than
@@ -133,14 +134,16 @@ const NAMES: [&str; 3] = ["waiting", "in-flight", "dead"];
 #[allow(clippy::needless_pass_by_value, reason = "the parser passes it")]
 fn state(name: String) -> State {
     let at = NAMES.iter().position(|known| *known == name);
-    STATES[at.unwrap_or(0)]
+    STATES[at.expect("the parser takes no other name")]
 }
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Change {
     /// Removes waiting timers, and dead ones of the same keys
+    #[command(mut_arg("tokens", |tokens| tokens.hide(true)))]
     Remove(Which),
     /// Moves waiting timers
+    #[command(mut_arg("tokens", |tokens| tokens.hide(true)))]
     Move {
         #[command(flatten)]
         which: Which,
@@ -149,6 +152,7 @@ pub(super) enum Change {
         delay: Duration,
     },
     /// Makes waiting timers due now
+    #[command(mut_arg("tokens", |tokens| tokens.hide(true)))]
     Run(Which),
     /// Releases claims of any instance: their timers are delivered again at once
     Release(Which),
@@ -206,7 +210,7 @@ pub(super) struct Which {
     /// Takes keys and prefixes as hexadecimal digits
     #[arg(long)]
     pub(super) hex: bool,
-    /// Does not ask: needed in scripts
+    /// Does not ask, if the command would: needed in scripts then
     #[arg(long)]
     pub(super) yes: bool,
 }
@@ -246,6 +250,16 @@ mod tests {
         assert_eq!(usual.session, Duration::from_secs(12 * 3_600));
         assert!(!usual.allow_changes && usual.token_file.is_none());
         assert!(options(&["--allow-changes"]).allow_changes);
+    }
+
+    #[test]
+    fn token_is_offered_where_it_is_taken() {
+        for mut command in Args::command().get_subcommands().cloned() {
+            let name = command.get_name().to_owned();
+            let takes = ["release", "acknowledge", "retry", "discard"].contains(&&*name);
+            let help = command.render_long_help().to_string();
+            assert_eq!(help.contains("--token <TOKEN>"), takes, "{help}");
+        }
     }
 
     #[test]

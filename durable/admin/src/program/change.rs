@@ -7,9 +7,8 @@ use tickwheel_durable::store::State;
 
 use super::args::{Change, Which};
 use super::output::{print, print_json};
-use super::records;
-use super::serve::stop;
-use crate::actions::{Action, Done, Selection, Work, count};
+use super::{records, stop};
+use crate::actions::{Action, Outcome, Selection, Work, question};
 use crate::failure::Failure;
 use crate::operator::{Operator, tell};
 
@@ -26,8 +25,8 @@ pub(super) async fn change(operator: &Operator, json: bool, change: Change) -> R
     let (action, which) = change.parts();
     let yes = which.yes;
     let selection = select(operator, action, which).await?;
-    let question = count(operator, action, selection).await?;
-    if action.is_asked(&question.selection) && !yes {
+    let question = question(operator, action, selection).await?;
+    if action.needs_confirmation(&question.selection) && !yes {
         let which = match &question.selection {
             Selection::All => String::new(),
             selection => format!(", {}", selection.shown()),
@@ -49,25 +48,25 @@ pub(super) async fn change(operator: &Operator, json: bool, change: Change) -> R
         () = stop => {}
     }
     bar.finish_and_clear();
-    let done = work.done.clone();
+    let done = work.outcome.clone();
     drop(work);
     finish(operator, json, action, done)
 }
 
 /// Prints how many were changed, and why others were left, also if it has failed. None is a
 /// failure, but for a purge.
-fn finish(operator: &Operator, json: bool, action: Action, done: Done) -> Result<(), Failure> {
+fn finish(operator: &Operator, json: bool, action: Action, done: Outcome) -> Result<(), Failure> {
     let mut left = done.left();
     let printed = if json {
         print_json(&records::changed(operator, &done))
     } else if done.changed > 0 || done.failure.is_some() || action == Action::Purge {
-        let mut lines = vec![format!("{} {}", done.changed, action.done())];
+        let mut lines = vec![format!("{} {}", done.changed, action.past())];
         lines.extend(left.iter().cloned());
         print(&lines.join("\n"))
     } else {
         Ok(())
     };
-    // Nobody may read it any more, and it has failed all the same.
+    // Its reader may have gone, and it has failed all the same.
     if let Some(failure) = done.failure {
         return Err(failure);
     }
@@ -78,7 +77,7 @@ fn finish(operator: &Operator, json: bool, action: Action, done: Done) -> Result
     if left.is_empty() {
         left.push("there is none".to_owned());
     }
-    let (done, why) = (action.done(), left.join("\n"));
+    let (done, why) = (action.past(), left.join("\n"));
     Err(Failure::NotFound(format!("no timer was {done}: {why}")))
 }
 

@@ -8,11 +8,11 @@ use super::records;
 use crate::clock::from_now;
 use crate::details::{details, due_name, state_text};
 use crate::failure::Failure;
-use crate::listing::{self, Filter, Page};
+use crate::listing::{self, Filter, Rows};
 use crate::operator::Operator;
 use crate::shown::{line, text_line};
 
-/// A key, value or error in a table has at most so many characters.
+/// A key, value or error in a table has at most this many characters.
 const KEY: usize = 48;
 const VALUE: usize = 60;
 
@@ -29,7 +29,7 @@ pub(super) async fn list(operator: &Operator, json: bool, which: List) -> Result
     };
     let (after, limit) = (which.after.as_deref(), which.limit);
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let Page { rows, next } = listing::page(operator, &filter, after, limit).await?;
+    let Rows { rows, next } = listing::page(operator, &filter, after, limit).await?;
     if json {
         return print_json(&records::timers(operator, &rows, next.as_deref()));
     }
@@ -88,7 +88,7 @@ pub(super) async fn show(
 /// Everything about a timer, a line for each thing.
 fn all_of(row: &Stored, now: StoreTime) -> String {
     let mut lines = vec![
-        ("key", line(&row.key, usize::MAX - 1)),
+        ("key", line(&row.key, usize::MAX)),
         ("state", state_text(row.state).to_owned()),
     ];
     lines.extend(details(row, now));

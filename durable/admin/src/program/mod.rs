@@ -16,7 +16,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser as _};
 
 use crate::failure::Failure;
-use crate::operator::{Desk, Operator, tell};
+use crate::operator::{Operator, StoreAccess, tell};
+use crate::shown::whole;
 use args::{Args, Command, Common};
 
 /// Runs the program with its arguments. Returns its exit code: 1 if the store or the machine has
@@ -34,12 +35,13 @@ pub fn main() -> ExitCode {
         Err(failure @ Failure::Usage(_)) => (2, failure),
         Err(failure @ Failure::NotFound(_)) => (3, failure),
     };
-    tell(&format!("error: {failure}"));
+    // The store's text may have what moves the cursor of a terminal.
+    tell(&format!("error: {}", whole(failure.to_string().as_bytes())));
     ExitCode::from(code)
 }
 
 async fn run(Args { common, command }: Args) -> Result<(), Failure> {
-    let operator = async || one(&desk(&common).await?, &common).await;
+    let operator = async || one(&access(&common).await?, &common).await;
     let json = common.json;
     match command {
         Command::Completions { shell } => {
@@ -53,9 +55,9 @@ async fn run(Args { common, command }: Args) -> Result<(), Failure> {
             let page = clap_mangen::Man::new(Args::command());
             Ok(page.render(&mut std::io::stdout())?)
         }
-        Command::Stats => stats::stats(&desk(&common).await?, &common).await,
+        Command::Stats => stats::stats(&access(&common).await?, &common).await,
         Command::Watch { every, times } => {
-            stats::watch(&desk(&common).await?, &common, every, times).await
+            stats::watch(&access(&common).await?, &common, every, times).await
         }
         Command::Serve(options) => serve::serve(&common, options).await,
         Command::List(which) => list::list(&operator().await?, json, which).await,
@@ -77,27 +79,56 @@ fn given(what: &str, file: Option<&Path>, variable: &str) -> Result<Option<Strin
 }
 
 /// The store that is named.
-async fn desk(common: &Common) -> Result<Desk, Failure> {
+async fn access(common: &Common) -> Result<StoreAccess, Failure> {
     let store = target::connect(&target::url(common)?, common.timeout).await?;
-    Ok(Desk::new(store, common.timeout))
+    Ok(StoreAccess::new(store, common.timeout))
 }
 
 /// The namespace that is named, or the only one.
-async fn one(desk: &Desk, common: &Common) -> Result<Operator, Failure> {
+async fn one(access: &StoreAccess, common: &Common) -> Result<Operator, Failure> {
     let named = common.namespace.as_ref();
-    let found = desk.operators(named).await?;
+    let found = access.operators(named).await?;
     if let [only] = &found[..] {
         return Ok(only.clone());
     }
-    let all = desk.operators(None).await?;
-    let mut all: Vec<_> = all.iter().map(|each| each.namespace.as_str()).collect();
-    if all.is_empty() {
-        all.push("none");
-    }
-    let all = all.join(", ");
+    let all = access.operators(None).await?;
+    let all: Vec<_> = all.iter().map(|each| each.namespace.as_str()).collect();
+    let names = all.join(", ");
     Err(match named {
-        Some(name) => Failure::NotFound(format!("there is no namespace {name}, but {all}")),
-        None if found.is_empty() => Failure::NotFound("the store has no namespace".to_owned()),
-        None => Failure::Usage(format!("name one with --namespace: the store has {all}")),
+        _ if all.is_empty() => Failure::NotFound("the store has no namespace".to_owned()),
+        Some(name) => Failure::NotFound(format!("there is no namespace {name}, but {names}")),
+        None => Failure::Usage(format!("name one with --namespace: the store has {names}")),
     })
+}
+
+/// Ends when the program is told to stop.
+fn stop() -> Result<impl Future<Output = ()>, Failure> {
+    #[cfg(unix)]
+    let (mut terminate, mut hangup) = {
+        use tokio::signal::unix::{SignalKind, signal};
+        let hangup = (!ignores_hangups()).then(|| signal(SignalKind::hangup()));
+        (signal(SignalKind::terminate())?, hangup.transpose()?)
+    };
+    Ok(async move {
+        #[cfg(unix)]
+        tokio::select! {
+            _ = terminate.recv() => {}
+            Some(()) = async { hangup.as_mut()?.recv().await } => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+        #[cfg(not(unix))]
+        let _ = tokio::signal::ctrl_c().await;
+    })
+}
+
+/// Whether the program outlives its terminal, as under `nohup`. Where nothing tells, it is left as
+/// it is.
+#[cfg(unix)]
+fn ignores_hangups() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut ignored = status
+        .lines()
+        .filter_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.find_map(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_none_or(|mask| mask & 1 == 1)
 }

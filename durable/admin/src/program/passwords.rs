@@ -2,7 +2,7 @@
 //! else in the file that `PGPASSFILE` names, else in `~/.pgpass`.
 
 use std::env;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -31,7 +31,7 @@ pub(super) fn find(config: &Config) -> io::Result<Option<String>> {
         ));
         return Ok(None);
     }
-    Ok(of(&fs::read_to_string(&file)?, config))
+    Ok(password_in(&fs::read_to_string(&file)?, config))
 }
 
 /// The file, if it is there.
@@ -46,17 +46,21 @@ fn file() -> Option<PathBuf> {
 fn is_private(file: &Path) -> io::Result<bool> {
     use std::os::unix::fs::PermissionsExt as _;
     // None of the six bits of the group and of others is set.
-    Ok(File::open(file)?.metadata()?.permissions().mode() % 0o100 == 0)
+    Ok(fs::metadata(file)?.permissions().mode() % 0o100 == 0)
 }
 
 #[cfg(not(unix))]
-fn is_private(file: &Path) -> io::Result<bool> {
-    File::open(file).map(|_| true)
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "the other systems look at the file"
+)]
+fn is_private(_file: &Path) -> io::Result<bool> {
+    Ok(true)
 }
 
 /// The password in the first line that fits: `host:port:database:user:password`, each but the last
 /// `*` for any.
-fn of(text: &str, config: &Config) -> Option<String> {
+fn password_in(text: &str, config: &Config) -> Option<String> {
     let host = match config.get_hosts().first() {
         Some(Host::Tcp(host)) => host.clone(),
         #[cfg(unix)]
@@ -138,7 +142,7 @@ mod tests {
             ("postgres://admin@db-1:5433/orders", None),
         ] {
             let config = url.parse().expect("it is a URL");
-            assert_eq!(of(text, &config).as_deref(), expected, "{url}");
+            assert_eq!(password_in(text, &config).as_deref(), expected, "{url}");
         }
     }
 }

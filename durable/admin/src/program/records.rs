@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tickwheel_durable::Counts;
 use tickwheel_durable::store::{State, StoreTime, Stored, StoredInstance};
 
-use crate::actions::Done;
+use crate::actions::Outcome;
 use crate::details::state_name;
 use crate::health::Summary;
 use crate::operator::Operator;
@@ -108,9 +108,10 @@ fn loading(all: &[StoredInstance], now: StoreTime) -> Vec<Value> {
     all.iter().map(record).collect()
 }
 
-/// How many timers were changed, how many were left alone because they are in flight or locked, why
-/// others were, and why the change has failed, if it has.
-pub(super) fn changed(operator: &Operator, done: &Done) -> Value {
+/// How many timers were changed, how many were left alone because they are in flight or locked, how
+/// many keys and tokens have no such timer and why the first of them have not, and why the change
+/// has failed, if it has. A key whose timer is in flight counts in `in_flight` and in `unchanged`.
+pub(super) fn changed(operator: &Operator, done: &Outcome) -> Value {
     json!({
         "namespace": operator.namespace.as_str(),
         "changed": done.changed,
@@ -195,10 +196,10 @@ mod tests {
         let first = &record["instances"][0];
         assert_eq!((&first["loaded"], &first["lacks"]), (&json!(3), &json!(7)));
         // Not all reasons are told.
-        let done = Done {
+        let done = Outcome {
             unchanged: 13,
             reasons: vec!["why".to_owned()],
-            ..Done::default()
+            ..Outcome::default()
         };
         assert_eq!(changed(&case.operator, &done)["unchanged"], 13);
     }

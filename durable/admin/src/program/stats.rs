@@ -10,17 +10,17 @@ use super::args::Common;
 use super::one;
 use super::output::{print, print_json, table};
 use super::records;
-use crate::details::{INSTANCE, of_instance};
+use crate::details::{INSTANCE, instance_cells};
 use crate::failure::Failure;
 use crate::health::{NONE, Summary};
-use crate::operator::{Desk, Operator, tell};
-use crate::shown::text_line;
+use crate::operator::{Operator, StoreAccess, tell};
+use crate::shown::{text_line, whole};
 
 /// The namespace that is named, or else each one.
-async fn summaries(desk: &Desk, common: &Common) -> Result<Vec<Summary>, Failure> {
+async fn summaries(access: &StoreAccess, common: &Common) -> Result<Vec<Summary>, Failure> {
     let operators = match common.namespace {
-        Some(_) => vec![one(desk, common).await?],
-        None => desk.operators(None).await?,
+        Some(_) => vec![one(access, common).await?],
+        None => access.operators(None).await?,
     };
     Summary::of_all(&operators).await
 }
@@ -47,8 +47,8 @@ fn stats_table(summaries: &[Summary]) -> String {
     stats.to_string()
 }
 
-pub(super) async fn stats(desk: &Desk, common: &Common) -> Result<(), Failure> {
-    let summaries = summaries(desk, common).await?;
+pub(super) async fn stats(access: &StoreAccess, common: &Common) -> Result<(), Failure> {
+    let summaries = summaries(access, common).await?;
     if common.json {
         return print_json(&records::namespaces(&summaries));
     }
@@ -69,14 +69,14 @@ pub(super) async fn instances(operator: &Operator, json: bool) -> Result<(), Fai
 fn instances_table(instances: &[StoredInstance], now: StoreTime) -> String {
     let mut shown = table(&INSTANCE);
     for instance in instances {
-        shown.add_row(of_instance(instance, now));
+        shown.add_row(instance_cells(instance, now));
     }
     shown.to_string()
 }
 
 /// Shows counts and instances again and again.
 pub(super) async fn watch(
-    desk: &Desk,
+    access: &StoreAccess,
     common: &Common,
     every: Duration,
     times: Option<u64>,
@@ -86,10 +86,10 @@ pub(super) async fn watch(
     for _ in 0..times.unwrap_or(u64::MAX) {
         sleep_until(next).await;
         next = Instant::now() + every;
-        let summaries = match summaries(desk, common).await {
+        let summaries = match summaries(access, common).await {
             // A script that watches a few times is told.
             Err(failure @ Failure::Failed(_)) if times.is_none() => {
-                tell(&format!("error: {failure}"));
+                tell(&format!("error: {}", whole(failure.to_string().as_bytes())));
                 continue;
             }
             summaries => summaries?,

@@ -29,7 +29,7 @@ pub(super) fn url(common: &Common) -> Result<String, Failure> {
     })
 }
 
-const KINDS: &str = "it must begin with postgres://, redis://, rediss://, redis+sentinel://, redis+cluster://, unix:// or sqlite://, or be a path, or PostgreSQL settings";
+const KINDS: &str = "it must begin with postgres://, redis://, rediss://, redis+sentinel://, redis+cluster://, valkey://, valkeys://, unix:// or sqlite://, or be a path, or PostgreSQL settings";
 
 /// Connects to the store at a URL, or opens an SQLite file that is there.
 pub(super) async fn connect(url: &str, limit: Duration) -> Result<Box<dyn Store>, Failure> {
@@ -53,7 +53,7 @@ pub(super) async fn connect(url: &str, limit: Duration) -> Result<Box<dyn Store>
             }
             Some(scheme) if is_redis(scheme) => Redis::connect(url).await?.into(),
             Some("sqlite") => {
-                let path = url.trim_start_matches("sqlite:");
+                let path = url.strip_prefix("sqlite:").unwrap_or(url);
                 open(path.strip_prefix("//").unwrap_or(path))?
             }
             // The rest may contain a password.
@@ -96,9 +96,10 @@ fn needs_password(failure: Failure) -> Failure {
 }
 
 fn is_redis(scheme: &str) -> bool {
-    let base = scheme.trim_end_matches("+sentinel");
+    let mut kinds = ["+sentinel", "+cluster"].into_iter();
+    let base = kinds.find_map(|kind| scheme.strip_suffix(kind));
     matches!(
-        base.trim_end_matches("+cluster"),
+        base.unwrap_or(scheme),
         "redis" | "rediss" | "unix" | "redis+unix" | "valkey" | "valkeys"
     )
 }
@@ -140,7 +141,17 @@ mod tests {
         ] {
             assert!(is_redis(scheme), "{scheme}");
         }
-        for scheme in ["", "http", "http+cluster", "+sentinel", "redisx", "sqlite"] {
+        for scheme in [
+            "",
+            "http",
+            "http+cluster",
+            "+sentinel",
+            "redis+cluster+sentinel",
+            "redis+sentinel+cluster",
+            "redis+cluster+cluster",
+            "redisx",
+            "sqlite",
+        ] {
             assert!(!is_redis(scheme), "{scheme:?}");
         }
     }
@@ -152,6 +163,7 @@ mod tests {
             ("sqlite://absent/timers.db", "absent/timers.db"),
             ("sqlite:absent/timers.db", "absent/timers.db"),
             ("sqlite:absent@b/a=1.db", "absent@b/a=1.db"),
+            ("sqlite:sqlite:absent.db", "sqlite:absent.db"),
             ("absent/timers.db", "absent/timers.db"),
         ] {
             let Err(failure) = connect(url, Duration::from_secs(60)).await else {

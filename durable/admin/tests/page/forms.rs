@@ -26,7 +26,7 @@ async fn wait_of(timers: &DurableTimers<String, String>, key: &str) -> Duration 
     wait.expect("it is not due")
 }
 
-/// Enter in the field of a move made the timers due now.
+/// Regression: enter in the field of a move made the timers due now.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn enter_in_the_field_of_a_move_moves_timers() {
     let Some(mut browser) = Browser::start() else {

@@ -101,7 +101,7 @@ async fn watch_prints_as_often_as_it_was_told() {
     }
 }
 
-/// The first failure of the store ended it.
+/// Regression: the first failure of the store ended it.
 #[tokio::test]
 async fn watch_goes_on_when_the_store_has_failed() {
     let file = File::new();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tickwheel_durable::store::{Action, Due, LoadWindow, Namespace, Store as _, Write};
 use tickwheel_durable::{Charter, Sqlite};
 
-use super::support::{File, run, set};
+use super::support::{File, Run, ended, program, run, set};
 use super::{HOUR, each};
 
 /// Only JSON has quotes around its strings.
@@ -64,7 +64,15 @@ async fn key_is_given_as_it_is_shown() {
     }
 }
 
-/// A terminal that shows the JSON did what a key said.
+/// Regression: a terminal that shows an error did what its text said.
+#[test]
+fn error_hides_nothing() {
+    let Run { code, errors, .. } = ended(program().args(["stats", "--url", "absent\u{1b}[2J"]));
+    assert_eq!(code, 3, "{errors}");
+    assert_eq!(errors, "error: there is no file absent\\u{1b}[2J\n");
+}
+
+/// Regression: a terminal that shows the JSON did what a key said.
 #[tokio::test]
 async fn json_has_the_codes_of_characters_that_do_not_show() {
     let key = "a\u{9b}2J\u{7f}\u{202e}\u{e0041}";

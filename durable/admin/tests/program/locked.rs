@@ -7,7 +7,7 @@ use tickwheel_durable::{Postgres, builder};
 use super::postgres::{client, database, missing};
 use super::support::{counted, ended, kill_timers, program};
 
-/// The first timer with a locked key ended the change.
+/// Regression: the first timer with a locked key ended the change.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locked_key_keeps_no_other_one_from_being_changed() {
     let Some(url) = database("admin_locked").await else {

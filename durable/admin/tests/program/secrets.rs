@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use super::support::{File, Run, ended, program};
 
-/// A password was in the arguments, which all users of a machine see.
+/// Regression: a password was in the arguments, which all users of a machine see.
 #[tokio::test]
 async fn url_is_in_a_file_or_the_environment() {
     let file = File::new();
@@ -103,7 +103,7 @@ fn store_that_does_not_answer_is_told_after_the_time_limit() {
     }
 }
 
-/// They were taken for the path of a file, which an error repeated.
+/// Regression: they were taken for the path of a file, which an error repeated.
 #[test]
 fn settings_of_postgresql_lead_to_it() {
     let (port, asked) = guarded_server();

@@ -7,7 +7,7 @@ use tickwheel_durable::store::{Namespace, Store as _};
 use super::redis::Server;
 use super::support::{ended, program};
 
-/// It took down the counts of all others.
+/// Regression: it took down the counts of all others.
 #[tokio::test]
 async fn namespace_of_another_schema_hides_no_other() {
     let Some(server) = Server::start(&[]) else {

@@ -7,7 +7,7 @@ use super::HOUR;
 use super::server::Server;
 use super::support::{File, counted, set};
 
-/// A client that asks and does not read kept its place forever.
+/// Regression: a client that asks and does not read kept its place forever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_that_does_not_read_is_cut() {
     let file = File::new();
@@ -46,7 +46,8 @@ async fn client_that_does_not_read_is_cut() {
     }
 }
 
-/// Some hundred connections that send half a request, and slow ones, shut other clients out.
+/// Regression: some hundred connections that send half a request, and slow ones, shut other clients
+/// out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_clients_keep_no_place() {
     let file = File::new();

@@ -9,7 +9,7 @@ use tickwheel_durable::store::{
 
 use super::{Case, FAR, HOUR, NOW, Stores, World, set, versions_of, write};
 
-/// So many rows of a key are read in each state.
+/// At most this many rows of a key are read in each state.
 const LIMIT: usize = 100;
 
 impl<S: Store> Case<S> {

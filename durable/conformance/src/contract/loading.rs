@@ -94,11 +94,10 @@ pub async fn loads_what_the_dead_left_piece_by_piece<T: Stores>(world: &World<T>
         members.map(|member| member.id).collect::<Vec<_>>(),
         [instance]
     );
-    fires_what_has_been_due_longest(&world.part("longest")).await;
 }
 
 /// A load that has no room for all that others have left says so.
-async fn says_that_others_have_left_more<T: Stores>(world: &World<T>) {
+pub async fn says_that_others_have_left_more<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let (leaves, loads) = (case.instance().await, case.instance().await);
     for key in ["a", "b"] {
@@ -113,7 +112,7 @@ async fn says_that_others_have_left_more<T: Stores>(world: &World<T>) {
 }
 
 /// A fire of unloaded rows takes those that have been due longest, in flight or waiting.
-async fn fires_what_has_been_due_longest<T: Stores>(world: &World<T>) {
+pub async fn fires_what_has_been_due_longest<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let row = case.set("lapsed", NOW).await.version;
     let lease = Some(Duration::from_millis(1));
@@ -206,10 +205,9 @@ pub async fn leaves_rows_to_those_that_can_decode_them<T: Stores>(world: &World<
     let loaded = case.load(other, HOUR, 1).await;
     assert_eq!((versions(&loaded), loaded.more), (vec![row.version], true));
 
-    // A mark that has run out counts anew, though no load has met it since.
+    // A mark that has run out counts from the beginning, though no load has met it since.
     world.wait(25).await;
     let token = case.fired("h").await;
     let row = waits_again(leave(token, first, Duration::ZERO).await);
     assert!(!load(first).await.contains(&row.version));
-    says_that_others_have_left_more(&world.part("beside")).await;
 }

@@ -28,13 +28,13 @@ pub use schedules::*;
 pub use whole::*;
 pub use writing::*;
 
-const HOUR: Duration = Duration::from_secs(3_600);
+pub(super) const HOUR: Duration = Duration::from_secs(3_600);
 
 /// Due a long time from now.
 const FAR: Due = Due::In(HOUR);
 
 /// Due at once.
-const NOW: Due = Due::In(Duration::ZERO);
+pub(super) const NOW: Due = Due::In(Duration::ZERO);
 
 /// The instance that fires.
 const CLAIMANT: InstanceId = InstanceId(17);

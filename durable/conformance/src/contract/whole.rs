@@ -38,7 +38,7 @@ pub async fn keeps_namespaces_apart<T: Stores>(world: &World<T>) {
         assert_eq!(case.settle(waiting, settlement).await, Settled::Lost);
     }
     assert_eq!(case.get("b").await.map(|row| row.version), Some(waiting));
-    // A load of one namespace ends no instance of another: nobody would load its rows.
+    // A load of one namespace ends no instance of another: no instance would load its rows.
     let brief = case.instance().await;
     let request = Load::new(brief, 2 * HOUR, 10, world.units(1));
     assert_eq!(case.load_as(request).await.rows.len(), 1);

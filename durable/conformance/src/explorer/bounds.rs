@@ -4,7 +4,10 @@ use tickwheel_durable::Charter;
 use tickwheel_durable::store::Missed;
 
 use super::DEEPER;
-use super::step::{Call, Fault, How, Step, Trace};
+use super::step::{Call, Fault, Settling, Step, Trace};
+
+/// The most timers that are set in a trace.
+const MAX_SETS: usize = 2;
 
 /// What is explored.
 #[derive(Debug, Clone)]
@@ -27,8 +30,6 @@ pub(super) struct Bounds {
     pub(super) depth: usize,
     /// The most faults of a trace: calls that fail, instances that die, and steps of the clock.
     pub(super) faults: usize,
-    /// The most timers that are set in a trace.
-    pub(super) sets: usize,
 }
 
 impl Bounds {
@@ -45,7 +46,7 @@ impl Bounds {
         "at-most-once",
     ];
 
-    /// The bounds with this name, with so many steps, and more if the environment asks for them.
+    /// The bounds with this name and number of steps, and more steps if the environment says so.
     pub(super) fn named(name: &str, depth: usize) -> Self {
         // Besides loads and fires, as in a trace.
         let steps = match name {
@@ -113,7 +114,7 @@ impl Bounds {
             calls = Call::all(2);
         }
         let deeper = std::env::var(DEEPER).ok();
-        let deeper = deeper.and_then(|deeper| deeper.parse().ok());
+        let deeper = deeper.map(|deeper| deeper.parse().expect("EXPLORE_DEEPER is a number"));
         let mut charter = Charter::new("test");
         charter.no_overlap = matches!(name, "one-at-a-time" | "none-missed");
         charter.at_most_once = name == "at-most-once";
@@ -135,14 +136,13 @@ impl Bounds {
             others,
             depth: depth + deeper.unwrap_or(0),
             faults: 1,
-            sets: 2,
         }
     }
 
     /// Whether a trace may go on with this step.
     pub(super) fn allow(&self, trace: &Trace, step: Step) -> bool {
         trace.faults() + usize::from(step.is_fault()) <= self.faults
-            && trace.sets() + usize::from(step.sets()) <= self.sets
+            && trace.sets() + usize::from(step.sets()) <= MAX_SETS
     }
 
     /// Whether the instance with this number can decode no timer.
@@ -155,7 +155,7 @@ impl Bounds {
         !self.last_has_no_calendar || by + 1 < usize::from(self.instances)
     }
 
-    /// So many instances, from the first, are alike.
+    /// How many instances, from the first, are alike.
     pub(super) fn alike(&self) -> usize {
         usize::from(self.instances) - usize::from(self.last_is_blind || self.last_has_no_calendar)
     }
@@ -164,7 +164,7 @@ impl Bounds {
         let mut steps = [&[Step::Tick], &*self.others].concat();
         for by in 0..self.instances {
             for &call in &self.calls {
-                let leaves = call == Call::Settle(How::Leave);
+                let leaves = call == Call::Settle(Settling::Leave);
                 let may_settle = !matches!(call, Call::Settle(_)) || leaves == self.is_blind(by);
                 let may_set =
                     !matches!(call, Call::SetCron(..)) || self.has_calendar(usize::from(by));

@@ -14,7 +14,7 @@ use super::invariants::{
     next_occurrence_waits, nothing_is_lost, one_claim_at_a_time, skipped_occurrences_wait,
 };
 use super::state::View;
-use super::step::{How, Step};
+use super::step::{Settling, Step};
 use super::taken::{Taken, Verdict, ensure};
 
 /// What the steps so far have shown of each value and key.
@@ -59,7 +59,7 @@ impl History {
                     self.settled(settled, taken)?;
                 }
                 let is_about = |row: &Stored| {
-                    let of = |(token, ..): &(Version, How, Settled)| {
+                    let of = |(token, ..): &(Version, Settling, Settled)| {
                         let claim = taken.before.rows.get(token);
                         claim.is_some_and(|claim| claim.value == row.value)
                     };
@@ -92,7 +92,7 @@ impl History {
             .extend(repeating.map(|row| row.value.clone()));
         let claims = run.instances.iter().flat_map(|instance| &instance.claims);
         let handled = claims.filter(|claim| {
-            claim.unanswered == Some(How::Ack) && !self.repeating.contains(&claim.value)
+            claim.unanswered == Some(Settling::Ack) && !self.repeating.contains(&claim.value)
         });
         self.handled
             .extend(handled.map(|claim| (claim.value.clone(), claim.until)));
@@ -139,7 +139,7 @@ impl History {
                 let known = row.claimed_by == taken.caller();
                 held && kept && known && taken.is_in(row.due, lease)
             };
-            if taken.run.charter().at_most_once {
+            if taken.run.bounds.charter.at_most_once {
                 let again = self.attempts.get(&row.value);
                 ensure(stored.is_none() && again.is_none(), || {
                     format!("at_most_once: {row:?} is {stored:?}, and fired {again:?} times before")
@@ -167,7 +167,7 @@ impl History {
     }
 
     /// D7, D15: a settle names a claim that exists, or changes nothing.
-    fn settled(&mut self, settled: &(Version, How, Settled), taken: &Taken<'_>) -> Verdict {
+    fn settled(&mut self, settled: &(Version, Settling, Settled), taken: &Taken<'_>) -> Verdict {
         let &(token, how, settled) = settled;
         let (before, after) = (taken.before, taken.after);
         let claim = before.rows.get(&token);
@@ -178,7 +178,7 @@ impl History {
         let Some(claim) = claim else {
             return Ok(());
         };
-        if matches!(how, How::Unfire | How::Leave) {
+        if matches!(how, Settling::Unfire | Settling::Leave) {
             if let Some(attempts) = self.attempts.get_mut(&claim.value) {
                 ensure(*attempts > 0, || {
                     format!("D15: a firing is taken back twice, {claim:?}")
@@ -188,28 +188,28 @@ impl History {
         }
         let stays = after.rows.get(&token);
         let expected = match how {
-            How::Extend | How::Lapse => Some(State::InFlight),
-            How::Dead => Some(State::Dead),
+            Settling::Extend | Settling::Lapse => Some(State::InFlight),
+            Settling::Dead => Some(State::Dead),
             _ => None,
         };
         ensure(stays.map(|row| row.state) == expected, || {
             format!("D7, D15: {claim:?} is {stays:?}")
         })?;
         let (row, due) = match how {
-            How::Ack => return Ok(()),
-            How::Dead => {
+            Settling::Ack => return Ok(()),
+            Settling::Dead => {
                 let error = stays.and_then(|row| row.error.clone());
                 return ensure(error == error_after(how, claim), || {
                     format!("D15: {claim:?} has become {stays:?}")
                 });
             }
-            How::Extend => (stays, taken.run.lease()),
-            How::Lapse => (stays, Duration::ZERO),
-            How::Retry | How::Release | How::Unfire | How::Leave => {
+            Settling::Extend => (stays, taken.run.lease()),
+            Settling::Lapse => (stays, Duration::ZERO),
+            Settling::Retry | Settling::Release | Settling::Unfire | Settling::Leave => {
                 let is_new = |row: &&Stored| {
                     row.value == claim.value && !before.rows.contains_key(&row.version)
                 };
-                let waits = matches!(how, How::Retry | How::Leave);
+                let waits = matches!(how, Settling::Retry | Settling::Leave);
                 let delay = taken.run.halves(u32::from(waits));
                 (after.rows.values().find(is_new), delay)
             }
@@ -220,7 +220,7 @@ impl History {
         let left = taken
             .caller()
             .map(InstanceId::left)
-            .filter(|_| how == How::Leave);
+            .filter(|_| how == Settling::Leave);
         let marked = row.and_then(|row| row.loaded_by);
         ensure(left.is_none() || marked == left, || {
             format!("D9: {row:?} is not left to others")

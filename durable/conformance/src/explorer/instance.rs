@@ -7,7 +7,7 @@ use tickwheel_durable::store::{
     Settled, StoreTime, Version, Write, WriteOutcome,
 };
 
-use super::step::How;
+use super::step::Settling;
 
 /// The schedule of timers that have one: each unit.
 pub(super) const SCHEDULE: &str = "each unit";
@@ -20,7 +20,7 @@ pub(super) struct Claim {
     /// When its lease ends, as far as the instance knows.
     pub(super) until: StoreTime,
     /// An end without an answer. The instance sends the same one again.
-    pub(super) unanswered: Option<How>,
+    pub(super) unanswered: Option<Settling>,
 }
 
 /// What an instance knows.
@@ -51,7 +51,7 @@ pub(super) enum Request {
     Unload(InstanceId),
     Unmark(InstanceId, Vec<Version>),
     Fire(Fire),
-    Settle(Vec<(Version, How)>, LoadWindow),
+    Settle(Vec<(Version, Settling)>, LoadWindow),
     ChangeDead(Vec<u8>, DeadChange),
     /// Finds the claims of lost fires, and unfires them.
     Unfire(Vec<InstanceId>, Vec<Version>, LoadWindow),
@@ -66,12 +66,12 @@ pub(super) enum Outcome {
     Unmarked(Vec<Version>),
     Fired(FireReport),
     /// Each claim, how it was settled, and the answer.
-    Settled(Vec<(Version, How, Settled)>),
+    Settled(Vec<(Version, Settling, Settled)>),
     /// The store has refused the call.
     Refused,
     /// The call never reached the store.
     Unsent,
-    /// So many dead rows were retried or discarded.
+    /// How many dead rows were retried or discarded.
     Changed(u64),
     /// Whether an instance that starts now is refused.
     Amended(bool),

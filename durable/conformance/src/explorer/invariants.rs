@@ -10,11 +10,11 @@ use tickwheel_durable::store::{
 use super::instance::{Instance, Outcome};
 use super::run::Run;
 use super::state::View;
-use super::step::{Call, Fault, How, Step};
+use super::step::{Call, Fault, Settling, Step};
 use super::taken::{Taken, Verdict, ensure};
 
 /// The error that a row keeps: the last one.
-pub(super) fn error_after(how: How, claim: &Stored) -> Option<String> {
+pub(super) fn error_after(how: Settling, claim: &Stored) -> Option<String> {
     how.error().or_else(|| claim.error.clone())
 }
 
@@ -27,15 +27,16 @@ pub(super) fn next_occurrence_waits(
     let (before, after, unit) = (taken.before, taken.after, taken.run.unit);
     let mut of_key = before.of_key(&row.key, State::InFlight);
     let beside = of_key.next();
-    ensure(beside.is_none() || !taken.run.charter().no_overlap, || {
-        format!("no_overlap: {row:?} fires beside {beside:?}")
-    })?;
+    ensure(
+        beside.is_none() || !taken.run.bounds.charter.no_overlap,
+        || format!("no_overlap: {row:?} fires beside {beside:?}"),
+    )?;
     let next = after.of_key(&row.key, State::Waiting).next();
     let fits = |next: &&Stored| {
         let periods = next.due.since(row.deadline).as_micros() / unit.as_micros();
         let missed = u128::from(row.missed);
         let in_time = next.due > before.now && next.due <= after.now.after(unit);
-        let by_rule = match taken.run.missed() {
+        let by_rule = match taken.run.bounds.missed {
             Missed::FireAll => periods == 1 && missed == 0,
             Missed::FireOnce => in_time && periods == missed + 1,
             _ => in_time && periods == 1 && missed == 0,
@@ -57,7 +58,7 @@ pub(super) fn next_occurrence_waits(
 /// one of its key is in flight.
 pub(super) fn skipped_occurrences_wait(report: &FireReport, taken: &Taken<'_>) -> Verdict {
     let (before, after, unit) = (taken.before, taken.after, taken.run.unit);
-    let (no_overlap, missed) = (taken.run.charter().no_overlap, taken.run.missed());
+    let (no_overlap, missed) = (taken.run.bounds.charter.no_overlap, taken.run.bounds.missed);
     let again = report
         .later
         .iter()
@@ -95,7 +96,7 @@ pub(super) fn nothing_is_lost(taken: &Taken<'_>) -> Verdict {
     let mut expected = before.living();
     let mut leave = |value: &Vec<u8>| {
         if let Some(count) = expected.get_mut(value) {
-            *count -= 1;
+            *count = count.saturating_sub(1);
         }
     };
     let key = taken.step.key().unwrap_or_default();
@@ -117,12 +118,14 @@ pub(super) fn nothing_is_lost(taken: &Taken<'_>) -> Verdict {
                 // The next occurrence, and one that is delivered at most once.
                 let count = expected.entry(fired.value.clone()).or_default();
                 *count += usize::from(fired.repeats);
-                *count -= usize::from(taken.run.charter().at_most_once);
+                let ends = usize::from(taken.run.bounds.charter.at_most_once);
+                *count = count.saturating_sub(ends);
             }
         }
         Outcome::Settled(settled) => {
             for (token, how, settled) in settled {
-                let ends = matches!(how, How::Ack | How::Dead) && *settled == Settled::Done;
+                let ends =
+                    matches!(how, Settling::Ack | Settling::Dead) && *settled == Settled::Done;
                 let row = before.rows.get(token).filter(|_| ends);
                 if let Some(row) = row {
                     leave(&row.value);
@@ -164,36 +167,8 @@ pub(super) fn answer_fits(taken: &Taken<'_>, written: &WriteOutcome) -> Verdict 
     let stays = || waits == after.of_key(&key, State::Waiting).next();
     let fits = match written {
         WriteOutcome::Armed { row, replaced, .. } => {
-            let call = match taken.step {
-                Step::Call { call, .. } => Some(call),
-                _ => None,
-            };
-            let is_absent = waits.is_none() && in_flight.is_none();
-            let delay = call.and_then(Call::due_in);
-            let stored = after.rows.get(&row.version);
-            // The same schedule again keeps its time.
-            let kept = waits
-                .filter(|was| was.schedule.is_some() && matches!(call, Some(Call::SetCron(..))));
-            let in_time = stored.is_some_and(|stored| {
-                if let Some(kept) = kept {
-                    return (kept.due, kept.deadline) == (stored.due, stored.deadline);
-                }
-                let fits = |delay| taken.is_due_in(stored.due, delay);
-                stored.due == stored.deadline && delay.is_some_and(fits)
-            });
-            let only_if_absent = matches!(call, Some(Call::SetIfAbsent(..)));
-            let is_move = matches!(call, Some(Call::Move(..)));
-            *replaced == waits.map(|row| row.version)
-                && !before.rows.contains_key(&row.version)
-                && after.of_key(&key, State::Waiting).count() == 1
-                && in_time
-                && stored.is_some_and(|stored| {
-                    let before = waits.filter(|_| is_move).and_then(|was| was.error.as_ref());
-                    stored.due == row.due && stored.error.as_ref() == before
-                })
-                && (is_absent || !only_if_absent)
-                && (waits.is_some() || !is_move)
-                && (is_move || after.of_key(&key, State::Dead).next().is_none())
+            armed_fits(taken, &key, row, *replaced)?;
+            true
         }
         WriteOutcome::Present => waits.is_some() && stays(),
         WriteOutcome::Removed { value, .. } => {
@@ -212,6 +187,64 @@ pub(super) fn answer_fits(taken: &Taken<'_>, written: &WriteOutcome) -> Verdict 
         format!("D4: {written:?}, where {waits:?} waited and {in_flight:?} was in flight")
     })?;
     taken.changes_only(|row| row.key == key && row.state != State::InFlight)
+}
+
+/// D4, D15: a row that a write has armed stands alone under its key, is due in time, and has
+/// replaced what waited there.
+fn armed_fits(taken: &Taken<'_>, key: &[u8], row: &Armed, replaced: Option<Version>) -> Verdict {
+    let (before, after) = (taken.before, taken.after);
+    let call = match taken.step {
+        Step::Call { call, .. } => Some(call),
+        _ => None,
+    };
+    let is_move = matches!(call, Some(Call::Move(..)));
+    let waits = before.of_key(key, State::Waiting).next();
+    let in_flight = before.of_key(key, State::InFlight).next();
+    let stored = after.rows.get(&row.version);
+    ensure(replaced == waits.map(|row| row.version), || {
+        format!("D4: {replaced:?} is replaced, where {waits:?} waited")
+    })?;
+    ensure(!before.rows.contains_key(&row.version), || {
+        format!("D7: {row:?} has a version that was there before")
+    })?;
+    let waiting = after.of_key(key, State::Waiting).count();
+    ensure(waiting == 1, || {
+        format!("D4: {waiting} rows wait under the key of {row:?}")
+    })?;
+    // The same schedule again keeps its time.
+    let kept =
+        waits.filter(|was| was.schedule.is_some() && matches!(call, Some(Call::SetCron(..))));
+    let delay = call.and_then(Call::due_in);
+    let in_time = stored.is_some_and(|stored| {
+        if let Some(kept) = kept {
+            return (kept.due, kept.deadline) == (stored.due, stored.deadline);
+        }
+        let fits = |delay| taken.is_due_in(stored.due, delay);
+        stored.due == stored.deadline && delay.is_some_and(fits)
+    });
+    ensure(in_time, || {
+        format!("D3, D4: {stored:?} is not due when {call:?} says")
+    })?;
+    ensure(stored.is_some_and(|stored| stored.due == row.due), || {
+        format!("D4: {row:?} is {stored:?}")
+    })?;
+    let error = stored.and_then(|stored| stored.error.as_ref());
+    let kept = waits.filter(|_| is_move).and_then(|was| was.error.as_ref());
+    ensure(error == kept, || {
+        format!("D15: {stored:?} has the error {error:?} instead of {kept:?}")
+    })?;
+    let is_absent = waits.is_none() && in_flight.is_none();
+    let only_if_absent = matches!(call, Some(Call::SetIfAbsent(..)));
+    ensure(is_absent || !only_if_absent, || {
+        format!("D4: {row:?} is set, though {waits:?} waited and {in_flight:?} was in flight")
+    })?;
+    ensure(waits.is_some() || !is_move, || {
+        format!("D4: {row:?} is moved, and nothing waited")
+    })?;
+    let dead = after.of_key(key, State::Dead).next();
+    ensure(is_move || dead.is_none(), || {
+        format!("D15: {dead:?} stays dead under the key of {row:?}")
+    })
 }
 
 /// A load takes rows that are near, and leaves no row that is due within its window to no instance,
@@ -345,7 +378,7 @@ pub(super) fn one_claim_at_a_time(
     let mut held = BTreeMap::new();
     for claim in claims.filter(|claim| claim.until > now && !repeating.contains(&claim.value)) {
         // Once it was put back or is dead, its timer may be another's.
-        if claim.unanswered.is_none_or(|how| how == How::Ack) {
+        if claim.unanswered.is_none_or(|how| how == Settling::Ack) {
             let other = held.insert(&claim.value, claim);
             ensure(other.is_none(), || {
                 format!("D5: {claim:?} beside {other:?}")

@@ -24,27 +24,28 @@
 //! rule says, and one that is skipped was missed), D15 (attempts are firings, and the last error is
 //! kept), `at_most_once` (nothing fires twice), D16 (an instance that differs from the charter
 //! changes nothing), hints, and the loader's invariant (a row that a living instance has marked is
-//! on its wheel). At each fair end: D2, D8, D9.
+//! on its wheel). At each fair end: D2 and D9.
 //!
 //! # Traces
 //!
-//! A violation prints its trace, such as `0 Set(0, Near); 0 Fire Lost; Tick`. The environment
+//! A broken promise prints its trace, such as `0 Set(0, Near); 0 Fire Lost; Tick`. The environment
 //! variable `EXPLORE_TRACE` plays one within the bounds of each test, with the rows after each
 //! step, and `EXPLORE_DEEPER=1` takes one more step.
 //!
-//! [`replays_each_transition`] plays one shortest trace for each kind of transition on any store.
-//! Its answers and rows have to be those of the store in memory. On the real clock a unit is that
-//! of the [pace](crate::Pace), ten times. [`replay_on_clock`] does so on a store with a clock that
-//! the test sets. [`long_traces_agree_with_memory`] plays long random ones, which hold the store in
+//! [`replays_each_transition`] plays one shortest trace for each kind of transition on any store:
+//! those of up to four steps within nine of the bounds, without steps back of the clock. Its
+//! answers and rows have to be those of the store in memory. On the real clock a unit is that of
+//! the [pace](crate::Pace), ten times. [`replay_on_clock`] does so on a store with a clock that the
+//! test sets. [`long_traces_agree_with_memory`] plays long random ones, which hold the store in
 //! memory to all that is said above, and in which one call stands for several steps.
 //! [`calls_that_meet_take_turns`] makes two calls at once after each short trace.
 
-mod asking;
 mod bounds;
 mod check;
 mod instance;
 mod invariants;
 mod replay;
+mod requests;
 mod run;
 mod state;
 mod step;
@@ -66,7 +67,7 @@ pub use replay::{
 };
 use run::Run;
 use state::{View, state};
-use step::{Call, Fault, How, Step, Trace};
+use step::{Call, Fault, Settling, Step, Trace};
 use taken::{Taken, Verdict};
 
 /// The environment variable that plays a trace.
@@ -75,7 +76,7 @@ const TRACE: &str = "EXPLORE_TRACE";
 /// The environment variable that adds to the number of steps.
 const DEEPER: &str = "EXPLORE_DEEPER";
 
-/// After so many units without a fault everything that was set has been delivered.
+/// After eight units without a fault everything that was set has been delivered.
 const FAIR_UNITS: usize = 8;
 
 /// A trace that has led to a new state, and what was learned on the way.
@@ -305,9 +306,9 @@ impl Run {
         }
         while let Some(claim) = self.instances[usize::from(by)].claims.first() {
             let how = if self.bounds.is_blind(by) {
-                How::Leave
+                Settling::Leave
             } else {
-                claim.unanswered.unwrap_or(How::Ack)
+                claim.unanswered.unwrap_or(Settling::Ack)
             };
             let call = Call::Settle(how);
             self.step(Step::Call { by, call, fault }).await;

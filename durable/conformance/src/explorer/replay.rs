@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use super::instance::Outcome;
 use super::run::{MOMENT, Meeting, Run, SetClock, UNIT};
 use super::state::{View, state};
-use super::step::{Call, Fault, How, Step, Trace};
+use super::step::{Call, Fault, Settling, Step, Trace};
 use super::{Bounds, explored, walk};
 use crate::random::{seed, stream};
 use crate::world::{Stores, World};
@@ -20,7 +20,7 @@ use crate::world::{Stores, World};
 /// A unit has room for a trace that is played beside others.
 const PACE_UNITS: u32 = 10;
 
-/// So many traces are played at once.
+/// At most 32 traces are played at once.
 const AT_ONCE: usize = 32;
 
 /// The most steps of a trace.
@@ -45,6 +45,8 @@ pub async fn replays_each_transition<T: Stores>(world: &World<T>) {
         if bounds.last_is_blind {
             traces.push(LEFT.parse().expect("it is a trace"));
         }
+        let count = traces.len();
+        assert!(count >= 100, "{name} has {count} kinds of transitions only");
         let played = traces.iter().enumerate().map(async |(number, trace)| {
             let expected = record(Run::in_memory(&bounds).await, trace, false).await;
             let ticks = trace.0.iter().filter(|step| **step == Step::Tick).count();
@@ -98,7 +100,7 @@ where
     count
 }
 
-/// So many random traces are played, of so many steps.
+/// Twelve random traces are played, of 150 steps each.
 const WALKS: u64 = 12;
 const STEPS: usize = 150;
 
@@ -179,6 +181,8 @@ pub async fn calls_that_meet_take_turns<T: Stores>(world: &World<T>) {
     let (store, other): (Arc<dyn Store>, Arc<dyn Store>) =
         (Arc::new(world.store().await), Arc::new(world.store().await));
     let pairs = pairs(&bounds).await;
+    let count = pairs.len();
+    assert!(count >= 200, "only {count} pairs of calls meet");
     let bounds = &bounds;
     let met = pairs.iter().enumerate().map(async |(number, pair)| {
         let (before, steps, expected) = pair;
@@ -215,7 +219,8 @@ async fn pairs(bounds: &Bounds) -> Vec<(Trace, [Step; 2], [String; 2])> {
                 fault,
             } => {
                 use Call::{Fire, FireUnloaded, Load, Settle};
-                let passes_by = matches!(call, Load | Fire | FireUnloaded | Settle(How::Retry));
+                let passes_by =
+                    matches!(call, Load | Fire | FireUnloaded | Settle(Settling::Retry));
                 own == by && fault == Fault::None && !passes_by
             }
             Step::RetryDead(_) | Step::DiscardDead(_) => by == 1,

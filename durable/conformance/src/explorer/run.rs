@@ -14,13 +14,13 @@ use futures_util::FutureExt;
 use futures_util::future::join;
 use tickwheel_durable::Memory;
 use tickwheel_durable::store::{
-    BoxFuture, Charter, Counts, DeadChange, DeadRows, Edition, InstanceId, List, Missed, Namespace,
-    Settle, Settlement, State, Store, StoreError, StoreTime, Stored, Version,
+    BoxFuture, Counts, DeadChange, DeadRows, Edition, InstanceId, List, Namespace, Settle,
+    Settlement, State, Store, StoreError, StoreTime, Stored, Version,
 };
 
 use super::bounds::Bounds;
 use super::instance::{Instance, Outcome, Request};
-use super::step::{Call, Fault, How, Step, key_bytes};
+use super::step::{Call, Fault, Settling, Step, key_bytes};
 use crate::world::opened;
 
 /// A unit where the run sets the store's clock: so long that the time that calls take does not
@@ -29,9 +29,6 @@ pub(super) const UNIT: Duration = Duration::from_secs(3_600);
 
 /// The time between two calls there.
 pub(super) const MOMENT: Duration = Duration::from_millis(1);
-
-/// Deadlines, leases and ids end between two ticks, never at one.
-const HALVES: u32 = 2;
 
 /// The rows of a namespace.
 pub(super) type Rows = BTreeMap<Version, Stored>;
@@ -68,8 +65,8 @@ pub(super) struct Run {
     pub(super) sets: u32,
     /// The versions that the last fire named.
     pub(super) named: Vec<Version>,
-    /// When the last call was asked for.
-    pub(super) asked: StoreTime,
+    /// When the last call was sent.
+    pub(super) sent_at: StoreTime,
     /// Whether the last step has sent a hint, where the store is the one in memory.
     pub(super) is_hinted: bool,
 }
@@ -99,11 +96,11 @@ impl Run {
             instances: Vec::new(),
             sets: 0,
             named: Vec::new(),
-            asked: StoreTime::default(),
+            sent_at: StoreTime::default(),
             is_hinted: false,
         };
         for _ in 0..bounds.instances {
-            let opened = opened(&*run.store, &run.space, run.charter()).await;
+            let opened = opened(&*run.store, &run.space, &run.bounds.charter).await;
             let instance = Instance::new(opened.instance, opened.edition);
             run.edition = instance.edition.unwrap_or(run.edition);
             run.instances.push(instance);
@@ -148,16 +145,8 @@ impl Run {
     }
 
     async fn start(&self) -> Result<Instance, StoreError> {
-        let opened = self.store.open(&self.space, self.charter()).await?;
+        let opened = self.store.open(&self.space, &self.bounds.charter).await?;
         Ok(Instance::new(opened.instance, opened.edition))
-    }
-
-    pub(super) fn charter(&self) -> &Charter {
-        &self.bounds.charter
-    }
-
-    pub(super) fn missed(&self) -> Missed {
-        self.bounds.missed
     }
 
     /// The value that was set last.
@@ -165,9 +154,9 @@ impl Run {
         self.sets.to_be_bytes().to_vec()
     }
 
-    /// So many half units.
+    /// Half units: deadlines, leases and ids end between two ticks, never at one.
     pub(super) fn halves(&self, halves: u32) -> Duration {
-        self.unit * halves / HALVES
+        self.unit * halves / 2
     }
 
     /// How long a claim lasts.
@@ -260,7 +249,7 @@ impl Run {
             }
             Step::Amend => {
                 self.is_amended = !self.is_amended;
-                let mut charter = self.charter().clone();
+                let mut charter = self.bounds.charter.clone();
                 charter.no_overlap ^= self.is_amended;
                 let amended = self.store.amend(&self.space, &charter).await;
                 amended.expect("it amends");
@@ -277,11 +266,11 @@ impl Run {
 
     async fn call(&mut self, by: usize, call: Call, fault: Fault) -> Option<Outcome> {
         let mut request = self.request(by, call).await?;
-        Some(self.ask(by, &mut request, fault).await)
+        Some(self.send_and_learn(by, &mut request, fault).await)
     }
 
     /// Sends a request, and learns from the answer.
-    async fn ask(&mut self, by: usize, request: &mut Request, fault: Fault) -> Outcome {
+    async fn send_and_learn(&mut self, by: usize, request: &mut Request, fault: Fault) -> Outcome {
         let outcome = match (fault, &mut *request) {
             (Fault::Late, Request::Write(_, near)) => {
                 *near = near.until(self.now().await.before(MOMENT));
@@ -326,7 +315,7 @@ impl Run {
                 self.instances[by].claims.rotate_left(1);
             }
         }
-        Some(match self.ask(by, &mut joined?, fault).await {
+        Some(match self.send_and_learn(by, &mut joined?, fault).await {
             Outcome::Written(written) => written
                 .into_iter()
                 .map(|written| Outcome::Written(vec![written]))
@@ -363,7 +352,7 @@ impl Run {
             }
             Err(StoreError::Late { now, .. }) => {
                 assert!(
-                    now > self.asked.before(MOMENT),
+                    now > self.sent_at.before(MOMENT),
                     "it is late already at {now}"
                 );
                 Outcome::Refused
@@ -372,8 +361,8 @@ impl Run {
         }
     }
 
-    /// What a step asks of the store, and the number of the instance that asks. `None` if it asks
-    /// for nothing.
+    /// What a step sends to the store, and the number of the instance that sends it. `None` if it
+    /// sends nothing.
     async fn request_of(&mut self, step: Step) -> Option<(usize, Request)> {
         match step {
             Step::Call { by, call, .. } => {
@@ -433,15 +422,15 @@ impl Run {
             Request::Fire(fire) => Outcome::Fired(store.fire(space, fire).await?),
             Request::Settle(settles, near) => {
                 let by = near.loader.expect("an instance settles");
-                let settle = |&(token, how): &(Version, How)| {
+                let settle = |&(token, how): &(Version, Settling)| {
                     let settle = Settle::new(token, self.settlement(how, by));
                     match how.error() {
                         Some(error) => settle.with_error(error),
                         None => settle,
                     }
                 };
-                let asked = settles.iter().map(settle).collect();
-                let settled = store.settle(space, asked, near).await?;
+                let sent = settles.iter().map(settle).collect();
+                let settled = store.settle(space, sent, near).await?;
                 let settled = settles.into_iter().zip(settled);
                 let settled = settled.map(|((token, how), settled)| (token, how, settled));
                 Outcome::Settled(settled.collect())
@@ -472,7 +461,7 @@ impl Run {
                     let settle = Settle::new(row.version, Settlement::Unfire);
                     let settled = store.settle(space, vec![settle], near).await?;
                     let settled = settled.into_iter().next().expect("one for each settle");
-                    all_settled.push((row.version, How::Unfire, settled));
+                    all_settled.push((row.version, Settling::Unfire, settled));
                 }
                 Outcome::Settled(all_settled)
             }

@@ -14,7 +14,7 @@ use tickwheel_durable::store::{InstanceId, State, StoreTime, Stored, Version};
 
 use super::run::{Rows, Run};
 
-/// A time that passed longer ago than so many half units is as one that passed then.
+/// All times that passed at least this many half units ago are alike.
 const LONG_AGO: i64 = 6;
 
 /// What a store has before a step or after it.
@@ -101,7 +101,7 @@ pub(super) fn state(run: &Run, view: &View, alike: usize) -> String {
     let mut numbers: Vec<usize> = (0..run.instances.len()).collect();
     let mut least = None;
     each_order(&mut numbers, 0, alike, &mut |numbers| {
-        let state = names.state(run, view, numbers);
+        let state = names.state(run, numbers);
         if least.as_ref().is_none_or(|least| state < *least) {
             least = Some(state);
         }
@@ -146,7 +146,7 @@ impl<'a> Names<'a> {
     }
 
     /// The state, with the instances in this order.
-    fn state(&self, run: &Run, view: &View, numbers: &[usize]) -> String {
+    fn state(&self, run: &Run, numbers: &[usize]) -> String {
         let place = |is: &dyn Fn(usize) -> bool| numbers.iter().position(|&number| is(number));
         let loader = |id: InstanceId| {
             let own = place(&|number| run.instances[number].id == id);
@@ -158,7 +158,7 @@ impl<'a> Names<'a> {
             (of_lost, place(&|number| run.instances[number].id == id))
         };
         let mut text = String::from(if run.is_amended { "amended;" } else { "" });
-        for row in view.in_order() {
+        for row in self.view.in_order() {
             // What a timer that repeats has missed depends on how long ago its deadline was.
             let deadline = if row.repeats() {
                 self.halves(row.deadline)

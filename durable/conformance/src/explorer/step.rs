@@ -60,7 +60,7 @@ pub(super) enum Call {
     /// Leaves the earliest row on the wheel to others.
     Unmark,
     /// Settles the oldest claim.
-    Settle(How),
+    Settle(Settling),
 }
 
 /// What goes wrong with a call.
@@ -92,7 +92,7 @@ pub(super) enum Delay {
 
 /// How a claim is settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum How {
+pub(super) enum Settling {
     /// It is done.
     Ack,
     /// It is due again at once.
@@ -151,7 +151,7 @@ impl Step {
             return false;
         };
         let ends = |call| match call {
-            Call::Settle(how) => !matches!(how, How::Extend | How::Lapse),
+            Call::Settle(how) => !matches!(how, Settling::Extend | Settling::Lapse),
             _ => false,
         };
         let alike = match fault {
@@ -176,8 +176,8 @@ impl Step {
             return None;
         };
         match call {
-            Call::Settle(How::Release | How::Unfire | How::Dead) => Some(true),
-            Call::Settle(How::Retry | How::Leave) => Some(false),
+            Call::Settle(Settling::Release | Settling::Unfire | Settling::Dead) => Some(true),
+            Call::Settle(Settling::Retry | Settling::Leave) => Some(false),
             _ => call.due_in().map(|delay| delay == Delay::Zero),
         }
     }
@@ -204,19 +204,22 @@ impl Step {
     }
 }
 
-impl How {
+impl Settling {
     /// The error that it is sent with.
     pub(super) fn error(self) -> Option<String> {
-        let keeps_one = matches!(self, How::Retry | How::Dead | How::Leave | How::Extend);
+        let keeps_one = matches!(
+            self,
+            Settling::Retry | Settling::Dead | Settling::Leave | Settling::Extend
+        );
         keeps_one.then(|| format!("{self:?}"))
     }
 }
 
 impl Call {
-    /// Every call there is, on so many keys.
+    /// Every call there is, on that number of keys.
     pub(super) fn all(keys: Key) -> Vec<Call> {
         use Call::{Fire, FireBoth, FireEarly, FireUnloaded, Load, LoadOne, Unmark};
-        use How::{Ack, Dead, Extend, Lapse, Leave, Release, Retry, Unfire};
+        use Settling::{Ack, Dead, Extend, Lapse, Leave, Release, Retry, Unfire};
         let mut calls = vec![
             Load,
             LoadOne,

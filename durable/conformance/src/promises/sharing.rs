@@ -127,7 +127,7 @@ pub async fn finds_near_deadlines_of_other_instances<T: Stores>(world: &World<T>
         let late = claimant.now().await.duration_since(claim.deadline);
         let late = late.unwrap_or_default();
         // Its poll is eight units, and up to a tenth longer.
-        let longest = world.longest_poll() + world.units(78) / 10;
+        let longest = world.longest_poll() + world.units(77) / 10;
         assert!(late <= longest, "late by {late:?}");
     }
 }

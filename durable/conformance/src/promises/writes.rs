@@ -32,6 +32,7 @@ pub async fn d4_last_write_wins_across_instances<T: Stores>(world: &World<T>) {
     }
     // All are loaded by now.
     world.wait(2).await;
+    let before = first.now().await;
     let delay = world.units(14);
     let moved = second.timers.move_timer("moved later", delay).await;
     assert_eq!(moved, Ok(Moved::Done));
@@ -45,6 +46,10 @@ pub async fn d4_last_write_wins_across_instances<T: Stores>(world: &World<T>) {
 
     let mut both = [first, second];
     let claims = collect(&mut both, 2, world.units(6)).await;
+    for claim in &claims {
+        // Not at the old deadline, which came earlier.
+        assert!(claim.deadline >= before + delay, "{claim:?}");
+    }
     let mut delivered: Vec<_> = claims
         .into_iter()
         .map(|claim| (claim.key, claim.value))

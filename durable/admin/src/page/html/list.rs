@@ -4,30 +4,33 @@ use maud::{Markup, html};
 use tickwheel_durable::store::{State, StoreTime, Stored};
 
 use super::frame::{Frame, page};
-use super::rows::{of_all, of_one, table};
+use super::rows::{buttons_for_all, buttons_for_one, table};
 use crate::details::{STATES, details, state_name, state_text};
-use crate::listing::{Filter, Page};
-use crate::page::Listed;
-use crate::shown::{hex, line};
+use crate::listing::{Filter, Rows};
+use crate::page::ListQuery;
+use crate::shown::{hex, key_line, line};
 
-/// The way back has so many bytes: a proxy takes some thousands in an address.
+/// The way back has at most 4,096 bytes: a proxy takes some thousands in an address.
 const PAGES: usize = 4_096;
 
-/// Parts the pages of the way back.
-const PART: char = '.';
+/// Stands between the pages of the way back.
+const SEPARATOR: char = '.';
 
-/// A key on its own page has at most so many characters.
+/// A key on its own page has at most this many characters.
 const KEY: usize = 4_096;
 
-impl Listed {
+impl ListQuery {
     /// Where this page begins.
     pub(in crate::page) fn after(&self) -> Option<&str> {
-        self.pages.rsplit(PART).next().filter(|at| !at.is_empty())
+        self.pages
+            .rsplit(SEPARATOR)
+            .next()
+            .filter(|at| !at.is_empty())
     }
 
     /// The address of a page with the same filter.
     fn address(&self, frame: &Frame<'_>, state: State, pages: &str) -> String {
-        let Listed { prefix, error, .. } = self;
+        let ListQuery { prefix, error, .. } = self;
         let mut query = vec![("prefix", &**prefix), ("error", error), ("pages", pages)];
         query.retain(|(_, text)| !text.is_empty());
         let list = frame.here(&format!("/list/{}", state_name(state)));
@@ -39,9 +42,9 @@ impl Listed {
 
     /// The pages of the way back from the page that begins there.
     fn next(&self, at: &str) -> String {
-        let pages = format!("{}{PART}{at}", self.pages);
-        let mut pages = pages.trim_start_matches(PART);
-        while let Some((_, rest)) = pages.split_once(PART).filter(|_| pages.len() > PAGES) {
+        let pages = format!("{}{SEPARATOR}{at}", self.pages);
+        let mut pages = pages.trim_start_matches(SEPARATOR);
+        while let Some((_, rest)) = pages.split_once(SEPARATOR).filter(|_| pages.len() > PAGES) {
             pages = rest;
         }
         pages.to_owned()
@@ -50,19 +53,19 @@ impl Listed {
     /// The same for the page before this one.
     fn previous(&self) -> Option<&str> {
         self.after()?;
-        Some(self.pages.rsplit_once(PART).unwrap_or_default().0)
+        Some(self.pages.rsplit_once(SEPARATOR).unwrap_or_default().0)
     }
 }
 
 /// One page of a list.
 pub(in crate::page) fn list(
     frame: &Frame<'_>,
-    query: &Listed,
+    query: &ListQuery,
     filter: &Filter,
-    found: &Page,
+    found: &Rows,
     now: StoreTime,
 ) -> Markup {
-    let (state, Listed { prefix, error, .. }) = (filter.state, query);
+    let (state, ListQuery { prefix, error, .. }) = (filter.state, query);
     let here = query.address(frame, state, &query.pages);
     let whole = frame.here(&format!("/list/{}", state_name(state)));
     let previous = query
@@ -104,7 +107,7 @@ pub(in crate::page) fn list(
         @if let Some(prefix) = &filter.prefix {
             @if frame.allow_changes && !found.rows.is_empty() && error.is_empty() {
                 @let what = format!("All that begin with {}, on this page or not:", line(prefix, KEY));
-                (of_all(frame, state, &here, ("prefix", &hex(prefix)), &what))
+                (buttons_for_all(frame, state, &here, ("prefix", &hex(prefix)), &what))
             }
         }
     };
@@ -120,7 +123,7 @@ pub(in crate::page) fn timers(
 ) -> Markup {
     let back = frame.here(&format!("/timer/{}", hex(key)));
     let content = html! {
-        h1 { a href=(frame.here("")) { (frame.current) } ": " bdi { (line(key, KEY)) } }
+        h1 { a href=(frame.here("")) { (frame.current) } ": " bdi { (key_line(key, KEY)) } }
         @if found.is_empty() { p.empty { "The key has no timer: none that waits, is in flight or dead." } }
         @for row in found {
             section {
@@ -131,7 +134,7 @@ pub(in crate::page) fn timers(
                         dd { @if matches!(label, "last error" | "value") { pre { (text) } } @else { (text) } }
                     }
                 }
-                @if frame.allow_changes { (of_one(frame, row, &back)) }
+                @if frame.allow_changes { (buttons_for_one(frame, row, &back)) }
             }
         }
     };
@@ -155,8 +158,8 @@ mod tests {
         is_live: false,
     };
 
-    fn at(pages: &str) -> Listed {
-        Listed {
+    fn at(pages: &str) -> ListQuery {
+        ListQuery {
             prefix: "order 1&".to_owned(),
             error: String::new(),
             pages: pages.to_owned(),
@@ -189,14 +192,14 @@ mod tests {
         let (key, value) = (b"\"order 1&\"".to_vec(), b"1".to_vec());
         let row = Stored::new(Version(17), State::Dead, key, value, StoreTime::default());
         let (rows, mut query) = (vec![row], at(""));
-        let found = Page { rows, next: None };
+        let found = Rows { rows, next: None };
         let filter = Filter {
             state: State::Dead,
             prefix: Some(b"\"order 1&".to_vec()),
             error: None,
         };
         let offer = "All that begin with";
-        let list = |query: &Listed| {
+        let list = |query: &ListQuery| {
             list(&FRAME, query, &filter, &found, StoreTime::default()).into_string()
         };
         let page = list(&query);

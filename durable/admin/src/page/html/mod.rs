@@ -11,5 +11,5 @@ pub(super) use frame::{Frame, capital, confirm, job, message};
 pub(super) use list::{list, timers};
 pub(super) use overview::{BARS, Overview, WINDOWS, home, overview};
 
-/// A key, value or error in a table has at most so many characters.
+/// A key, value or error in a table has at most this many characters.
 const CELL: usize = 120;

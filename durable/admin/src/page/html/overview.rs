@@ -7,13 +7,13 @@ use tickwheel_durable::store::{MAX_DUE_COUNT, State, StoreTime, Stored, StoredIn
 
 use super::CELL;
 use super::frame::{Frame, page};
-use super::rows::{of_all, table};
+use super::rows::{buttons_for_all, table};
 use crate::clock::span;
-use crate::details::{INSTANCE, STATES, of_instance, state_name, state_text};
+use crate::details::{INSTANCE, STATES, instance_cells, state_name, state_text};
 use crate::health::{Health, NONE, Summary};
 use crate::shown::{separated, text_line};
 
-/// So many bars show what is due.
+/// How many bars show what is due.
 pub(in crate::page) const BARS: u32 = 48;
 
 /// The size of the picture, in its own units.
@@ -137,7 +137,7 @@ fn section(frame: &Frame<'_>, state: State, now: StoreTime, all: &str, rows: &[S
             @if !rows.is_empty() {
                 p { a href=(frame.here(&format!("/list/{name}"))) { "All " (all) ", with filters" } }
                 @if frame.allow_changes && state == State::Dead {
-                    (of_all(frame, state, &back, ("all", "1"), &format!("All {all}:")))
+                    (buttons_for_all(frame, state, &back, ("all", "1"), &format!("All {all}:")))
                 }
             }
         }
@@ -179,7 +179,7 @@ fn instances(all: &[StoredInstance], now: StoreTime) -> Markup {
             table.rows {
                 thead { tr { @for column in INSTANCE { th.key[column == "name"].number[is_number(column)] { (column) } } } }
                 tbody { @for instance in all { tr {
-                    @for (column, cell) in INSTANCE.iter().zip(of_instance(instance, now)) {
+                    @for (column, cell) in INSTANCE.iter().zip(instance_cells(instance, now)) {
                         td.number[is_number(column)] data-label=(column) { bdi { (cell) } }
                     }
                 } } }

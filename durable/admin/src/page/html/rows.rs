@@ -5,21 +5,27 @@ use tickwheel_durable::store::{State, StoreTime, Stored};
 
 use super::CELL;
 use super::frame::Frame;
+use crate::actions::{Action, Selection};
 use crate::clock::from_now;
 use crate::details::due_name;
-use crate::shown::{hex, line, text_line};
+use crate::shown::{hex, key_line, line, text_line};
 
-/// The buttons for timers in a state: action, label, whether it deletes.
-fn actions(state: State) -> &'static [(&'static str, &'static str, bool)] {
+/// The buttons for timers in a state: action and label.
+fn actions(state: State) -> &'static [(Action, &'static str)] {
     match state {
-        State::Waiting => &[("run", "Run now", false), ("remove", "Remove", true)],
+        State::Waiting => &[(Action::Run, "Run now"), (Action::Remove, "Remove")],
         State::InFlight => &[
-            ("release", "Release", false),
-            ("acknowledge", "Acknowledge", true),
+            (Action::Release, "Release"),
+            (Action::Acknowledge, "Acknowledge"),
         ],
-        State::Dead => &[("retry", "Retry", false), ("discard", "Discard", true)],
+        State::Dead => &[(Action::Retry, "Retry"), (Action::Discard, "Discard")],
         _ => &[],
     }
+}
+
+/// Whether the action deletes even a single timer.
+fn is_danger(action: Action) -> bool {
+    action.needs_confirmation(&Selection::Keys(Vec::new()))
 }
 
 /// How a form names a row.
@@ -50,14 +56,14 @@ fn buttons(state: State) -> Markup {
                 button name="action" value="move" { "Move" }
             }
         }
-        @for (action, label, is_danger) in actions(state) {
-            button.danger[*is_danger] name="action" value=(action) { (label) }
+        @for &(action, label) in actions(state) {
+            button.danger[is_danger(action)] name="action" value=(action.verb()) { (label) }
         }
     }
 }
 
 /// Buttons for many timers, whichever the fields name.
-pub(super) fn of_all(
+pub(super) fn buttons_for_all(
     frame: &Frame<'_>,
     state: State,
     back: &str,
@@ -73,7 +79,7 @@ pub(super) fn of_all(
 }
 
 /// The buttons for one row, on the page of its key.
-pub(super) fn of_one(frame: &Frame<'_>, row: &Stored, back: &str) -> Markup {
+pub(super) fn buttons_for_one(frame: &Frame<'_>, row: &Stored, back: &str) -> Markup {
     let content = html! {
         input type="hidden" name="row" value=(name(row));
         (buttons(row.state))
@@ -104,10 +110,10 @@ pub(super) fn table(
             } }
             tbody { @for row in rows { tr {
                 @if frame.allow_changes {
-                    td.box { input type="checkbox" name="row" value=(name(row)) aria-label={ "select " (line(&row.key, CELL)) }; }
+                    td.box { input type="checkbox" name="row" value=(name(row)) aria-label={ "select " (key_line(&row.key, CELL)) }; }
                 }
                 td.key data-label="key" {
-                    a.text href=(frame.here(&format!("/timer/{}", hex(&row.key)))) { bdi { (line(&row.key, CELL)) } }
+                    a.text href=(frame.here(&format!("/timer/{}", hex(&row.key)))) { bdi { (key_line(&row.key, CELL)) } }
                 }
                 td.value data-label="value" { span.text { bdi { (line(&row.value, CELL)) } } }
                 td data-label=(due_name(state)) title=(row.due) { (from_now(row.due, now)) }
@@ -118,8 +124,8 @@ pub(super) fn table(
                 } @else { td.none { "-" } }
                 td.number.none[row.attempt == 0] data-label="attempt" { (row.attempt) }
                 @if frame.allow_changes { td.one {
-                    @if let [(action, label, _), ..] = actions(state) {
-                        button name="one" value={ (action) " " (name(row)) } { (label) }
+                    @if let [(action, label), ..] = actions(state) {
+                        button name="one" value={ (action.verb()) " " (name(row)) } { (label) }
                     }
                 } }
             } } }

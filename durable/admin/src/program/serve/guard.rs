@@ -1,8 +1,8 @@
 //! Decides which requests get a page, and which change something.
 //!
-//! 1. Without a token each user of this machine may look, and no one else: a request that shows a
-//!    proxy is refused, and so is a page elsewhere that a browser was led to (DNS rebinding), by
-//!    its `Host`.
+//! 1. Without a token each user of this machine may look, and with `--allow-changes` also change
+//!    timers, and no one else: a request that shows a proxy is refused, and so is a page elsewhere
+//!    that a browser was led to (DNS rebinding), by its `Host`.
 //! 2. With a token, a request needs it: in the header `Authorization: Bearer`, or as the cookie of
 //!    a login, which ends.
 //! 3. A form changes something only if changes are allowed, and the browser says that it comes from
@@ -107,8 +107,11 @@ impl Guard {
         let Some(token) = &self.token else {
             return true;
         };
-        let sent = text(headers, AUTHORIZATION).and_then(|sent| sent.strip_prefix("Bearer "));
-        sent.is_some_and(|sent| is_same(sent, token))
+        let sent = text(headers, AUTHORIZATION).and_then(|sent| sent.split_once(' '));
+        let is_right = |(scheme, sent): (&str, &str)| {
+            scheme.eq_ignore_ascii_case("Bearer") && is_same(sent, token)
+        };
+        sent.is_some_and(is_right)
             || self
                 .cookies(headers)
                 .any(|secret| self.sessions.is_open(&secret))
@@ -256,7 +259,7 @@ mod tests {
         guard(None).check_way(&none).expect_err("it has no host");
     }
 
-    /// A proxy let all clients in, as if they were users of its machine.
+    /// Regression: a proxy let all clients in, as if they were users of its machine.
     #[test]
     fn forwarded_request_is_refused_without_a_token() {
         let signs = [
@@ -336,7 +339,9 @@ mod tests {
         let none = HeaderMap::new();
         assert!(!guard.lets_in(&none));
         assert!(guard.lets_in(&headers(&[("authorization", "Bearer right token")])));
+        assert!(guard.lets_in(&headers(&[("authorization", "bearer right token")])));
         assert!(!guard.lets_in(&headers(&[("authorization", "Bearer right toke")])));
+        assert!(!guard.lets_in(&headers(&[("authorization", "Token right token")])));
         assert_eq!(guard.login(&none, "wrong"), None);
         let cookie = guard.login(&none, "right token");
         let cookie = cookie.expect("it is right");

@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 
 use super::args::{Common, Serve};
 use super::output::print;
-use super::{desk, given};
+use super::{access, given, stop};
 use crate::failure::Failure;
 use crate::page::{FORM, Page, check_origin, login as login_page, refusal, secure};
 use crate::shown::separated;
@@ -29,7 +29,7 @@ use guard::Guard;
 /// The variable that has the token.
 const VARIABLE: &str = "TICKWHEEL_ADMIN_TOKEN";
 
-/// A token has at least so many characters.
+/// A token has at least this many characters.
 const TOKEN: usize = 16;
 
 /// After a wrong token.
@@ -61,13 +61,13 @@ fn token(options: &Serve) -> Result<Option<String>, Failure> {
 /// Serves the page until the program is interrupted.
 pub(super) async fn serve(common: &Common, options: Serve) -> Result<(), Failure> {
     let token = token(&options)?;
-    let desk = desk(common).await?;
+    let access = access(common).await?;
     let listener = TcpListener::bind(options.listen).await;
     let listener = listener
         .map_err(|error| Failure::Failed(format!("listening on {}: {error}", options.listen)))?;
     let listen = listener.local_addr()?;
     let page = Page {
-        desk,
+        access,
         only: common.namespace.clone(),
         allow_changes: options.allow_changes,
         log_out: token.is_some(),
@@ -87,38 +87,6 @@ pub(super) async fn serve(common: &Common, options: Serve) -> Result<(), Failure
     print(&format!("http://{listen}/"))?;
     connections::serve(listener, router, wheel, stop).await;
     Ok(())
-}
-
-/// Ends when the program is asked to stop.
-pub(super) fn stop() -> Result<impl Future<Output = ()>, Failure> {
-    #[cfg(unix)]
-    let (mut terminate, mut hangup) = {
-        use tokio::signal::unix::{SignalKind, signal};
-        let hangup = (!ignores_hangups()).then(|| signal(SignalKind::hangup()));
-        (signal(SignalKind::terminate())?, hangup.transpose()?)
-    };
-    Ok(async move {
-        #[cfg(unix)]
-        tokio::select! {
-            _ = terminate.recv() => {}
-            Some(()) = async { hangup.as_mut()?.recv().await } => {}
-            _ = tokio::signal::ctrl_c() => {}
-        }
-        #[cfg(not(unix))]
-        let _ = tokio::signal::ctrl_c().await;
-    })
-}
-
-/// Whether the program outlives its terminal, as under `nohup`. Where nothing tells, it is left as
-/// it is.
-#[cfg(unix)]
-fn ignores_hangups() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mut ignored = status
-        .lines()
-        .filter_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = ignored.find_map(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    ignored.is_none_or(|mask| mask & 1 == 1)
 }
 
 /// Stands before each page, and refuses what the guard does.

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use crate::shown::hex;
 
-/// So many logins are open at once. One more ends the oldest.
-const MOST: usize = 1_000;
+/// At most 1,000 logins are open at once. One more ends the oldest.
+const MAX_SESSIONS: usize = 1_000;
 
 #[derive(Debug)]
 pub(super) struct Sessions {
@@ -33,7 +33,7 @@ impl Sessions {
         let (secret, now) = (secret(), Instant::now());
         let mut open = self.open();
         open.retain(|_, end| *end > now);
-        if open.len() >= MOST {
+        if open.len() >= MAX_SESSIONS {
             let oldest = open.iter().min_by_key(|(_, end)| **end);
             let oldest = oldest.map(|(secret, _)| secret.clone());
             oldest.and_then(|oldest| open.remove(&oldest));
@@ -79,11 +79,11 @@ mod tests {
     async fn sessions_are_bounded() {
         let sessions = Sessions::new(Duration::from_secs(60));
         let first = sessions.begin();
-        for _ in 0..MOST {
+        for _ in 0..MAX_SESSIONS {
             tokio::time::advance(Duration::from_millis(1)).await;
             sessions.begin();
         }
         assert!(!sessions.is_open(&first));
-        assert_eq!(sessions.open().len(), MOST);
+        assert_eq!(sessions.open().len(), MAX_SESSIONS);
     }
 }

@@ -1,4 +1,4 @@
-//! What an instance asks for in a run, and what it learns from the answer.
+//! What an instance sends in a run, and what it learns from the answer.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use tickwheel_durable::store::{
     Scheduled, Schedules, Settled, Settlement, StoreTime, Version, Write, WriteOutcome,
 };
 
-use super::instance::{Claim, Outcome, Request, SCHEDULE};
+use super::instance::{Claim, Instance, Outcome, Request, SCHEDULE};
 use super::run::Run;
-use super::step::{Call, Delay, How, Key, key_bytes};
+use super::step::{Call, Delay, Key, Settling, key_bytes};
 
 impl Run {
-    /// What an instance asks for. `None` if it would ask for nothing.
+    /// What an instance sends. `None` if it would send nothing.
     pub(super) async fn request(&mut self, by: usize, call: Call) -> Option<Request> {
         let now = self.now().await;
-        self.asked = now;
+        self.sent_at = now;
         // Each set has another value.
         self.sets += u32::from(call.sets_in().is_some());
         let instance = &self.instances[by];
@@ -31,10 +31,10 @@ impl Run {
         let fire = |named: Vec<Version>, unloaded| {
             let plan = |version| instance.plans.get(version).copied();
             let plans = named.iter().filter_map(plan).collect();
-            let lease = (!self.charter().at_most_once).then_some(self.lease());
+            let lease = (!self.bounds.charter.at_most_once).then_some(self.lease());
             let mut fire = Fire::new(named, lease, near);
             (fire.unloaded, fire.by, fire.plans) = (unloaded, Some(instance.id), plans);
-            (fire.missed, fire.no_overlap) = (self.missed(), self.charter().no_overlap);
+            (fire.missed, fire.no_overlap) = (self.bounds.missed, self.bounds.charter.no_overlap);
             fire.schedules = self.schedules(by);
             Request::Fire(fire)
         };
@@ -101,16 +101,16 @@ impl Run {
         }
     }
 
-    pub(super) fn settlement(&self, how: How, by: InstanceId) -> Settlement {
+    pub(super) fn settlement(&self, how: Settling, by: InstanceId) -> Settlement {
         match how {
-            How::Ack => Settlement::Ack,
-            How::Release => Settlement::Release,
-            How::Retry => Settlement::RetryAfter(self.halves(1)),
-            How::Unfire => Settlement::Unfire,
-            How::Extend => Settlement::Extend(self.lease()),
-            How::Lapse => Settlement::Extend(Duration::ZERO),
-            How::Leave => Settlement::Leave(LeftRow::new(by, self.halves(1), self.lease())),
-            How::Dead => Settlement::Dead,
+            Settling::Ack => Settlement::Ack,
+            Settling::Release => Settlement::Release,
+            Settling::Retry => Settlement::RetryAfter(self.halves(1)),
+            Settling::Unfire => Settlement::Unfire,
+            Settling::Extend => Settlement::Extend(self.lease()),
+            Settling::Lapse => Settlement::Extend(Duration::ZERO),
+            Settling::Leave => Settlement::Leave(LeftRow::new(by, self.halves(1), self.lease())),
+            Settling::Dead => Settlement::Dead,
         }
     }
 
@@ -125,7 +125,11 @@ impl Run {
 
     /// What the instance learns from an answer, or from having none.
     pub(super) fn learn(&mut self, by: usize, request: &Request, outcome: Option<&Outcome>) {
-        let (lease, asked, claims) = (self.lease(), self.asked, !self.charter().at_most_once);
+        let (lease, sent_at, claims) = (
+            self.lease(),
+            self.sent_at,
+            !self.bounds.charter.at_most_once,
+        );
         let instance = &mut self.instances[by];
         let off_wheel = match request {
             Request::Fire(fire) => &fire.versions[..],
@@ -142,21 +146,7 @@ impl Run {
             instance.unknown.clear();
         }
         let Some(outcome) = outcome else {
-            instance.must_unload = true;
-            match request {
-                Request::Fire(fire) if claims => instance.lost_fires.extend(fire.by),
-                Request::Settle(settles, _) => {
-                    let (_, how) = settles[0];
-                    let claim = &mut instance.claims[0];
-                    match how {
-                        How::Extend => {}
-                        // It may have ended the lease, so it does not count on it.
-                        How::Lapse => claim.until = StoreTime::default(),
-                        _ => claim.unanswered = Some(how),
-                    }
-                }
-                _ => {}
-            }
+            instance.learn_nothing(request, claims);
             return;
         };
         match outcome {
@@ -202,10 +192,10 @@ impl Run {
                         instance.arm(row);
                     }
                     match (how, settled) {
-                        (How::Extend, Settled::Done) => {
-                            instance.claims[0].until = asked.after(lease);
+                        (Settling::Extend, Settled::Done) => {
+                            instance.claims[0].until = sent_at.after(lease);
                         }
-                        (How::Lapse, Settled::Done) => {
+                        (Settling::Lapse, Settled::Done) => {
                             instance.claims[0].until = StoreTime::default();
                         }
                         _ => instance.claims.retain(|claim| claim.token != token),
@@ -218,7 +208,7 @@ impl Run {
 
     /// The store tells the schedules of rows that are loaded.
     fn tell(&mut self, by: usize, scheduled: &[Scheduled], now: StoreTime) {
-        let (missed, unit) = (self.missed(), self.unit);
+        let (missed, unit) = (self.bounds.missed, self.unit);
         let knows = self.bounds.has_calendar(by);
         let instance = &mut self.instances[by];
         for row in scheduled {
@@ -228,6 +218,28 @@ impl Run {
             } else {
                 instance.unknown.insert(row.version);
             }
+        }
+    }
+}
+
+impl Instance {
+    /// There is no answer: the request may have reached the store or not. Fires make claims unless
+    /// the charter delivers at most once.
+    fn learn_nothing(&mut self, request: &Request, claims: bool) {
+        self.must_unload = true;
+        match request {
+            Request::Fire(fire) if claims => self.lost_fires.extend(fire.by),
+            Request::Settle(settles, _) => {
+                let (_, how) = settles[0];
+                let claim = &mut self.claims[0];
+                match how {
+                    Settling::Extend => {}
+                    // It may have ended the lease, so it does not count on it.
+                    Settling::Lapse => claim.until = StoreTime::default(),
+                    _ => claim.unanswered = Some(how),
+                }
+            }
+            _ => {}
         }
     }
 }
