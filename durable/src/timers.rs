@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::try_join_all;
 use serde::Serialize;
+use tokio::time::Instant;
 
 use crate::admin::Admin;
 use crate::codec::Coder;
@@ -143,7 +144,9 @@ impl<K, V> DurableTimers<K, V> {
     {
         check_period(period)?;
         let key = self.coder.encode_key(&key)?;
-        let (first, now) = (first.into(), self.cores.of_key(&key).fresh_now().await?);
+        let core = self.cores.of_key(&key);
+        let until = core.call_until();
+        let (first, now) = (first.into(), core.fresh_now(until).await?);
         let first = if first > now {
             first
         } else {
@@ -151,7 +154,8 @@ impl<K, V> DurableTimers<K, V> {
         };
         let value = self.coder.encode_value(value)?;
         let action = Action::set(value, Due::At(first), Some(period), false);
-        self.submit(Write { key, action }).await.map(drop)
+        let written = self.submit_until(Write { key, action }, until);
+        written.await.map(drop)
     }
 
     /// Sets a timer that is due whenever clocks in a time zone show a time of a cron expression,
@@ -179,8 +183,8 @@ impl<K, V> DurableTimers<K, V> {
         K: Borrow<Q>,
         Q: Serialize + ?Sized,
     {
-        let write = self.cron(key, value, expression, zone, false).await?;
-        self.submit(write).await.map(drop)
+        let (write, until) = self.cron(key, value, expression, zone, false).await?;
+        self.submit_until(write, until).await.map(drop)
     }
 
     /// Sets a timer by a cron expression, as [`set_cron`](Self::set_cron) does, unless the key has
@@ -203,10 +207,11 @@ impl<K, V> DurableTimers<K, V> {
         K: Borrow<Q>,
         Q: Serialize + ?Sized,
     {
-        let write = self.cron(key, value, expression, zone, true).await?;
-        self.submit_if_absent(write).await
+        let (write, until) = self.cron(key, value, expression, zone, true).await?;
+        self.if_absent(write, until).await
     }
 
+    /// A write that sets a timer by a cron expression, and when its call gives up.
     #[cfg(feature = "cron")]
     async fn cron<Q>(
         &self,
@@ -215,13 +220,15 @@ impl<K, V> DurableTimers<K, V> {
         expression: &str,
         zone: &str,
         if_absent: bool,
-    ) -> Result<Write, Error>
+    ) -> Result<(Write, Instant), Error>
     where
         Q: Serialize + ?Sized,
     {
         let key = self.coder.encode_key(&key)?;
         let core = self.cores.of_key(&key);
-        let first = crate::cron::Cron::first(expression, zone, core.fresh_now().await?);
+        let until = core.call_until();
+        let now = core.fresh_now(until).await?;
+        let first = crate::cron::Cron::first(expression, zone, now);
         let (schedule, first) = first.map_err(Error::Cron)?;
         let action = Action::Set {
             value: self.coder.encode_value(value)?,
@@ -230,7 +237,7 @@ impl<K, V> DurableTimers<K, V> {
             schedule: Some(schedule),
             if_absent,
         };
-        Ok(Write { key, action })
+        Ok((Write { key, action }, until))
     }
 
     /// Sets a timer unless the key has one, waiting or in flight.
@@ -414,9 +421,24 @@ impl<K, V> DurableTimers<K, V> {
         self.writes[self.cores.part_of(&write.key)].submit(write)
     }
 
+    /// Sends a write of a call that has begun earlier and gives up then.
+    fn submit_until(
+        &self,
+        write: Write,
+        until: Instant,
+    ) -> impl Future<Output = Result<WriteOutcome, Error>> + use<K, V> {
+        self.writes[self.cores.part_of(&write.key)].submit_until(write, until)
+    }
+
     async fn submit_if_absent(&self, write: Write) -> Result<SetIfAbsent, Error> {
+        let until = self.cores.of_key(&write.key).call_until();
+        self.if_absent(write, until).await
+    }
+
+    /// Sends a write that sets a timer if it is absent.
+    async fn if_absent(&self, write: Write, until: Instant) -> Result<SetIfAbsent, Error> {
         let part = self.cores.part_of(&write.key);
-        Ok(match self.writes[part].submit(write).await? {
+        Ok(match self.writes[part].submit_until(write, until).await? {
             WriteOutcome::Armed { .. } => SetIfAbsent::Done,
             WriteOutcome::InFlight(version) => SetIfAbsent::InFlight(Token { version, part }),
             _ => SetIfAbsent::Present,

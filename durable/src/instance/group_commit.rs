@@ -96,9 +96,17 @@ impl<I, O> Group<I, O> {
     /// When the future is dropped or its time is over, an item that is still in the queue is not
     /// sent.
     pub(crate) fn submit(&self, item: I) -> impl Future<Output = Result<O, Error>> + use<I, O> {
+        self.submit_until(item, Instant::now() + self.limit)
+    }
+
+    /// As [`submit`](Self::submit), for a call that has begun earlier and gives up then.
+    pub(crate) fn submit_until(
+        &self,
+        item: I,
+        until: Instant,
+    ) -> impl Future<Output = Result<O, Error>> + use<I, O> {
         let (reply, answer) = oneshot::channel();
         let (call, limit) = (self.call, self.limit);
-        let until = Instant::now() + limit;
         let item = Item {
             item,
             until: Some(until),
@@ -215,19 +223,28 @@ impl<I, O> Batches<I, O> {
 }
 
 /// How many of the items make a batch, and when the first of their callers gives up. A batch takes
-/// effect until then or not at all, so items that have much more time are left for the next one.
+/// effect until then or not at all, so an item that has much more time than another one is not in
+/// the same batch.
 fn first_batch<I, O>(
     items: &[Item<I, O>],
     size: impl Fn(&I) -> usize,
     limit: Duration,
 ) -> (usize, Option<Instant>) {
-    let until = items.iter().filter_map(|item| item.until).min();
-    let mut bytes = 0;
-    let fits = items.iter().take_while(|item| {
+    let (mut len, mut bytes) = (0, 0);
+    let (mut first, mut last) = (None, None);
+    for item in items {
         bytes += size(&item.item);
-        bytes <= MAX_BYTES && item.until <= until.map(|until| until + limit / 2)
-    });
-    (fits.count().max(1).min(items.len()), until)
+        let untils = [first, item.until].into_iter().flatten();
+        let (earliest, latest) = (untils.min(), item.until.max(last));
+        // `None`, of items that are kept, is less than any time: these fit beside all.
+        let fits = bytes <= MAX_BYTES && latest <= earliest.map(|until| until + limit / 2);
+        if len > 0 && !fits {
+            break;
+        }
+        (first, last) = (earliest, latest);
+        len += 1;
+    }
+    (len, first)
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ use std::time::Duration;
 use futures_util::future::{join, join_all, try_join_all};
 use tickwheel::{Expirations, Expired, KeyedTimers, SetTimerError, TimerWheel};
 use tokio::sync::{Mutex, Notify, Semaphore, watch};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use batches::{run_settles, run_writes};
 use calendar::Calendar;
@@ -130,7 +130,7 @@ impl Core {
         write: Write,
     ) -> Result<Vec<WriteOutcome>, Error> {
         let near = LoadWindow::new(self.settings.window, None);
-        let until = Instant::now() + self.settings.call_timeout;
+        let until = self.call_until();
         self.write_near(near, vec![write], Some(until)).await
     }
 
@@ -153,16 +153,23 @@ impl Core {
     }
 
     /// The store's time, asked for if it was last heard long ago: an instance that only writes
-    /// hears it from no load.
-    pub(crate) async fn fresh_now(&self) -> Result<StoreTime, Error> {
+    /// hears it from no load. The caller gives up at `until`, whether it waits for its turn to ask
+    /// or for the store.
+    pub(crate) async fn fresh_now(&self, until: Instant) -> Result<StoreTime, Error> {
         if self.clock.is_old() {
-            let _turn = self.asking.lock().await;
+            let turn = timeout_at(until, self.asking.lock()).await;
+            let _turn = turn.map_err(|_| self.calls.timeout_of(OPEN_TO_WRITE))?;
             if self.clock.is_old() {
-                let opened = self.calls.open_for(OPEN_TO_WRITE).await?;
+                let opened = self.calls.open_until(OPEN_TO_WRITE, until).await?;
                 self.observe(opened.sent, opened.received, opened.answer.now);
             }
         }
         Ok(self.now())
+    }
+
+    /// When a call that begins now gives up.
+    pub(crate) fn call_until(&self) -> Instant {
+        Instant::now() + self.settings.call_timeout
     }
 
     /// Writes, unless the store gets to it later than that.
@@ -172,7 +179,8 @@ impl Core {
         writes: Vec<Write>,
         until: Option<Instant>,
     ) -> Result<Vec<WriteOutcome>, Error> {
-        self.fresh_now().await?;
+        // The callers of a batch give up by themselves.
+        self.fresh_now(self.call_until()).await?;
         let until = until.map_or(StoreTime::NEVER, |until| self.clock.latest_at(until));
         let near = near.until(until);
         let sent = Instant::now();
