@@ -60,7 +60,7 @@ pub use lease::RenewGuard;
 use loader::Left;
 use lost_fires::LostFires;
 use opening::{open, open_other};
-pub(crate) use undecoded::{Undecoded, Verdict};
+pub(crate) use undecoded::Undecoded;
 
 use crate::error::{BuildError, Error};
 use crate::jitter::jittered;
