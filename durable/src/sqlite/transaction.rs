@@ -27,9 +27,9 @@ use crate::token::Token;
 /// The timer is set if the transaction commits, together with everything else in it. If it is
 /// rolled back, or the process dies before the commit, nothing was set.
 ///
-/// The calls are those of [`DurableTimers`](crate::DurableTimers), and block. They take effect in
-/// the transaction at once, in their order, and count delays from the call. A call that fails
-/// changes nothing, and leaves the transaction as it was.
+/// The calls are some of those of [`DurableTimers`](crate::DurableTimers), and block. They take
+/// effect in the transaction at once, in their order, and count delays from the call. A call that
+/// fails changes nothing, and leaves the transaction as it was.
 ///
 /// # When it is delivered
 ///

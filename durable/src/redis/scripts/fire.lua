@@ -150,7 +150,7 @@ for at = FIRST, last do
             take(version, state, key, period ~= 0)
             local value, fires, missed, list, kept = row:sub(value_at), true, 0, following, nil
             if period ~= 0 and no_overlap and latest_token(key) then
-                -- It waits until the next time of its schedule, as `Missed::wait` says.
+                -- It waits until the next time of its schedule, as `Fire::occurrence` says.
                 fires, list, due = false, later, plan and plan.till or next_time(deadline, period)
                 kept = rule == 'skip' and due or deadline
             elseif plan then
