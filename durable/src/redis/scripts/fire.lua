@@ -127,7 +127,9 @@ for at = FIRST, last do
     if not row then
         forget(version)
     elseif not state then
-        set_aside(version, row, deadline, attempt)
+        -- What `unpack_row` returns then.
+        local reason, its_key = deadline, attempt
+        set_aside(version, row, reason, its_key)
         row_of[version] = false
     elseif period < 0 and not (text and text:match('^%d+ ')) then
         set_aside(version, row, 'its schedule is gone', key)
