@@ -19,14 +19,14 @@ use crate::store::{
 
 /// The shortest and the longest delay before a row is asked for again that another transaction has
 /// locked.
-const LOCKED: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
+const LOCK_RETRY: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 
 /// When to ask again for a row that is locked. It waits about as long as the row is late, up to a
 /// second. The times are multiples of the delay, so that one statement asks for all rows of a
 /// transaction.
 fn unlocked_at(due: StoreTime, now: StoreTime) -> StoreTime {
     let late = now.as_micros().saturating_sub(due.as_micros());
-    let [shortest, longest] = LOCKED.map(micros);
+    let [shortest, longest] = LOCK_RETRY.map(micros);
     let mut delay = shortest;
     while delay * 2 <= late && delay < longest {
         delay *= 2;
@@ -110,7 +110,7 @@ pub(super) async fn fire(
         let parameters: &Parameters<'_> = &[&space.id, &missing];
         let left = postgres
             .lanes()
-            .query(Lane::Fire, sql::LEFT, parameters)
+            .query(Lane::Fire, sql::STILL_THERE, parameters)
             .await?;
         for row in &left {
             let version = Version(row.get(0));
@@ -211,7 +211,7 @@ mod tests {
             let due = now.before(Duration::from_millis(late));
             unlocked_at(due, now).since(now)
         };
-        let [shortest, longest] = LOCKED;
+        let [shortest, longest] = LOCK_RETRY;
         for late in [0, 5, 100, 1_000, 60_000, 3_600_000] {
             let wait = wait(late);
             assert!(!wait.is_zero() && wait <= longest, "{wait:?} after {late}");
