@@ -16,7 +16,6 @@ use crate::instance::{Cores, Group, Instance, Shutdown};
 use crate::metrics::DurableMetrics;
 use crate::outcomes::{Moved, Removed, SetIfAbsent};
 use crate::store::{Action, Counts, Due, Missed, State, Write, WriteOutcome};
-use crate::token::Token;
 
 /// The shortest period of a repeating timer.
 const MIN_PERIOD: Duration = Duration::from_millis(1);
@@ -349,11 +348,7 @@ impl<K, V> DurableTimers<K, V> {
         let key = self.coder.encode_key(&key)?;
         let (action, part) = (Action::Remove, self.cores.part_of(&key));
         let written = self.writes[part].submit(Write { key, action });
-        Ok(match written.await? {
-            WriteOutcome::Removed { value, .. } => Removed::Done(self.coder.decode_value(&value)?),
-            WriteOutcome::InFlight(version) => Removed::InFlight(Token { version, part }),
-            _ => Removed::Absent,
-        })
+        Removed::of(written.await?, part, |value| self.coder.decode_value(value))
     }
 
     /// When the timer with this key is due, by the store's clock. `None` if there is none, or it
@@ -438,11 +433,8 @@ impl<K, V> DurableTimers<K, V> {
     /// Sends a write that sets a timer if it is absent.
     async fn if_absent(&self, write: Write, until: Instant) -> Result<SetIfAbsent, Error> {
         let part = self.cores.part_of(&write.key);
-        Ok(match self.writes[part].submit_until(write, until).await? {
-            WriteOutcome::Armed { .. } => SetIfAbsent::Done,
-            WriteOutcome::InFlight(version) => SetIfAbsent::InFlight(Token { version, part }),
-            _ => SetIfAbsent::Present,
-        })
+        let written = self.writes[part].submit_until(write, until).await?;
+        Ok(SetIfAbsent::of(&written, part))
     }
 
     async fn move_to<Q>(&self, key: &Q, due: Due) -> Result<Moved, Error>
@@ -452,11 +444,7 @@ impl<K, V> DurableTimers<K, V> {
         let key = self.coder.encode_key(&key)?;
         let (action, part) = (Action::Move { due }, self.cores.part_of(&key));
         let written = self.writes[part].submit(Write { key, action });
-        Ok(match written.await? {
-            WriteOutcome::Armed { .. } => Moved::Done,
-            WriteOutcome::InFlight(version) => Moved::InFlight(Token { version, part }),
-            _ => Moved::Absent,
-        })
+        Ok(Moved::of(&written.await?, part))
     }
 
     fn set<Q>(
