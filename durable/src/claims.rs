@@ -137,10 +137,7 @@ impl<K, V> Claims<K, V> {
                 return Poll::Ready(None);
             };
             if delivery.lease.is_stale() {
-                let metrics = &self.core_of(&delivery.lease).metrics;
-                metrics.update(|m| m.lapsed += 1);
-                let end = End::new(Settlement::Unfire);
-                delivery.lease.end_in_background(end);
+                delivery.lease.lapse();
                 continue;
             }
             if delivery.lease.is_exhausted() {

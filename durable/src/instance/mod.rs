@@ -57,7 +57,7 @@ use group_commit::group;
 pub(crate) use lease::Lease;
 use lease::Leases;
 pub use lease::RenewGuard;
-use loader::Left;
+use loader::Unloaded;
 use lost_fires::LostFires;
 use opening::{open, open_other};
 pub(crate) use undecoded::Undecoded;
@@ -104,7 +104,7 @@ pub(crate) struct Core {
     /// Whether it loads: not after the claims have ended.
     loads: AtomicBool,
     /// What the store may have for it to load.
-    left: StdMutex<Left>,
+    unloaded: StdMutex<Unloaded>,
     /// Tells the loader to load now.
     load_now: Notify,
     /// Notified of hints.
@@ -218,7 +218,7 @@ impl Core {
 
     /// Whether more is due here than the program can take.
     fn is_behind(&self) -> bool {
-        self.due.len() > 0 && self.deliveries.demand(self.part).0 == 0
+        self.due.len() > 0 && self.deliveries.demand(self.part).claims == 0
     }
 
     /// Puts a row that this instance has loaded on the wheel.
@@ -418,7 +418,7 @@ pub(crate) async fn start(
             wheel_was_full: AtomicBool::new(false),
             capacity: Arc::new(Semaphore::new(settings.capacity)),
             loads: AtomicBool::new(true),
-            left: StdMutex::new(Left::Nothing),
+            unloaded: StdMutex::new(Unloaded::Nothing),
             load_now: Notify::new(),
             heard: Notify::new(),
             asking: Mutex::default(),

@@ -153,7 +153,7 @@ mod tests {
     async fn timer_beyond_those_that_are_known_is_left_to_others() {
         let (undecoded, settings) = (Undecoded::default(), Settings::default());
         let judge = |deadline| undecoded.judge(&fired(1, "v", deadline), &settings);
-        for deadline in 2..MAX_KNOWN as i64 + 2 {
+        for deadline in (2..).take(MAX_KNOWN) {
             assert_eq!(judge(deadline), Some(Duration::ZERO));
         }
         let longest = settings.left_for() / LEAST_PAUSES;
