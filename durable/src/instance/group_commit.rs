@@ -236,7 +236,8 @@ fn first_batch<I, O>(
         bytes += size(&item.item);
         let untils = [first, item.until].into_iter().flatten();
         let (earliest, latest) = (untils.min(), item.until.max(last));
-        // `None`, of items that are kept, is less than any time: these fit beside all.
+        // An item that is kept has no time to give up: `None`, which is less than any `Some`. So it
+        // fits beside all.
         let fits = bytes <= MAX_BYTES && latest <= earliest.map(|until| until + limit / 2);
         if len > 0 && !fits {
             break;

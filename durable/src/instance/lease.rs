@@ -30,6 +30,10 @@ use crate::token::Token;
 const CHECKS_PER_LEASE: u32 = 8;
 
 /// The state that the leases of an instance share.
+///
+/// It copies what it needs of its [`Core`], and does not hold it: the core holds the deliveries
+/// that wait, each with a lease. If the runtime ended before they were received, this circle would
+/// keep all of them, and the store, forever.
 pub(crate) struct Leases {
     namespace: Namespace,
     settles: Group<Ending, ()>,

@@ -43,8 +43,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use batches::{run_settles, run_writes};
 use calendar::Calendar;
-use calls::OPEN_TO_WRITE;
 pub(crate) use calls::{Calls, in_steps};
+use calls::{OPEN_TO_WRITE, Timed};
 use clock::StoreClock;
 pub(crate) use cores::Cores;
 use delivery::Deliveries;
@@ -68,8 +68,9 @@ use crate::metrics::Metrics;
 use crate::race::race;
 use crate::settings::Settings;
 use crate::store::{
-    Armed, Charter, DeadChange, DeadRows, InstanceId, LoadWindow, Namespace, NamespaceError,
-    Scheduled, Settlement, Store, StoreError, StoreTime, Version, Write, WriteOutcome,
+    Armed, Charter, DeadChange, DeadRows, InstanceId, LoadWindow, Loaded, Namespace,
+    NamespaceError, Scheduled, Settlement, Store, StoreError, StoreTime, Version, Write,
+    WriteOutcome,
 };
 
 /// The state that the tasks, handles and claims of an instance share.
@@ -114,6 +115,41 @@ pub(crate) struct Core {
 }
 
 impl Core {
+    /// That of a part which was opened: with the first id of the instance there, and an answer with
+    /// the store's time.
+    fn new(
+        calls: Calls,
+        settings: Settings,
+        metrics: Arc<Metrics>,
+        part: usize,
+        (id, loaded): (InstanceId, Timed<Loaded>),
+        on_wheel: KeyedTimers<Version, ()>,
+        deliveries: Arc<Deliveries>,
+    ) -> Self {
+        Core {
+            clock: StoreClock::new(loaded.sent, loaded.received, loaded.answer.now),
+            calendar: Calendar::default(),
+            calls,
+            metrics,
+            part,
+            id: AtomicI64::new(id.0),
+            unloading: Mutex::new(false),
+            on_wheel,
+            due: DueRows::default(),
+            undecoded: Undecoded::default(),
+            deliveries,
+            max_loaded: AtomicUsize::new(settings.max_loaded()),
+            wheel_was_full: AtomicBool::new(false),
+            capacity: Arc::new(Semaphore::new(settings.capacity)),
+            loads: AtomicBool::new(true),
+            unloaded: StdMutex::new(Unloaded::Nothing),
+            load_now: Notify::new(),
+            heard: Notify::new(),
+            asking: Mutex::default(),
+            settings,
+        }
+    }
+
     /// How to load rows that a call makes due soon.
     pub(crate) fn near(&self) -> LoadWindow {
         // The id first: once this instance has unloaded because it does not load any more, nothing
@@ -396,34 +432,15 @@ pub(crate) async fn start(
     let (stop, stopped) = watch::channel(false);
     let (end, ended) = watch::channel(());
     let (mut cores, mut writes) = (Vec::new(), Vec::new());
-    for (part, (calls, (id, loaded))) in calls.into_iter().zip(opened).enumerate() {
+    for (part, (calls, opened)) in calls.into_iter().zip(opened).enumerate() {
         let settings = settings.of_part(part, parts);
         let (on_wheel, expirations) = wheel.keyed();
         let limit = settings.call_timeout;
         let (write, write_batches) = group("write", limit);
         let (settle, settle_batches) = group("settle", limit);
-        let core = Arc::new(Core {
-            clock: StoreClock::new(loaded.sent, loaded.received, loaded.answer.now),
-            calendar: Calendar::default(),
-            calls,
-            metrics: Arc::clone(&metrics),
-            part,
-            id: AtomicI64::new(id.0),
-            unloading: Mutex::new(false),
-            on_wheel,
-            due: DueRows::default(),
-            undecoded: Undecoded::default(),
-            deliveries: Arc::clone(&deliveries),
-            max_loaded: AtomicUsize::new(settings.max_loaded()),
-            wheel_was_full: AtomicBool::new(false),
-            capacity: Arc::new(Semaphore::new(settings.capacity)),
-            loads: AtomicBool::new(true),
-            unloaded: StdMutex::new(Unloaded::Nothing),
-            load_now: Notify::new(),
-            heard: Notify::new(),
-            asking: Mutex::default(),
-            settings,
-        });
+        let (metrics, deliveries) = (Arc::clone(&metrics), Arc::clone(&deliveries));
+        let core = Core::new(calls, settings, metrics, part, opened, on_wheel, deliveries);
+        let core = Arc::new(core);
         let leases = Arc::new(Leases::new(&core, settle));
         drop(tokio::spawn(run_writes(Arc::clone(&core), write_batches)));
         drop(tokio::spawn(run_settles(Arc::clone(&core), settle_batches)));
