@@ -136,23 +136,26 @@ pub(super) async fn run(core: &Core) {
         } else {
             poll
         };
-        let early = race(
-            async {
-                core.load_now.notified().await;
-                true
-            },
-            async {
-                match unloaded {
-                    Some(Unloaded::Nothing | Unloaded::Later) => core.heard.notified().await,
-                    // The task that fires notifies `load_now`.
-                    Some(Unloaded::Due) | None => pending::<()>().await,
-                }
-                false
-            },
-        );
-        // In either case the next load follows.
-        was_woken = timeout_at(began + jittered(pause), early).await == Ok(true);
+        was_woken = woken_until(core, began + jittered(pause), unloaded).await;
     }
+}
+
+/// Waits for the next load: until then, or until a hint, or until [`Core::load_if_wanted`] asks for
+/// it. Returns whether that has.
+async fn woken_until(core: &Core, until: Instant, unloaded: Option<Unloaded>) -> bool {
+    let wanted = async {
+        core.load_now.notified().await;
+        true
+    };
+    let hinted = async {
+        match unloaded {
+            Some(Unloaded::Nothing | Unloaded::Later) => core.heard.notified().await,
+            // The task that fires notifies `load_now`.
+            Some(Unloaded::Due) | None => pending::<()>().await,
+        }
+        false
+    };
+    timeout_at(until, race(wanted, hinted)).await == Ok(true)
 }
 
 /// Waits for hints until it is dropped, also while a load is under way, which may have come before

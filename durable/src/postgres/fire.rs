@@ -107,23 +107,33 @@ pub(super) async fn fire(
             .into_iter()
             .filter(|v| missing.contains(v))
             .collect();
-        let parameters: &Parameters<'_> = &[&space.id, &missing];
-        let left = postgres
-            .lanes()
-            .query(Lane::Fire, sql::STILL_THERE, parameters)
-            .await?;
-        for row in &left {
-            let version = Version(row.get(0));
-            let armed = Armed {
-                version,
-                due: unlocked_at(time(row.get(1)), report.now),
-                loaded: row.get(2),
-            };
-            report.later.push(armed);
-            add_scheduled(&mut report, armed, row.get(3), row.get(4));
-        }
+        add_locked(postgres, space.id, &missing, &mut report).await?;
     }
     Ok(report)
+}
+
+/// Adds those of the versions that still exist: another transaction has locked their rows.
+async fn add_locked(
+    postgres: &Postgres,
+    space: i32,
+    versions: &[i64],
+    report: &mut FireReport,
+) -> Result<(), StoreError> {
+    let parameters: &Parameters<'_> = &[&space, &versions];
+    let locked = postgres
+        .lanes()
+        .query(Lane::Fire, sql::STILL_THERE, parameters)
+        .await?;
+    for row in &locked {
+        let armed = Armed {
+            version: Version(row.get(0)),
+            due: unlocked_at(time(row.get(1)), report.now),
+            loaded: row.get(2),
+        };
+        report.later.push(armed);
+        add_scheduled(report, armed, row.get(3), row.get(4));
+    }
+    Ok(())
 }
 
 /// From and until when a plan holds, the next time, and how many are missed, or -1 where the row
