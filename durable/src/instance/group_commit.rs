@@ -223,8 +223,7 @@ impl<I, O> Batches<I, O> {
 }
 
 /// How many of the items make a batch, and when the first of their callers gives up. A batch takes
-/// effect until then or not at all, so an item that has much more time than another one is not in
-/// the same batch.
+/// effect until then or not at all, so an item that has much more time waits for the next one.
 fn first_batch<I, O>(
     items: &[Item<I, O>],
     size: impl Fn(&I) -> usize,
@@ -236,8 +235,7 @@ fn first_batch<I, O>(
         bytes += size(&item.item);
         let untils = [first, item.until].into_iter().flatten();
         let (earliest, latest) = (untils.min(), item.until.max(last));
-        // An item that is kept has no time to give up: `None`, which is less than any `Some`. So it
-        // fits beside all.
+        // `None`, of an item that is kept, is less than any `Some`: it fits beside all.
         let fits = bytes <= MAX_BYTES && latest <= earliest.map(|until| until + limit / 2);
         if len > 0 && !fits {
             break;
@@ -396,6 +394,21 @@ mod tests {
             (vec![2], Some(LIMIT + LIMIT / 50 + LIMIT * 3 / 4)),
         ];
         assert_eq!(flushed, expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn caller_with_little_time_left_takes_none_from_others() {
+        let (group, batches) = group("write", LIMIT);
+        let (soon, later) = (Instant::now() + LIMIT / 5, Instant::now() + LIMIT);
+        let _answers = (group.submit(1), group.submit_until(2, soon));
+        drop(group);
+        let mut untils = Vec::new();
+        let flush = |batch: Vec<u32>, until: Option<Instant>| {
+            untils.extend(until);
+            async { done(batch) }
+        };
+        batches.run(|_| 1, |&item| item, flush).await;
+        assert_eq!(untils, [later, soon]);
     }
 
     /// A store in which a key, the hundreds of an item, is locked until a time.
