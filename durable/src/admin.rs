@@ -28,7 +28,10 @@ use crate::token::Token;
 ///
 /// Each call but [`amend`](Self::amend), [`purge`](Self::purge), those about many timers, and long
 /// lists is one call of the store for each part. Errors are those of
-/// [`DurableTimers`](crate::DurableTimers#errors). Queries delay no other call and no delivery.
+/// [`DurableTimers`](crate::DurableTimers#errors), but here the call timeout counts for each call
+/// of the store. An instance that has not called the store for a minute, or whose namespace was
+/// amended, makes one or two more before a change of a waiting timer. Queries delay no other call
+/// and no delivery.
 ///
 /// # Dead timers
 ///

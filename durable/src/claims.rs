@@ -19,9 +19,7 @@ use tracing::{Instrument, Span};
 use crate::claim::Claim;
 use crate::codec::Coder;
 use crate::error::Error;
-use crate::instance::{
-    Core, Cores, Delivery, End, Lease, MAX_AHEAD, Settling, Shutdown, Verdict, Want,
-};
+use crate::instance::{Core, Cores, Delivery, End, Lease, MAX_AHEAD, Settling, Shutdown, Want};
 use crate::retry::Retry;
 use crate::store::{Fired, Settlement};
 
@@ -39,8 +37,7 @@ use crate::store::{Fired, Settlement};
 /// [`recv_many`](Self::recv_many) asks for, or as [`dispatch`](Self::dispatch) runs at once. If the
 /// program is through with these before the store has fired others, it claims as many ahead as the
 /// program takes meanwhile, up to 512. At most [`capacity`](crate::Builder::capacity) claims are
-/// unsettled at once. The
-/// [protocol](crate::protocol#demand) says how instances share a backlog.
+/// unsettled at once. The [protocol](crate::protocol#demand) says how instances share a backlog.
 ///
 /// The program receives every claim with at least half of its lease left, unless the whole process
 /// stood still while it was fired, or the store took longer than a quarter of the lease. A claim
@@ -140,10 +137,7 @@ impl<K, V> Claims<K, V> {
                 return Poll::Ready(None);
             };
             if delivery.lease.is_stale() {
-                let metrics = &self.core_of(&delivery.lease).metrics;
-                metrics.update(|m| m.lapsed += 1);
-                let end = End::new(Settlement::Unfire);
-                delivery.lease.end_in_background(end);
+                delivery.lease.lapse();
                 continue;
             }
             if delivery.lease.is_exhausted() {
@@ -319,13 +313,13 @@ impl<K, V> Claims<K, V> {
 
 /// Leaves a timer that does not decode to other instances, or ends it if none decodes it.
 fn end_undecoded(core: &Core, fired: &Fired, lease: &Lease, error: &Error) {
-    let verdict = core.undecoded.judge(fired, &core.settings);
+    let left = core.undecoded.judge(fired, &core.settings);
     let (namespace, key, token) = (core.calls.namespace(), lease.key(), lease.token());
     let error = format!("{error:#}");
     core.metrics.update(|m| m.undecoded += 1);
     // One that is delivered at most once is gone already.
-    match verdict {
-        Verdict::Leave(pause) if lease.is_held() => {
+    match left {
+        Some(pause) if lease.is_held() => {
             if pause.is_zero() {
                 tracing::warn!(%namespace, %key, %token, error, "a timer does not decode here: it is left to other instances");
             }

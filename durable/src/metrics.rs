@@ -43,12 +43,14 @@ pub struct DurableMetrics {
     pub timed_out: u64,
     /// Claims that take up capacity now.
     pub unsettled: usize,
-    /// Timers that died here: those that failed for good, and those that do not decode.
+    /// Timers that died here: those that failed for good, those that do not decode, and those whose
+    /// rows are damaged.
     pub dead: u64,
     /// Claims that did not decode here. Their timers were left to other instances, and died if none
     /// could decode them.
     pub undecoded: u64,
-    /// Rows that came due here and were left to other instances that asked for them.
+    /// Loaded rows that were left to other instances: because these asked for them, the wheel has
+    /// no room, or their schedules are unknown here.
     pub left_to_others: u64,
     /// Calls of the store that failed or timed out.
     pub store_errors: u64,

@@ -64,7 +64,7 @@
 //! | the program does not receive claims it has asked for | the claims are released once half of their lease is over, and do not count as attempts |
 //! | clocks of hosts differ | nothing: the store's clock decides |
 //! | the store's clock steps | timers come sooner by as much when it steps forward. They and the ends of leases are late by as much when it steps back |
-//! | a newer version of the crate raises the schema | an older version does not start, and one that runs stops within a poll: loads, fires and calls fail with [`StoreError::Schema`](crate::store::StoreError::Schema) |
+//! | a newer version of the crate raises the schema | an older version does not start, and one that runs stops within a poll: loads, fires and calls fail with [`StoreError::Schema`](crate::store::StoreError::Schema), settles too, so what its handlers hold is delivered again |
 //! | an instance has another codec, `no_overlap` or `at_most_once` than the [charter](crate::Charter) of the namespace | it does not start: [`StoreError::Charter`](crate::store::StoreError::Charter) names the setting and both values |
 //! | the charter is [amended](crate::Admin::amend) while instances run | those that differ stop loading, firing and writing within a poll, log one warning, and their metric [`differs`](crate::DurableMetrics::differs) is set. What they have loaded goes to others, and their handlers can settle. They go on when the charter is what they have |
 //! | a call fails with [`Error::Timeout`](crate::Error::Timeout), and its server goes on later | a set, move or remove is refused then |
@@ -85,7 +85,7 @@
 //! | `lapsed` | it grows: the program asks for claims and does not receive them |
 //! | `slow_handlers` | it grows: handlers take longer than a lease |
 //! | `timed_out` | it grows: handlers hang |
-//! | `due`, or `left_to_others` on all instances | it stays high, or grows: handlers are slow, or too few |
+//! | `due`, or `left_to_others` on all instances | it stays high, or grows: handlers are slow, or too few, or the [wheel](tickwheel::Builder::max_keyed) is too small |
 //! | `failing` | one of its fields stays set |
 //! | `dead`, `counts().dead` | they grow: handlers fail for good, or a deployment has changed a type that old timers still have |
 //! | `store_errors`, `store_latency.mean()` | they grow |

@@ -1,5 +1,7 @@
 //! What became of a timer, as the calls of the handle say it.
 
+use crate::error::Error;
+use crate::store::WriteOutcome;
 use crate::token::Token;
 
 /// The result of [`DurableTimers::set_if_absent`](crate::DurableTimers::set_if_absent).
@@ -39,4 +41,41 @@ pub enum Removed<V> {
     Absent,
     /// It has fired and is not settled. Nothing was changed.
     InFlight(Token),
+}
+
+impl SetIfAbsent {
+    /// From the outcome of a write to a key of this part.
+    pub(crate) fn of(written: &WriteOutcome, part: usize) -> Self {
+        match *written {
+            WriteOutcome::Armed { .. } => SetIfAbsent::Done,
+            WriteOutcome::InFlight(version) => SetIfAbsent::InFlight(Token { version, part }),
+            _ => SetIfAbsent::Present,
+        }
+    }
+}
+
+impl Moved {
+    /// From the outcome of a write to a key of this part.
+    pub(crate) fn of(written: &WriteOutcome, part: usize) -> Self {
+        match *written {
+            WriteOutcome::Armed { .. } => Moved::Done,
+            WriteOutcome::InFlight(version) => Moved::InFlight(Token { version, part }),
+            _ => Moved::Absent,
+        }
+    }
+}
+
+impl<V> Removed<V> {
+    /// From the outcome of a write to a key of this part, and what decodes a value.
+    pub(crate) fn of(
+        written: WriteOutcome,
+        part: usize,
+        decode: impl FnOnce(&[u8]) -> Result<V, Error>,
+    ) -> Result<Self, Error> {
+        Ok(match written {
+            WriteOutcome::Removed { value, .. } => Removed::Done(decode(&value)?),
+            WriteOutcome::InFlight(version) => Removed::InFlight(Token { version, part }),
+            _ => Removed::Absent,
+        })
+    }
 }

@@ -121,7 +121,9 @@
 //! amendment. A load, a write and a fire bring the edition with which the instance agreed, and the
 //! statement or script compares it in the same step. When it is another one the instance opens the
 //! namespace again, which compares the fields, so an idle instance makes one call a poll whether it
-//! agrees or not. Settles are not compared: they end what was fired, and only by its token.
+//! agrees or not. Settles bring no edition: they end what was fired, and only by its token. But the
+//! store compares the version of the schema with them, too: what is held when it is raised is
+//! delivered again.
 //!
 //! **Nothing lost (D1, D2).** A row leaves the store only by a remove, a replacement or an
 //! acknowledgement. A waiting row is on the wheel of a live instance, or some poll will load it: a

@@ -44,9 +44,9 @@ const COUNTERS: [Counter; 19] = table! {
     "renewed_total", "Renewals of leases.", |m| m.renewed;
     "slow_handlers_total", "Handlers that ran for longer than a lease.", |m| m.slow_handlers;
     "timed_out_total", "Handlers that were cancelled after their time limit.", |m| m.timed_out;
-    "dead_total", "Timers that failed for good.", |m| m.dead;
+    "dead_total", "Timers that died: they failed for good, do not decode, or are damaged.", |m| m.dead;
     "undecoded_total", "Claims that did not decode.", |m| m.undecoded;
-    "left_to_others_total", "Due timers that were left to other instances.", |m| m.left_to_others;
+    "left_to_others_total", "Loaded timers that were left to other instances.", |m| m.left_to_others;
     "store_errors_total", "Calls of the store that failed.", |m| m.store_errors;
     "write_batches_total", "Calls that wrote.", |m| m.write_batches.count;
     "writes_total", "Writes of all these calls.", |m| m.write_batches.sum;

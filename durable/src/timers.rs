@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::try_join_all;
 use serde::Serialize;
+use tokio::time::Instant;
 
 use crate::admin::Admin;
 use crate::codec::Coder;
@@ -15,7 +16,6 @@ use crate::instance::{Cores, Group, Instance, Shutdown};
 use crate::metrics::DurableMetrics;
 use crate::outcomes::{Moved, Removed, SetIfAbsent};
 use crate::store::{Action, Counts, Due, Missed, State, Write, WriteOutcome};
-use crate::token::Token;
 
 /// The shortest period of a repeating timer.
 const MIN_PERIOD: Duration = Duration::from_millis(1);
@@ -143,7 +143,9 @@ impl<K, V> DurableTimers<K, V> {
     {
         check_period(period)?;
         let key = self.coder.encode_key(&key)?;
-        let (first, now) = (first.into(), self.cores.of_key(&key).fresh_now().await?);
+        let core = self.cores.of_key(&key);
+        let until = core.call_until();
+        let (first, now) = (first.into(), core.fresh_now(until).await?);
         let first = if first > now {
             first
         } else {
@@ -151,7 +153,8 @@ impl<K, V> DurableTimers<K, V> {
         };
         let value = self.coder.encode_value(value)?;
         let action = Action::set(value, Due::At(first), Some(period), false);
-        self.submit(Write { key, action }).await.map(drop)
+        let written = self.submit_until(Write { key, action }, until);
+        written.await.map(drop)
     }
 
     /// Sets a timer that is due whenever clocks in a time zone show a time of a cron expression,
@@ -179,8 +182,8 @@ impl<K, V> DurableTimers<K, V> {
         K: Borrow<Q>,
         Q: Serialize + ?Sized,
     {
-        let write = self.cron(key, value, expression, zone, false).await?;
-        self.submit(write).await.map(drop)
+        let (write, until) = self.cron(key, value, expression, zone, false).await?;
+        self.submit_until(write, until).await.map(drop)
     }
 
     /// Sets a timer by a cron expression, as [`set_cron`](Self::set_cron) does, unless the key has
@@ -203,10 +206,11 @@ impl<K, V> DurableTimers<K, V> {
         K: Borrow<Q>,
         Q: Serialize + ?Sized,
     {
-        let write = self.cron(key, value, expression, zone, true).await?;
-        self.submit_if_absent(write).await
+        let (write, until) = self.cron(key, value, expression, zone, true).await?;
+        self.if_absent(write, until).await
     }
 
+    /// A write that sets a timer by a cron expression, and when its call gives up.
     #[cfg(feature = "cron")]
     async fn cron<Q>(
         &self,
@@ -215,13 +219,15 @@ impl<K, V> DurableTimers<K, V> {
         expression: &str,
         zone: &str,
         if_absent: bool,
-    ) -> Result<Write, Error>
+    ) -> Result<(Write, Instant), Error>
     where
         Q: Serialize + ?Sized,
     {
         let key = self.coder.encode_key(&key)?;
         let core = self.cores.of_key(&key);
-        let first = crate::cron::Cron::first(expression, zone, core.fresh_now().await?);
+        let until = core.call_until();
+        let now = core.fresh_now(until).await?;
+        let first = crate::cron::Cron::first(expression, zone, now);
         let (schedule, first) = first.map_err(Error::Cron)?;
         let action = Action::Set {
             value: self.coder.encode_value(value)?,
@@ -230,7 +236,7 @@ impl<K, V> DurableTimers<K, V> {
             schedule: Some(schedule),
             if_absent,
         };
-        Ok(Write { key, action })
+        Ok((Write { key, action }, until))
     }
 
     /// Sets a timer unless the key has one, waiting or in flight.
@@ -342,11 +348,7 @@ impl<K, V> DurableTimers<K, V> {
         let key = self.coder.encode_key(&key)?;
         let (action, part) = (Action::Remove, self.cores.part_of(&key));
         let written = self.writes[part].submit(Write { key, action });
-        Ok(match written.await? {
-            WriteOutcome::Removed { value, .. } => Removed::Done(self.coder.decode_value(&value)?),
-            WriteOutcome::InFlight(version) => Removed::InFlight(Token { version, part }),
-            _ => Removed::Absent,
-        })
+        Removed::of(written.await?, part, |value| self.coder.decode_value(value))
     }
 
     /// When the timer with this key is due, by the store's clock. `None` if there is none, or it
@@ -414,13 +416,25 @@ impl<K, V> DurableTimers<K, V> {
         self.writes[self.cores.part_of(&write.key)].submit(write)
     }
 
+    /// Sends a write of a call that has begun earlier and gives up then.
+    fn submit_until(
+        &self,
+        write: Write,
+        until: Instant,
+    ) -> impl Future<Output = Result<WriteOutcome, Error>> + use<K, V> {
+        self.writes[self.cores.part_of(&write.key)].submit_until(write, until)
+    }
+
     async fn submit_if_absent(&self, write: Write) -> Result<SetIfAbsent, Error> {
+        let until = self.cores.of_key(&write.key).call_until();
+        self.if_absent(write, until).await
+    }
+
+    /// Sends a write that sets a timer if it is absent.
+    async fn if_absent(&self, write: Write, until: Instant) -> Result<SetIfAbsent, Error> {
         let part = self.cores.part_of(&write.key);
-        Ok(match self.writes[part].submit(write).await? {
-            WriteOutcome::Armed { .. } => SetIfAbsent::Done,
-            WriteOutcome::InFlight(version) => SetIfAbsent::InFlight(Token { version, part }),
-            _ => SetIfAbsent::Present,
-        })
+        let written = self.writes[part].submit_until(write, until).await?;
+        Ok(SetIfAbsent::of(&written, part))
     }
 
     async fn move_to<Q>(&self, key: &Q, due: Due) -> Result<Moved, Error>
@@ -430,11 +444,7 @@ impl<K, V> DurableTimers<K, V> {
         let key = self.coder.encode_key(&key)?;
         let (action, part) = (Action::Move { due }, self.cores.part_of(&key));
         let written = self.writes[part].submit(Write { key, action });
-        Ok(match written.await? {
-            WriteOutcome::Armed { .. } => Moved::Done,
-            WriteOutcome::InFlight(version) => Moved::InFlight(Token { version, part }),
-            _ => Moved::Absent,
-        })
+        Ok(Moved::of(&written.await?, part))
     }
 
     fn set<Q>(

@@ -17,12 +17,6 @@ pub struct Token {
 }
 
 impl Token {
-    /// A token of a namespace that is not divided into parts.
-    #[cfg(feature = "sqlite")]
-    pub(crate) fn whole(version: Version) -> Self {
-        Token { version, part: 0 }
-    }
-
     /// The token as a number, at least 1.
     pub fn get(self) -> i64 {
         self.version.0

@@ -7,9 +7,6 @@ use crate::store::StoreTime;
 pub(crate) enum Cron {}
 
 impl Cron {
-    /// Whether there are schedules that can be read.
-    pub(crate) const AVAILABLE: bool = false;
-
     pub(crate) fn read(schedule: &str) -> Result<Self, CronError> {
         let (expression, reason) = (schedule.into(), "the feature `cron` is off".into());
         Err(CronError::Expression { expression, reason })

@@ -15,9 +15,6 @@ pub(crate) struct Cron {
 }
 
 impl Cron {
-    /// Whether there are schedules that can be read.
-    pub(crate) const AVAILABLE: bool = true;
-
     pub(crate) fn new(expression: &str, zone: &str) -> Result<Self, CronError> {
         let len = expression.len() + 1 + zone.len();
         if len > MAX_SCHEDULE_BYTES {

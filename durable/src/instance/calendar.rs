@@ -52,7 +52,7 @@ impl Calendar {
     /// The schedules of the rows that it loads.
     pub(super) fn known(&self) -> Schedules {
         let state = self.lock();
-        if !Cron::AVAILABLE || state.unknown.len() > MAX_UNKNOWN {
+        if !cfg!(feature = "cron") || state.unknown.len() > MAX_UNKNOWN {
             return Schedules::None;
         }
         Schedules::AllBut(state.unknown.clone())

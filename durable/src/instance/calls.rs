@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 use tracing::Instrument;
 
 use crate::error::Error;
@@ -175,8 +175,17 @@ impl Calls {
 
     /// Opens the namespace for a call: compares its charter, and reads the store's time.
     pub(crate) async fn open_for(&self, call: &'static str) -> Result<Timed<Opened>, Error> {
+        self.open_until(call, Instant::now() + self.limit).await
+    }
+
+    /// Opens the namespace for a call that gives up then.
+    pub(super) async fn open_until(
+        &self,
+        call: &'static str,
+        until: Instant,
+    ) -> Result<Timed<Opened>, Error> {
         let opening = self.store.open(&self.namespace, &self.charter);
-        let opened = self.call(call, 1, opening).await?;
+        let opened = self.call_until(call, 1, opening, until).await?;
         let Edition(edition) = opened.answer.edition;
         self.edition.store(edition, Ordering::Release);
         self.differs.store(false, Ordering::Release);
@@ -272,15 +281,32 @@ impl Calls {
         }
     }
 
+    /// The error of a call whose time is over.
+    pub(super) fn timeout_of(&self, call: &'static str) -> Error {
+        let after = self.limit;
+        Error::Timeout { call, after }
+    }
+
     async fn call<T>(
         &self,
         call: &'static str,
         items: usize,
         answer: Answer<'_, T>,
     ) -> Result<Timed<T>, Error> {
+        let until = Instant::now() + self.limit;
+        self.call_until(call, items, answer, until).await
+    }
+
+    async fn call_until<T>(
+        &self,
+        call: &'static str,
+        items: usize,
+        answer: Answer<'_, T>,
+        until: Instant,
+    ) -> Result<Timed<T>, Error> {
         let sent = Instant::now();
         let span = tracing::debug_span!("store", namespace = %self.namespace, call, items);
-        let outcome = timeout(self.limit, answer.instrument(span)).await;
+        let outcome = timeout_at(until, answer.instrument(span)).await;
         let received = Instant::now();
         self.metrics.update(|m| {
             m.store_latency.record(received - sent);
@@ -302,15 +328,17 @@ impl Calls {
                 self.note_difference(&error);
                 Error::Store(error)
             }
-            Err(_) => Error::Timeout {
-                call,
-                after: self.limit,
-            },
+            Err(_) => self.timeout_of(call),
         };
+        let is_difference = matches!(
+            error,
+            Error::Store(StoreError::Charter { .. } | StoreError::Schema { .. })
+        );
         if let Some(kind) = kind {
-            // Where the charter differs, nothing was marked. Otherwise it may have taken effect all
-            // the same, or a part of it.
-            if !self.differs() {
+            // It may have taken effect all the same, or a part of it, unless the store has refused
+            // it because the instance differs. An amendment counts, so that the next load gives
+            // what is loaded to others.
+            if !is_difference {
                 self.lost_answer.store(true, Ordering::Release);
             }
             kind.note(self, Some(&error));

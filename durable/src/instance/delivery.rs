@@ -71,6 +71,15 @@ pub(crate) struct Want {
     pub(crate) places: usize,
 }
 
+/// How many more claims the program can take.
+#[derive(Clone, Copy)]
+pub(super) struct Demand {
+    /// All of them.
+    pub(super) claims: usize,
+    /// How many may wait for it besides those that it has asked for.
+    pub(super) ahead: usize,
+}
+
 /// Deliveries that wait to be received.
 pub(crate) struct Deliveries {
     state: Mutex<State>,
@@ -80,8 +89,8 @@ pub(crate) struct Deliveries {
     poll: Duration,
 }
 
-/// A program has no more ahead of it than it has received within this part of a poll.
-const PARTS: u32 = 8;
+/// A program has no more ahead of it than it has received within a poll divided by this.
+const BURSTS_PER_POLL: u32 = 8;
 
 /// At most so many claims wait for a program, or as many as it has places.
 pub(crate) const MAX_AHEAD: usize = 512;
@@ -134,11 +143,11 @@ impl State {
         }
     }
 
-    /// How many more claims the program can take, and how many of these are ahead of it.
-    fn demand(&self, part: usize, poll: Duration) -> (usize, usize) {
+    fn demand(&self, part: usize, poll: Duration) -> Demand {
         let ahead = self.ahead(poll);
         let there = self.queue.len() + self.firing[part].rows;
-        ((self.wanted + ahead).saturating_sub(there), ahead)
+        let claims = (self.wanted + ahead).saturating_sub(there);
+        Demand { claims, ahead }
     }
 
     /// Notes that the program has received a claim.
@@ -148,7 +157,7 @@ impl State {
         self.received = Some(now);
         let (began, received) = self.burst.get_or_insert((now, 0));
         *received += 1;
-        if now - *began >= poll / PARTS {
+        if now - *began >= poll / BURSTS_PER_POLL {
             self.ahead = self.ahead.min(*received);
             self.burst = None;
         }
@@ -166,7 +175,7 @@ impl State {
     fn come_back(&mut self, poll: Duration, places: usize) {
         self.ahead = self.ahead(poll);
         let burst = self.burst.take();
-        if burst.is_some_and(|(began, _)| began.elapsed() < poll / PARTS) {
+        if burst.is_some_and(|(began, _)| began.elapsed() < poll / BURSTS_PER_POLL) {
             self.ahead = 2 * self.ahead + 1;
         }
         let meanwhile = 2 * self.pace * self.fire.as_nanos() / PACE.as_nanos();
@@ -199,9 +208,8 @@ impl Deliveries {
         lock(&self.state)
     }
 
-    /// How many more claims the program can take from a part, and how many of these are ahead of
-    /// it.
-    pub(super) fn demand(&self, part: usize) -> (usize, usize) {
+    /// How many more claims the program can take from a part.
+    pub(super) fn demand(&self, part: usize) -> Demand {
         self.lock().demand(part, self.poll)
     }
 
@@ -216,8 +224,8 @@ impl Deliveries {
     /// gathered to a larger batch.
     fn is_demanded(&self, part: usize) -> bool {
         let state = self.lock();
-        let (demand, ahead) = state.demand(part, self.poll);
-        demand > 0 && (state.wanted > 0 || demand >= ahead / 2)
+        let Demand { claims, ahead } = state.demand(part, self.poll);
+        claims > 0 && (state.wanted > 0 || claims >= ahead / 2)
     }
 
     /// So many are being fired, until the next [`push`](Self::push).

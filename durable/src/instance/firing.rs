@@ -17,10 +17,10 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::calls::Timed;
 use super::lease::{Lease, Leases};
 use super::lost_fires::LostFires;
-use super::{Core, Delivery, End};
+use super::{Core, Delivery};
 use crate::jitter::jittered;
 use crate::race::race;
-use crate::store::{Fire, FireReport, Settlement, Version};
+use crate::store::{Fire, FireReport, Version};
 
 /// At most this many rows are fired at once.
 const BATCH: usize = 1024;
@@ -84,7 +84,7 @@ impl Firing {
                 Event::Stale => self.give_up_stale(),
                 Event::Lost => self.lost.unfire(&core, &self.leases).await,
             }
-            core.leave(core.due.take_surplus()).await;
+            core.unmark(core.due.take_surplus()).await;
             core.load_if_wanted();
         }
     }
@@ -111,7 +111,7 @@ impl Firing {
             Event::Due
         };
         let demand = async {
-            if core.due.len() == 0 && !core.due_left() && !core.could_load() {
+            if core.due.len() == 0 && !core.has_due_unloaded() && !core.could_load() {
                 return pending().await;
             }
             core.deliveries.demanded(core.part).await;
@@ -141,10 +141,10 @@ impl Firing {
     /// Fires as much as the program asks for, and has more loaded meanwhile.
     async fn fire_some(&mut self) {
         let core = Arc::clone(&self.core);
-        let (wanted, _) = core.deliveries.demand(core.part);
+        let wanted = core.deliveries.demand(core.part).claims;
         let wanted = wanted.min(core.capacity.available_permits()).min(BATCH);
         let rows = core.due.take(wanted);
-        let unloaded = if core.due_left() {
+        let unloaded = if core.has_due_unloaded() {
             wanted - rows.len()
         } else {
             0
@@ -165,12 +165,8 @@ impl Firing {
 
     /// Gives up claims that have waited for the program until half of their lease was over.
     fn give_up_stale(&self) {
-        let stale = self.core.deliveries.take_stale();
-        (self.core.metrics).update(|m| m.lapsed += stale.len() as u64);
-        for delivery in stale {
-            delivery
-                .lease
-                .end_in_background(End::new(Settlement::Unfire));
+        for delivery in self.core.deliveries.take_stale() {
+            delivery.lease.lapse();
         }
     }
 
@@ -214,7 +210,7 @@ impl Firing {
                     let mut later = timed.answer.later.iter();
                     let is_left = later.any(|row| !row.loaded && row.due <= now);
                     if unloaded > 0 && (!timed.answer.more || is_left) {
-                        core.no_due_left();
+                        core.no_due_unloaded();
                     }
                     return self.deliver(timed, permits);
                 }

@@ -96,9 +96,17 @@ impl<I, O> Group<I, O> {
     /// When the future is dropped or its time is over, an item that is still in the queue is not
     /// sent.
     pub(crate) fn submit(&self, item: I) -> impl Future<Output = Result<O, Error>> + use<I, O> {
+        self.submit_until(item, Instant::now() + self.limit)
+    }
+
+    /// As [`submit`](Self::submit), for a call that has begun earlier and gives up then.
+    pub(crate) fn submit_until(
+        &self,
+        item: I,
+        until: Instant,
+    ) -> impl Future<Output = Result<O, Error>> + use<I, O> {
         let (reply, answer) = oneshot::channel();
         let (call, limit) = (self.call, self.limit);
-        let until = Instant::now() + limit;
         let item = Item {
             item,
             until: Some(until),
@@ -215,19 +223,27 @@ impl<I, O> Batches<I, O> {
 }
 
 /// How many of the items make a batch, and when the first of their callers gives up. A batch takes
-/// effect until then or not at all, so items that have much more time are left for the next one.
+/// effect until then or not at all, so an item that has much more time waits for the next one.
 fn first_batch<I, O>(
     items: &[Item<I, O>],
     size: impl Fn(&I) -> usize,
     limit: Duration,
 ) -> (usize, Option<Instant>) {
-    let until = items.iter().filter_map(|item| item.until).min();
-    let mut bytes = 0;
-    let fits = items.iter().take_while(|item| {
+    let (mut len, mut bytes) = (0, 0);
+    let (mut first, mut last) = (None, None);
+    for item in items {
         bytes += size(&item.item);
-        bytes <= MAX_BYTES && item.until <= until.map(|until| until + limit / 2)
-    });
-    (fits.count().max(1).min(items.len()), until)
+        let untils = [first, item.until].into_iter().flatten();
+        let (earliest, latest) = (untils.min(), item.until.max(last));
+        // `None`, of an item that is kept, is less than any `Some`: it fits beside all.
+        let fits = bytes <= MAX_BYTES && latest <= earliest.map(|until| until + limit / 2);
+        if len > 0 && !fits {
+            break;
+        }
+        (first, last) = (earliest, latest);
+        len += 1;
+    }
+    (len, first)
 }
 
 #[cfg(test)]
@@ -378,6 +394,21 @@ mod tests {
             (vec![2], Some(LIMIT + LIMIT / 50 + LIMIT * 3 / 4)),
         ];
         assert_eq!(flushed, expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn caller_with_little_time_left_takes_none_from_others() {
+        let (group, batches) = group("write", LIMIT);
+        let (soon, later) = (Instant::now() + LIMIT / 5, Instant::now() + LIMIT);
+        let _answers = (group.submit(1), group.submit_until(2, soon));
+        drop(group);
+        let mut untils = Vec::new();
+        let flush = |batch: Vec<u32>, until: Option<Instant>| {
+            untils.extend(until);
+            async { done(batch) }
+        };
+        batches.run(|_| 1, |&item| item, flush).await;
+        assert_eq!(untils, [later, soon]);
     }
 
     /// A store in which a key, the hundreds of an item, is locked until a time.

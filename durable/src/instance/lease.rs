@@ -27,9 +27,13 @@ use crate::token::Token;
 
 /// How often a lease is checked while it lasts. It is renewed once a half and this part of it, or
 /// less, are left, so that a renewal may fail three times.
-const LOOKS: u32 = 8;
+const CHECKS_PER_LEASE: u32 = 8;
 
 /// The state that the leases of an instance share.
+///
+/// It copies what it needs of its [`Core`], and does not hold it: the core holds the deliveries
+/// that wait, each with a lease. If the runtime ended before they were received, this circle would
+/// keep all of them, and the store, forever.
 pub(crate) struct Leases {
     namespace: Namespace,
     settles: Group<Ending, ()>,
@@ -101,7 +105,7 @@ impl Leases {
                     "a handler takes longer than a lease, which is renewed"
                 );
             }
-            if lease.remaining() <= self.length() / 2 + self.length() / LOOKS {
+            if lease.remaining() <= self.length() / 2 + self.length() / CHECKS_PER_LEASE {
                 due.push(lease);
             }
         }
@@ -112,7 +116,7 @@ impl Leases {
 /// Renews leases until there will be none.
 pub(super) async fn renew(leases: Weak<Leases>, length: Duration) {
     loop {
-        sleep(length / LOOKS).await;
+        sleep(length / CHECKS_PER_LEASE).await;
         let Some(leases) = leases.upgrade() else {
             return;
         };
@@ -265,6 +269,12 @@ impl LeaseInner {
     /// Whether less than half of it is left: nothing like that is handed out.
     pub(crate) fn is_stale(&self) -> bool {
         self.stale_at().is_some_and(|at| at <= Instant::now())
+    }
+
+    /// Gives it up, since no program has received it in time.
+    pub(crate) fn lapse(self: &Arc<Self>) {
+        self.leases.metrics.update(|m| m.lapsed += 1);
+        drop(self.end_in_background(End::new(Settlement::Unfire)));
     }
 
     /// A span for the handler.

@@ -41,6 +41,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Core;
+use super::delivery::Demand;
 use crate::error::Error;
 use crate::jitter::jittered;
 use crate::lock::lock;
@@ -51,7 +52,7 @@ use crate::store::{Load, Loaded, StoreTime, Version};
 const BATCH: usize = 4096;
 
 /// Instances that share due rows load so many times a poll.
-const LOOKS: u32 = 4;
+const LOADS_PER_POLL: u32 = 4;
 
 /// An instance that was to load less, since the wheel was full, loads more after so many polls.
 const RAISED_EACH: u32 = 16;
@@ -62,7 +63,7 @@ const HINTS_APART: Duration = Duration::from_millis(5);
 /// The result of a load.
 #[derive(Clone, Copy)]
 struct Found {
-    left: Left,
+    unloaded: Unloaded,
     /// Whether the load has returned rows that other instances have left: they were due before.
     overdue: bool,
     others_lack: usize,
@@ -71,7 +72,7 @@ struct Found {
 /// The rows that the store may have for this instance, but for demand or room: what the last load
 /// has left, and what has happened since.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Left {
+pub(super) enum Unloaded {
     Nothing,
     /// Perhaps rows that are not due yet, or that are left to other instances.
     Later,
@@ -95,13 +96,17 @@ pub(super) async fn run(core: &Core) {
         }
         // A fire takes the due rows that were left. A load would deliver them after what is fired
         // meanwhile.
-        let demand = if core.due_left() { 0 } else { core.demand() };
+        let demand = if core.has_due_unloaded() {
+            0
+        } else {
+            core.to_load()
+        };
         let mut found = load(core, demand).await.ok();
         // Whether there is or may be more that is due. A load that asks for nothing does not learn
         // it.
-        let mut more = demand == 0 && core.left() > Left::Nothing;
+        let mut more = demand == 0 && core.unloaded() > Unloaded::Nothing;
         if let Some(first) = found {
-            let behind = core.due.len() > core.deliveries.demand(core.part).1;
+            let behind = core.due.len() > core.deliveries.demand(core.part).ahead;
             gives = behind && (gives || first.others_lack > 0);
             if was_woken || first.overdue {
                 takes_until = began + poll;
@@ -109,7 +114,7 @@ pub(super) async fn run(core: &Core) {
             more |= core.give(first.others_lack).await || first.overdue;
         }
         // No due row is left: later rows are loaded as far as there is room.
-        while found.is_some_and(|found| found.left == Left::Later) {
+        while found.is_some_and(|found| found.unloaded == Unloaded::Later) {
             if core.room() == 0 {
                 break;
             }
@@ -117,29 +122,40 @@ pub(super) async fn run(core: &Core) {
             tokio::task::yield_now().await;
             found = load(core, core.room()).await.ok();
         }
-        let left = found.map(|found| found.left);
-        let unseen = if more { Left::Later } else { Left::Nothing };
-        core.change_left(|_| left.map_or(unseen, |left| left.max(unseen)));
+        let unloaded = found.map(|found| found.unloaded);
+        let unseen = if more {
+            Unloaded::Later
+        } else {
+            Unloaded::Nothing
+        };
+        core.change_unloaded(|_| unloaded.map_or(unseen, |unloaded| unloaded.max(unseen)));
         core.due.changed.notify_one();
-        let takes = core.demand() > 0 && began < takes_until;
-        let pause = if gives || takes { poll / LOOKS } else { poll };
-        let early = race(
-            async {
-                core.load_now.notified().await;
-                true
-            },
-            async {
-                match left {
-                    Some(Left::Nothing | Left::Later) => core.heard.notified().await,
-                    // The task that fires notifies `load_now`.
-                    Some(Left::Due) | None => pending::<()>().await,
-                }
-                false
-            },
-        );
-        // In either case the next load follows.
-        was_woken = timeout_at(began + jittered(pause), early).await == Ok(true);
+        let takes = core.to_load() > 0 && began < takes_until;
+        let pause = if gives || takes {
+            poll / LOADS_PER_POLL
+        } else {
+            poll
+        };
+        was_woken = woken_until(core, began + jittered(pause), unloaded).await;
     }
+}
+
+/// Waits for the next load: until then, or until a hint, or until [`Core::load_if_wanted`] asks for
+/// it. Returns whether that has.
+async fn woken_until(core: &Core, until: Instant, unloaded: Option<Unloaded>) -> bool {
+    let wanted = async {
+        core.load_now.notified().await;
+        true
+    };
+    let hinted = async {
+        match unloaded {
+            Some(Unloaded::Nothing | Unloaded::Later) => core.heard.notified().await,
+            // The task that fires notifies `load_now`.
+            Some(Unloaded::Due) | None => pending::<()>().await,
+        }
+        false
+    };
+    timeout_at(until, race(wanted, hinted)).await == Ok(true)
 }
 
 /// Waits for hints until it is dropped, also while a load is under way, which may have come before
@@ -165,7 +181,7 @@ async fn load(core: &Core, limit: usize) -> Result<Found, Error> {
     let limit = limit.min(BATCH);
     // Rows that are due already take no room on the wheel. Without room a load asks for these
     // alone. With a limit of zero it asks only whether there are any.
-    let is_full = core.due_left() && limit == 0 || limit > core.room();
+    let is_full = core.has_due_unloaded() && limit == 0 || limit > core.room();
     let request = Load {
         instance: core.id(),
         window: if is_full {
@@ -174,7 +190,7 @@ async fn load(core: &Core, limit: usize) -> Result<Found, Error> {
             core.settings.window
         },
         limit,
-        wanted: core.demand().min(limit),
+        wanted: core.to_load().min(limit),
         alive: core.settings.alive(),
         schedules: core.calendar.known(),
         charter: None,
@@ -194,11 +210,11 @@ async fn load(core: &Core, limit: usize) -> Result<Found, Error> {
     let overdue =
         |(_, due): &(Version, StoreTime)| now.since(*due) >= core.settings.overdue_after();
     Ok(Found {
-        left: match rows.last() {
-            _ if !loaded.answer.more && is_full => Left::Later,
-            _ if !loaded.answer.more => Left::Nothing,
-            Some((_, due)) if due > now => Left::Later,
-            _ => Left::Due,
+        unloaded: match rows.last() {
+            _ if !loaded.answer.more && is_full => Unloaded::Later,
+            _ if !loaded.answer.more => Unloaded::Nothing,
+            Some((_, due)) if due > now => Unloaded::Later,
+            _ => Unloaded::Due,
         },
         overdue: rows.first().is_some_and(overdue),
         others_lack: loaded.answer.others_lack,
@@ -208,29 +224,29 @@ async fn load(core: &Core, limit: usize) -> Result<Found, Error> {
 impl Core {
     /// How many due rows may be loaded: as many as the program asks for and as may wait for it,
     /// less those that are here.
-    fn demand(&self) -> usize {
-        let (wanted, ahead) = self.deliveries.demand(self.part);
-        let wanted = wanted.min(self.capacity.available_permits());
-        (wanted + ahead).saturating_sub(self.due.len())
+    fn to_load(&self) -> usize {
+        let Demand { claims, ahead } = self.deliveries.demand(self.part);
+        let claims = claims.min(self.capacity.available_permits());
+        (claims + ahead).saturating_sub(self.due.len())
     }
 
     /// Leaves rows that other instances lack to them: rows that have been due here for long, and
     /// that the program will not take soon.
     async fn give(&self, others_lack: usize) -> bool {
-        let (_, ahead) = self.deliveries.demand(self.part);
+        let Demand { ahead, .. } = self.deliveries.demand(self.part);
         let overdue_after = self.settings.overdue_after();
         let rows = self.due.take_old(ahead, overdue_after, others_lack);
-        self.leave(rows).await
+        self.unmark(rows).await
     }
 
     /// Leaves rows to other instances, if there are any.
-    pub(super) async fn leave(&self, rows: Vec<Version>) -> bool {
+    pub(super) async fn unmark(&self, rows: Vec<Version>) -> bool {
         if rows.is_empty() {
             return false;
         }
         (self.metrics).update(|m| m.left_to_others += rows.len() as u64);
         self.calendar.remove(&rows);
-        self.change_left(|left| left.max(Left::Later));
+        self.change_unloaded(|unloaded| unloaded.max(Unloaded::Later));
         // After an error the next load first unloads everything.
         let unmark = (self.calls).ask("unmark", |store, space| {
             store.unmark(space, self.id(), rows)
@@ -246,36 +262,37 @@ impl Core {
     /// Whether the last load has left rows out, or this instance has left some to others, and half
     /// the room is free.
     pub(super) fn could_load(&self) -> bool {
-        self.left() > Left::Nothing && self.room() > self.max_loaded.load(Ordering::Acquire) / 2
+        self.unloaded() > Unloaded::Nothing
+            && self.room() > self.max_loaded.load(Ordering::Acquire) / 2
     }
 
-    fn left(&self) -> Left {
-        *lock(&self.left)
+    fn unloaded(&self) -> Unloaded {
+        *lock(&self.unloaded)
     }
 
-    fn change_left(&self, change: impl FnOnce(Left) -> Left) {
-        let mut left = lock(&self.left);
-        *left = change(*left);
+    fn change_unloaded(&self, change: impl FnOnce(Unloaded) -> Unloaded) {
+        let mut unloaded = lock(&self.unloaded);
+        *unloaded = change(*unloaded);
     }
 
     /// Whether the store probably has due rows that no instance has loaded.
-    pub(super) fn due_left(&self) -> bool {
-        self.left() == Left::Due
+    pub(super) fn has_due_unloaded(&self) -> bool {
+        self.unloaded() == Unloaded::Due
     }
 
     /// The task that fires has found no more of these.
-    pub(super) fn no_due_left(&self) {
-        self.change_left(|left| left.min(Left::Later));
+    pub(super) fn no_due_unloaded(&self) {
+        self.change_unloaded(|unloaded| unloaded.min(Unloaded::Later));
     }
 
     /// Tells the loader if there is more in the store, and demand and room for it. Not for each
     /// single row: what is due here has to be half used up. And not for rows that are due: these
     /// are fired without being loaded.
     pub(super) fn load_if_wanted(&self) {
-        let (_, ahead) = self.deliveries.demand(self.part);
+        let Demand { ahead, .. } = self.deliveries.demand(self.part);
         let few = self.due.len() <= ahead / 2;
-        if few && !self.due_left() && self.could_load() && self.demand() > 0 {
-            self.change_left(|_| Left::Nothing);
+        if few && !self.has_due_unloaded() && self.could_load() && self.to_load() > 0 {
+            self.change_unloaded(|_| Unloaded::Nothing);
             self.load_now.notify_one();
         }
     }

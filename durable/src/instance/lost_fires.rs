@@ -8,6 +8,8 @@
 //!    has no [`Lease`] here, is of a lost fire.
 //! 2. It looks before the next fire, and once more when the store can no longer be executing the
 //!    lost call. It looks again after a look that failed, or found a claim locked.
+//! 3. When the claims end it looks only if it is time to. What it would have found later waits for
+//!    the end of its lease.
 //!
 //! [`Lease`]: super::lease::Lease
 

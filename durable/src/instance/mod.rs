@@ -39,12 +39,12 @@ use std::time::Duration;
 use futures_util::future::{join, join_all, try_join_all};
 use tickwheel::{Expirations, Expired, KeyedTimers, SetTimerError, TimerWheel};
 use tokio::sync::{Mutex, Notify, Semaphore, watch};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use batches::{run_settles, run_writes};
 use calendar::Calendar;
-use calls::OPEN_TO_WRITE;
 pub(crate) use calls::{Calls, in_steps};
+use calls::{OPEN_TO_WRITE, Timed};
 use clock::StoreClock;
 pub(crate) use cores::Cores;
 use delivery::Deliveries;
@@ -57,10 +57,10 @@ use group_commit::group;
 pub(crate) use lease::Lease;
 use lease::Leases;
 pub use lease::RenewGuard;
-use loader::Left;
+use loader::Unloaded;
 use lost_fires::LostFires;
 use opening::{open, open_other};
-pub(crate) use undecoded::{Undecoded, Verdict};
+pub(crate) use undecoded::Undecoded;
 
 use crate::error::{BuildError, Error};
 use crate::jitter::jittered;
@@ -68,8 +68,9 @@ use crate::metrics::Metrics;
 use crate::race::race;
 use crate::settings::Settings;
 use crate::store::{
-    Armed, Charter, DeadChange, DeadRows, InstanceId, LoadWindow, Namespace, NamespaceError,
-    Scheduled, Settlement, Store, StoreError, StoreTime, Version, Write, WriteOutcome,
+    Armed, Charter, DeadChange, DeadRows, InstanceId, LoadWindow, Loaded, Namespace,
+    NamespaceError, Scheduled, Settlement, Store, StoreError, StoreTime, Version, Write,
+    WriteOutcome,
 };
 
 /// The state that the tasks, handles and claims of an instance share.
@@ -104,7 +105,7 @@ pub(crate) struct Core {
     /// Whether it loads: not after the claims have ended.
     loads: AtomicBool,
     /// What the store may have for it to load.
-    left: StdMutex<Left>,
+    unloaded: StdMutex<Unloaded>,
     /// Tells the loader to load now.
     load_now: Notify,
     /// Notified of hints.
@@ -114,6 +115,41 @@ pub(crate) struct Core {
 }
 
 impl Core {
+    /// That of a part which was opened: with the first id of the instance there, and an answer with
+    /// the store's time.
+    fn new(
+        calls: Calls,
+        settings: Settings,
+        metrics: Arc<Metrics>,
+        part: usize,
+        (id, loaded): (InstanceId, Timed<Loaded>),
+        on_wheel: KeyedTimers<Version, ()>,
+        deliveries: Arc<Deliveries>,
+    ) -> Self {
+        Core {
+            clock: StoreClock::new(loaded.sent, loaded.received, loaded.answer.now),
+            calendar: Calendar::default(),
+            calls,
+            metrics,
+            part,
+            id: AtomicI64::new(id.0),
+            unloading: Mutex::new(false),
+            on_wheel,
+            due: DueRows::default(),
+            undecoded: Undecoded::default(),
+            deliveries,
+            max_loaded: AtomicUsize::new(settings.max_loaded()),
+            wheel_was_full: AtomicBool::new(false),
+            capacity: Arc::new(Semaphore::new(settings.capacity)),
+            loads: AtomicBool::new(true),
+            unloaded: StdMutex::new(Unloaded::Nothing),
+            load_now: Notify::new(),
+            heard: Notify::new(),
+            asking: Mutex::default(),
+            settings,
+        }
+    }
+
     /// How to load rows that a call makes due soon.
     pub(crate) fn near(&self) -> LoadWindow {
         // The id first: once this instance has unloaded because it does not load any more, nothing
@@ -130,7 +166,7 @@ impl Core {
         write: Write,
     ) -> Result<Vec<WriteOutcome>, Error> {
         let near = LoadWindow::new(self.settings.window, None);
-        let until = Instant::now() + self.settings.call_timeout;
+        let until = self.call_until();
         self.write_near(near, vec![write], Some(until)).await
     }
 
@@ -153,16 +189,23 @@ impl Core {
     }
 
     /// The store's time, asked for if it was last heard long ago: an instance that only writes
-    /// hears it from no load.
-    pub(crate) async fn fresh_now(&self) -> Result<StoreTime, Error> {
+    /// hears it from no load. The caller gives up at `until`, whether it waits for its turn to ask
+    /// or for the store.
+    pub(crate) async fn fresh_now(&self, until: Instant) -> Result<StoreTime, Error> {
         if self.clock.is_old() {
-            let _turn = self.asking.lock().await;
+            let turn = timeout_at(until, self.asking.lock()).await;
+            let _turn = turn.map_err(|_| self.calls.timeout_of(OPEN_TO_WRITE))?;
             if self.clock.is_old() {
-                let opened = self.calls.open_for(OPEN_TO_WRITE).await?;
+                let opened = self.calls.open_until(OPEN_TO_WRITE, until).await?;
                 self.observe(opened.sent, opened.received, opened.answer.now);
             }
         }
         Ok(self.now())
+    }
+
+    /// When a call that begins now gives up.
+    pub(crate) fn call_until(&self) -> Instant {
+        Instant::now() + self.settings.call_timeout
     }
 
     /// Writes, unless the store gets to it later than that.
@@ -172,7 +215,8 @@ impl Core {
         writes: Vec<Write>,
         until: Option<Instant>,
     ) -> Result<Vec<WriteOutcome>, Error> {
-        self.fresh_now().await?;
+        // The callers of a batch give up by themselves.
+        self.fresh_now(self.call_until()).await?;
         let until = until.map_or(StoreTime::NEVER, |until| self.clock.latest_at(until));
         let near = near.until(until);
         let sent = Instant::now();
@@ -210,7 +254,7 @@ impl Core {
 
     /// Whether more is due here than the program can take.
     fn is_behind(&self) -> bool {
-        self.due.len() > 0 && self.deliveries.demand(self.part).0 == 0
+        self.due.len() > 0 && self.deliveries.demand(self.part).claims == 0
     }
 
     /// Puts a row that this instance has loaded on the wheel.
@@ -388,34 +432,15 @@ pub(crate) async fn start(
     let (stop, stopped) = watch::channel(false);
     let (end, ended) = watch::channel(());
     let (mut cores, mut writes) = (Vec::new(), Vec::new());
-    for (part, (calls, (id, loaded))) in calls.into_iter().zip(opened).enumerate() {
+    for (part, (calls, opened)) in calls.into_iter().zip(opened).enumerate() {
         let settings = settings.of_part(part, parts);
         let (on_wheel, expirations) = wheel.keyed();
         let limit = settings.call_timeout;
         let (write, write_batches) = group("write", limit);
         let (settle, settle_batches) = group("settle", limit);
-        let core = Arc::new(Core {
-            clock: StoreClock::new(loaded.sent, loaded.received, loaded.answer.now),
-            calendar: Calendar::default(),
-            calls,
-            metrics: Arc::clone(&metrics),
-            part,
-            id: AtomicI64::new(id.0),
-            unloading: Mutex::new(false),
-            on_wheel,
-            due: DueRows::default(),
-            undecoded: Undecoded::default(),
-            deliveries: Arc::clone(&deliveries),
-            max_loaded: AtomicUsize::new(settings.max_loaded()),
-            wheel_was_full: AtomicBool::new(false),
-            capacity: Arc::new(Semaphore::new(settings.capacity)),
-            loads: AtomicBool::new(true),
-            left: StdMutex::new(Left::Nothing),
-            load_now: Notify::new(),
-            heard: Notify::new(),
-            asking: Mutex::default(),
-            settings,
-        });
+        let (metrics, deliveries) = (Arc::clone(&metrics), Arc::clone(&deliveries));
+        let core = Core::new(calls, settings, metrics, part, opened, on_wheel, deliveries);
+        let core = Arc::new(core);
         let leases = Arc::new(Leases::new(&core, settle));
         drop(tokio::spawn(run_writes(Arc::clone(&core), write_batches)));
         drop(tokio::spawn(run_settles(Arc::clone(&core), settle_batches)));

@@ -24,16 +24,27 @@ use crate::lock::lock;
 use crate::settings::Settings;
 use crate::store::Fired;
 
-/// With more timers than this, those that are not known yet die at once.
+/// With so many timers, those that are not known yet are left to others with the longest pause,
+/// until there is room for them.
 const MAX_KNOWN: usize = 100_000;
 
-/// A pause is this part of the whole time at most.
-const PARTS: u32 = 8;
+/// While there is no room, timers that another instance has taken are looked for this often.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// The longest pause is the whole time divided by this.
+const LEAST_PAUSES: u32 = 8;
 
 /// The timers that this instance has failed to decode.
 #[derive(Default)]
 pub(crate) struct Undecoded {
-    timers: Mutex<HashMap<u64, Failed>>,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    timers: HashMap<u64, Failed>,
+    /// When those that have not come back were last looked for.
+    swept: Option<Instant>,
 }
 
 /// When the instance failed first, and how often it has.
@@ -42,45 +53,47 @@ struct Failed {
     times: u32,
 }
 
-/// What becomes of a timer that does not decode.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// It is left to others, due after this pause.
-    Leave(Duration),
-    /// No instance decodes it.
-    Dies,
+impl Known {
+    /// Whether there is no room for another timer. Forgets those that others have taken.
+    fn is_full(&mut self, now: Instant, left_for: Duration) -> bool {
+        let is_full = self.timers.len() >= MAX_KNOWN;
+        if !is_full || self.swept.is_some_and(|swept| now - swept < SWEEP) {
+            return is_full;
+        }
+        self.swept = Some(now);
+        self.timers
+            .retain(|_, failed| now - failed.first < 2 * left_for);
+        self.timers.len() >= MAX_KNOWN
+    }
 }
 
 impl Undecoded {
-    /// Decides about a timer that has fired and does not decode.
-    pub(crate) fn judge(&self, fired: &Fired, settings: &Settings) -> Verdict {
+    /// Decides about a timer that has fired and does not decode. Returns the pause with which it is
+    /// left to others. `None` if no instance decodes it: it dies.
+    pub(crate) fn judge(&self, fired: &Fired, settings: &Settings) -> Option<Duration> {
         let (left_for, now) = (settings.left_for(), Instant::now());
+        let longest = (left_for / LEAST_PAUSES).max(settings.poll);
         let mut name = DefaultHasher::new();
         (&fired.key, &fired.value, fired.deadline).hash(&mut name);
-        let mut timers = lock(&self.timers);
-        if timers.len() >= MAX_KNOWN {
-            timers.retain(|_, failed| now - failed.first < 2 * left_for);
-        }
-        let is_full = timers.len() >= MAX_KNOWN;
-        match timers.entry(name.finish()) {
-            Entry::Vacant(_) if is_full => Verdict::Dies,
+        let mut known = lock(&self.known);
+        let is_full = known.is_full(now, left_for);
+        match known.timers.entry(name.finish()) {
+            Entry::Vacant(_) if is_full => Some(longest),
             Entry::Vacant(vacant) => {
                 vacant.insert(Failed {
                     first: now,
                     times: 1,
                 });
-                Verdict::Leave(Duration::ZERO)
+                Some(Duration::ZERO)
             }
-            Entry::Occupied(known) if now - known.get().first >= left_for => {
-                known.remove();
-                Verdict::Dies
+            Entry::Occupied(failed) if now - failed.get().first >= left_for => {
+                failed.remove();
+                None
             }
-            Entry::Occupied(mut known) => {
-                let longest = (left_for / PARTS).max(settings.poll);
-                let doubled = 1_u32.checked_shl(known.get().times - 1);
-                let pause = settings.poll.saturating_mul(doubled.unwrap_or(u32::MAX));
-                known.get_mut().times += 1;
-                Verdict::Leave(pause.min(longest))
+            Entry::Occupied(mut failed) => {
+                let doubled = 2_u32.saturating_pow(failed.get().times - 1);
+                failed.get_mut().times += 1;
+                Some(settings.poll.saturating_mul(doubled).min(longest))
             }
         }
     }
@@ -110,17 +123,17 @@ mod tests {
         let mut pauses = Vec::new();
         let began = Instant::now();
         for token in 1.. {
-            match undecoded.judge(&fired(token, "v", 1), &settings) {
-                Verdict::Leave(pause) => pauses.push(pause.as_millis()),
-                Verdict::Dies => break,
-            }
+            let Some(pause) = undecoded.judge(&fired(token, "v", 1), &settings) else {
+                break;
+            };
+            pauses.push(pause.as_millis());
             tokio::time::advance(Duration::from_secs(5)).await;
         }
         assert_eq!(began.elapsed(), settings.left_for());
         assert_eq!(pauses[..6], [0, 1_000, 2_000, 4_000, 7_500, 7_500]);
         // One that comes back from the dead is tried again.
         let again = undecoded.judge(&fired(99, "v", 1), &settings);
-        assert_eq!(again, Verdict::Leave(Duration::ZERO));
+        assert_eq!(again, Some(Duration::ZERO));
     }
 
     #[tokio::test(start_paused = true)]
@@ -130,8 +143,29 @@ mod tests {
         tokio::time::advance(settings.left_for()).await;
         for other in [fired(2, "w", 1), fired(3, "v", 2)] {
             let verdict = undecoded.judge(&other, &settings);
-            assert_eq!(verdict, Verdict::Leave(Duration::ZERO));
+            assert_eq!(verdict, Some(Duration::ZERO));
         }
-        assert_eq!(undecoded.judge(&fired(4, "v", 1), &settings), Verdict::Dies);
+        assert_eq!(undecoded.judge(&fired(4, "v", 1), &settings), None);
+    }
+
+    /// They died at once: an instance of an earlier version killed good timers of a later one.
+    #[tokio::test(start_paused = true)]
+    async fn timer_beyond_those_that_are_known_is_left_to_others() {
+        let (undecoded, settings) = (Undecoded::default(), Settings::default());
+        let judge = |deadline| undecoded.judge(&fired(1, "v", deadline), &settings);
+        for deadline in (2..).take(MAX_KNOWN) {
+            assert_eq!(judge(deadline), Some(Duration::ZERO));
+        }
+        let longest = settings.left_for() / LEAST_PAUSES;
+        assert_eq!(judge(0), Some(longest));
+        tokio::time::advance(settings.left_for()).await;
+        assert_eq!(judge(0), Some(longest));
+        assert_eq!(judge(2), None);
+        assert_eq!(judge(0), Some(Duration::ZERO), "there is room for it");
+        assert_eq!(judge(1), Some(longest));
+        // The others have been taken by another instance.
+        tokio::time::advance(settings.left_for()).await;
+        assert_eq!(judge(1), Some(Duration::ZERO));
+        assert_eq!(lock(&undecoded.known).timers.len(), 2);
     }
 }

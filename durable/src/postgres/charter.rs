@@ -28,7 +28,7 @@ fn parts_of(charter: &Charter) -> i32 {
 const ANY: Option<i64> = None;
 
 /// The number of a namespace that is not there.
-pub(super) const NONE: i32 = 0;
+pub(super) const NO_NAMESPACE: i32 = 0;
 
 /// Opens a namespace.
 pub(super) async fn open(
@@ -45,7 +45,7 @@ pub(super) async fn open(
         &parts,
     ];
     let queries: &[(_, &Parameters<'_>)] = &[
-        (sql::TERMS, &[&NONE, &ANY, &ANY]),
+        (sql::TERMS, &[&NO_NAMESPACE, &ANY, &ANY]),
         (sql::NAME, name_parameters),
         (sql::CHARTER, &[&name]),
         (sql::FIND, &[&name]),

@@ -19,14 +19,14 @@ use crate::store::{
 
 /// The shortest and the longest delay before a row is asked for again that another transaction has
 /// locked.
-const LOCKED: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
+const LOCK_RETRY: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 
 /// When to ask again for a row that is locked. It waits about as long as the row is late, up to a
 /// second. The times are multiples of the delay, so that one statement asks for all rows of a
 /// transaction.
 fn unlocked_at(due: StoreTime, now: StoreTime) -> StoreTime {
     let late = now.as_micros().saturating_sub(due.as_micros());
-    let [shortest, longest] = LOCKED.map(micros);
+    let [shortest, longest] = LOCK_RETRY.map(micros);
     let mut delay = shortest;
     while delay * 2 <= late && delay < longest {
         delay *= 2;
@@ -107,23 +107,33 @@ pub(super) async fn fire(
             .into_iter()
             .filter(|v| missing.contains(v))
             .collect();
-        let parameters: &Parameters<'_> = &[&space.id, &missing];
-        let left = postgres
-            .lanes()
-            .query(Lane::Fire, sql::LEFT, parameters)
-            .await?;
-        for row in &left {
-            let version = Version(row.get(0));
-            let armed = Armed {
-                version,
-                due: unlocked_at(time(row.get(1)), report.now),
-                loaded: row.get(2),
-            };
-            report.later.push(armed);
-            add_scheduled(&mut report, armed, row.get(3), row.get(4));
-        }
+        add_locked(postgres, space.id, &missing, &mut report).await?;
     }
     Ok(report)
+}
+
+/// Adds those of the versions that still exist: another transaction has locked their rows.
+async fn add_locked(
+    postgres: &Postgres,
+    space: i32,
+    versions: &[i64],
+    report: &mut FireReport,
+) -> Result<(), StoreError> {
+    let parameters: &Parameters<'_> = &[&space, &versions];
+    let locked = postgres
+        .lanes()
+        .query(Lane::Fire, sql::STILL_THERE, parameters)
+        .await?;
+    for row in &locked {
+        let armed = Armed {
+            version: Version(row.get(0)),
+            due: unlocked_at(time(row.get(1)), report.now),
+            loaded: row.get(2),
+        };
+        report.later.push(armed);
+        add_scheduled(report, armed, row.get(3), row.get(4));
+    }
+    Ok(())
 }
 
 /// From and until when a plan holds, the next time, and how many are missed, or -1 where the row
@@ -211,7 +221,7 @@ mod tests {
             let due = now.before(Duration::from_millis(late));
             unlocked_at(due, now).since(now)
         };
-        let [shortest, longest] = LOCKED;
+        let [shortest, longest] = LOCK_RETRY;
         for late in [0, 5, 100, 1_000, 60_000, 3_600_000] {
             let wait = wait(late);
             assert!(!wait.is_zero() && wait <= longest, "{wait:?} after {late}");

@@ -1,7 +1,7 @@
 //! Loading, unloading and purging.
 
 use super::Postgres;
-use super::charter::NONE;
+use super::charter::NO_NAMESPACE;
 use super::lanes::Lane;
 use super::numbers::{limit, time, unsigned};
 use super::read::unknown;
@@ -76,7 +76,7 @@ pub(super) async fn unload(
 ) -> Result<InstanceId, StoreError> {
     // What the server has lost has no rows. The id ends all the same: the next load opens it again.
     let found = postgres.find(&namespace).await?;
-    let (id, channel) = found.map_or((NONE, String::new()), |space| {
+    let (id, channel) = found.map_or((NO_NAMESPACE, String::new()), |space| {
         (space.id, space.channel.clone())
     });
     let parameters: &Parameters<'_> = &[&id, &instance, &channel];

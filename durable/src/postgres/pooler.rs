@@ -26,7 +26,7 @@ use super::target::Target;
 use crate::store::StoreError;
 
 /// Which of the two connections asks next.
-const LOOKS: [usize; 10] = [0, 1, 1, 0, 0, 1, 0, 1, 1, 0];
+const ASKS: [usize; 10] = [0, 1, 1, 0, 0, 1, 0, 1, 1, 0];
 
 /// A pooler of sessions that has none left lets the second connection wait.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -37,7 +37,7 @@ pub(super) async fn refuse_shared(
     target: &Target,
 ) -> Result<(), StoreError> {
     let mut seen: [Option<i32>; 2] = [None; 2];
-    for asks in LOOKS {
+    for asks in ASKS {
         let asked = clients[asks].query_typed("SELECT pg_catalog.pg_backend_pid()", &[]);
         let Ok(answer) = timeout(ANSWER, asked).await else {
             return Err(target.unavailable(format_args!(

@@ -67,6 +67,8 @@ const RIGHTS: &str = "
 /// One connection after the other does that. Those that draw numbers meanwhile do not wait for it,
 /// so it leaves a sequence alone that is behind by less than a second: no program draws a million
 /// numbers between the look and the change.
+///
+/// The number of the advisory lock is [`LOCK`] and one.
 const CATCH_UP: &str = "
     BEGIN;
     SELECT pg_advisory_xact_lock(8388345094170240358);

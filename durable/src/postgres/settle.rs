@@ -19,7 +19,7 @@ use super::numbers::time;
 use super::session::Parameters;
 use super::space::{NearParameters, Space};
 use super::statements as sql;
-use super::write::parts;
+use super::write::rounds;
 use crate::store::{
     Armed, InstanceId, LoadWindow, Namespace, Settle, Settled, Settlement, StoreError, Version,
     micros,
@@ -30,9 +30,9 @@ type Errors<'a> = Vec<Option<&'a str>>;
 /// Tokens, delays, errors, and the ids that mark those which are left to other instances.
 type PutBack<'a> = (Vec<i64>, Vec<Option<i64>>, Errors<'a>, Vec<Option<i64>>);
 
-/// A part of a batch, in columns that begin with the tokens.
+/// A round of a batch, in columns that begin with the tokens.
 #[derive(Default)]
-struct Part<'a> {
+struct Round<'a> {
     /// The tokens, in their order, with the indices of their results.
     numbers: Vec<(i64, usize)>,
     acks: Vec<i64>,
@@ -44,19 +44,19 @@ struct Part<'a> {
     leavers: (Vec<i64>, Vec<i64>),
 }
 
-impl<'a> Part<'a> {
+impl<'a> Round<'a> {
     /// The settles, with the indices of their results.
     fn new(settles: &[(&'a Settle, usize)]) -> Self {
-        let mut part = Part::default();
+        let mut round = Round::default();
         let (mut extended, mut dead) = (Vec::new(), Vec::new());
         for &(settle, number) in settles {
             let Version(token) = settle.token;
-            part.numbers.push((token, number));
+            round.numbers.push((token, number));
             let error = settle.error.as_deref();
             let mut left_by = None;
             let delay = match settle.settlement {
                 Settlement::Ack => {
-                    part.acks.push(token);
+                    round.acks.push(token);
                     continue;
                 }
                 Settlement::Extend(lease) => {
@@ -73,21 +73,21 @@ impl<'a> Part<'a> {
                 Settlement::Leave(left) => {
                     let InstanceId(id) = left.by.left();
                     left_by = Some(id);
-                    if !part.leavers.0.contains(&id) {
-                        part.leavers.extend([(id, micros(left.alive))]);
+                    if !round.leavers.0.contains(&id) {
+                        round.leavers.extend([(id, micros(left.alive))]);
                     }
                     Some(sql::unfire(left.pause))
                 }
             };
-            part.put_back.extend([(token, delay, error, left_by)]);
+            round.put_back.extend([(token, delay, error, left_by)]);
         }
-        part.numbers.sort_unstable();
-        part.acks.sort_unstable();
+        round.numbers.sort_unstable();
+        round.acks.sort_unstable();
         extended.sort_unstable();
         dead.sort_unstable();
-        part.extended.extend(extended);
-        part.dead.extend(dead);
-        part
+        round.extended.extend(extended);
+        round.dead.extend(dead);
+        round
     }
 
     fn find(&self, token: i64) -> usize {
@@ -102,39 +102,39 @@ impl<'a> Part<'a> {
 enum Answers<'a> {
     Nothing,
     Locked,
-    Settled(&'a Part<'a>),
-    PutBack(&'a Part<'a>),
+    Settled(&'a Round<'a>),
+    PutBack(&'a Round<'a>),
 }
 
 type Query<'a> = (&'static str, Vec<&'a (dyn ToSql + Sync)>, Answers<'a>);
 
-/// The statements of a part.
-fn part_queries<'a>(part: &'a Part<'a>, head: &[&'a (dyn ToSql + Sync); 4]) -> Vec<Query<'a>> {
+/// The statements of a round.
+fn round_queries<'a>(round: &'a Round<'a>, head: &[&'a (dyn ToSql + Sync); 4]) -> Vec<Query<'a>> {
     let id = head[0];
     let mut queries: Vec<Query<'a>> = Vec::new();
-    if !part.acks.is_empty() {
-        queries.push((sql::ACK, vec![id, &part.acks], Answers::Settled(part)));
+    if !round.acks.is_empty() {
+        queries.push((sql::ACK, vec![id, &round.acks], Answers::Settled(round)));
     }
-    let (tokens, leases, errors) = &part.extended;
+    let (tokens, leases, errors) = &round.extended;
     if !tokens.is_empty() {
         let parameters: Vec<&(dyn ToSql + Sync)> = vec![id, tokens, leases, errors];
-        queries.push((sql::EXTEND, parameters, Answers::Settled(part)));
+        queries.push((sql::EXTEND, parameters, Answers::Settled(round)));
     }
-    let (tokens, errors) = &part.dead;
+    let (tokens, errors) = &round.dead;
     if !tokens.is_empty() {
         let parameters: Vec<&(dyn ToSql + Sync)> = vec![id, tokens, errors];
-        queries.push((sql::DIE, parameters, Answers::Settled(part)));
+        queries.push((sql::DIE, parameters, Answers::Settled(round)));
     }
-    let (leavers, lives) = &part.leavers;
+    let (leavers, lives) = &round.leavers;
     if !leavers.is_empty() {
         let parameters: Vec<&(dyn ToSql + Sync)> = vec![id, leavers, lives];
         queries.push((sql::LEAVERS, parameters, Answers::Nothing));
     }
-    let (tokens, delays, errors, left_by) = &part.put_back;
+    let (tokens, delays, errors, left_by) = &round.put_back;
     if !tokens.is_empty() {
         let mut parameters = head.to_vec();
         parameters.extend::<[&'a (dyn ToSql + Sync); 4]>([tokens, delays, errors, left_by]);
-        queries.push((sql::PUT_BACK, parameters, Answers::PutBack(part)));
+        queries.push((sql::PUT_BACK, parameters, Answers::PutBack(round)));
     }
     queries
 }
@@ -180,11 +180,11 @@ async fn send(
     let held = settles.iter().filter(needs_key);
     let held: Vec<_> = held.map(|settle| settle.token.0).collect();
     let all: Vec<_> = settles.iter().zip(0..).collect();
-    let batch = parts(&all, |(settle, _)| settle.token);
-    let batch: Vec<_> = batch.map(Part::new).collect();
+    let batch = rounds(&all, |(settle, _)| settle.token);
+    let batch: Vec<_> = batch.map(Round::new).collect();
     let mut queries: Vec<Query<'_>> = Vec::new();
-    for part in &batch {
-        queries.extend(part_queries(part, &head));
+    for round in &batch {
+        queries.extend(round_queries(round, &head));
     }
     let mut tokens: Vec<_> = settles.iter().map(|settle| settle.token.0).collect();
     tokens.sort_unstable();
@@ -215,14 +215,14 @@ async fn send(
                     }
                 }
             }
-            Answers::Settled(part) => {
+            Answers::Settled(round) => {
                 for row in rows {
-                    settled[part.find(row.get(0))] = Settled::Done;
+                    settled[round.find(row.get(0))] = Settled::Done;
                 }
             }
-            Answers::PutBack(part) => {
+            Answers::PutBack(round) => {
                 for row in rows {
-                    settled[part.find(row.get(0))] = put_back_as(row);
+                    settled[round.find(row.get(0))] = put_back_as(row);
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Batches of writes.
 //!
-//! A statement touches a key once. So a batch is cut where a key comes again, and each part has a
+//! A statement touches a key once. So a batch is cut where a key comes again, and each round has a
 //! statement for each kind of write in it. They share a transaction that first takes the locks of
 //! all keys: writes of keys that a transaction of a user has locked are left out. Sets alone, the
 //! most frequent batch, are one statement that does both and commits by itself.
@@ -21,8 +21,8 @@ use crate::store::{
     Action, Armed, Due, LoadWindow, Namespace, StoreError, Version, Write, WriteOutcome, micros,
 };
 
-/// Cuts where an item has the name of an earlier one of its part.
-pub(super) fn parts<T, K: Hash + Eq>(
+/// Cuts where an item has the name of an earlier one of its round.
+pub(super) fn rounds<T, K: Hash + Eq>(
     items: &[T],
     name: impl Fn(&T) -> K,
 ) -> impl Iterator<Item = &[T]> {
@@ -55,9 +55,9 @@ type Sets<'a> = (
     Vec<Option<&'a str>>,
 );
 
-/// A part of a batch, in columns, by the keys.
+/// A round of a batch, in columns, by the keys.
 #[derive(Default)]
-struct Part<'a> {
+struct Round<'a> {
     writes: Vec<(&'a Write, usize)>,
     set: Sets<'a>,
     set_if_absent: Sets<'a>,
@@ -68,12 +68,12 @@ struct Part<'a> {
     conditional: Vec<&'a [u8]>,
 }
 
-impl<'a> Part<'a> {
+impl<'a> Round<'a> {
     /// The writes, with the indices of their results.
     fn new(writes: &[(&'a Write, usize)]) -> Self {
         let mut sorted = writes.to_vec();
         sorted.sort_unstable_by_key(|(write, _)| write.key.as_slice());
-        let mut part = Part::default();
+        let mut round = Round::default();
         for &(write, _) in &sorted {
             let key = write.key.as_slice();
             match &write.action {
@@ -85,32 +85,32 @@ impl<'a> Part<'a> {
                     if_absent,
                 } => {
                     let sets = if *if_absent {
-                        part.conditional.push(key);
-                        &mut part.set_if_absent
+                        round.conditional.push(key);
+                        &mut round.set_if_absent
                     } else {
-                        &mut part.set
+                        &mut round.set
                     };
                     let (at, relative) = due(*time);
                     let (period, schedule) = (period.map(micros), schedule.as_deref());
                     sets.extend([(key, value.as_slice(), at, relative, period, schedule)]);
                 }
                 Action::Move { due: time } => {
-                    part.conditional.push(key);
+                    round.conditional.push(key);
                     let (at, relative) = due(*time);
-                    part.moved.extend([(key, at, relative)]);
+                    round.moved.extend([(key, at, relative)]);
                 }
-                Action::Remove => part.removed.push(key),
+                Action::Remove => round.removed.push(key),
             }
         }
-        part.writes = sorted;
-        part
+        round.writes = sorted;
+        round
     }
 
-    /// The writes, cut into parts.
+    /// The writes, cut into rounds.
     fn cut(writes: &'a [Write]) -> Vec<Self> {
         let writes: Vec<_> = writes.iter().zip(0..).collect();
-        let parts = parts(&writes, |(write, _)| &write.key);
-        parts.map(Part::new).collect()
+        let rounds = rounds(&writes, |(write, _)| &write.key);
+        rounds.map(Round::new).collect()
     }
 
     fn find(&self, key: &[u8]) -> (&'a Write, usize) {
@@ -159,9 +159,9 @@ async fn send(
 ) -> Result<(), StoreError> {
     let near = NearParameters::from(near);
     let head: [&(dyn ToSql + Sync); 4] = [&space.id, &near.window, &near.loader, &space.channel];
-    let batch = Part::cut(writes);
-    if let [part] = &batch[..] {
-        if let [(sql::SET, parameters, Some(means))] = &part_queries(part, &head)[..] {
+    let batch = Round::cut(writes);
+    if let [round] = &batch[..] {
+        if let [(sql::SET, parameters, Some(means))] = &round_queries(round, &head)[..] {
             let terms: [&(dyn ToSql + Sync); 2] = [&near.edition, &near.until];
             let parameters = [&parameters[..], &terms].concat();
             let lanes = postgres.lanes();
@@ -169,7 +169,7 @@ async fn send(
                 .query(Lane::Write, sql::SET_ALONE, &parameters)
                 .await?;
             for row in &rows {
-                answer(part, *means, row, written);
+                answer(round, *means, row, written);
             }
             return Ok(());
         }
@@ -180,16 +180,16 @@ async fn send(
     if keys.is_empty() {
         return Ok(());
     }
-    let if_absent = batch.iter().flat_map(|part| &part.set_if_absent.0);
+    let if_absent = batch.iter().flat_map(|round| &round.set_if_absent.0);
     let if_absent: Vec<_> = if_absent.copied().collect();
     let mut queries: Vec<(usize, Query<'_>)> = Vec::new();
     if !if_absent.is_empty() {
         let lock: Query<'_> = (sql::LOCK, vec![&space.id, &if_absent], None);
         queries.push((0, lock));
     }
-    for (number, part) in batch.iter().enumerate() {
-        let of_part = part_queries(part, &head);
-        queries.extend(of_part.into_iter().map(|query| (number, query)));
+    for (number, round) in batch.iter().enumerate() {
+        let of_round = round_queries(round, &head);
+        queries.extend(of_round.into_iter().map(|query| (number, query)));
     }
     // The last: the batch has then whatever it has waited for.
     let terms: Query<'_> = (
@@ -200,15 +200,15 @@ async fn send(
     queries.push((0, terms));
     let hold: &Parameters<'_> = &[&space.id, &keys];
     let mut requests = vec![(sql::HOLD, hold)];
-    let of_parts = queries
+    let of_rounds = queries
         .iter()
         .map(|(_, (sql, parameters, _))| (*sql, &parameters[..]));
-    requests.extend(of_parts);
+    requests.extend(of_rounds);
     let answers = postgres.lanes().transaction(Lane::Write, &requests).await?;
-    for ((part, (_, _, means)), rows) in queries.iter().zip(&answers[1..]) {
+    for ((round, (_, _, means)), rows) in queries.iter().zip(&answers[1..]) {
         if let Some(means) = means {
             for row in rows {
-                answer(&batch[*part], *means, row, written);
+                answer(&batch[*round], *means, row, written);
             }
         }
     }
@@ -222,14 +222,14 @@ async fn send(
     Ok(())
 }
 
-/// The statements of a part. The one that reads what a key has comes before the one that arms it,
+/// The statements of a round. The one that reads what a key has comes before the one that arms it,
 /// whose result counts.
-fn part_queries<'a>(part: &'a Part<'a>, head: &[&'a (dyn ToSql + Sync); 4]) -> Vec<Query<'a>> {
+fn round_queries<'a>(round: &'a Round<'a>, head: &[&'a (dyn ToSql + Sync); 4]) -> Vec<Query<'a>> {
     let space = head[0];
     let mut queries: Vec<Query<'a>> = Vec::new();
     for (sql, set) in [
-        (sql::SET, &part.set),
-        (sql::SET_IF_ABSENT, &part.set_if_absent),
+        (sql::SET, &round.set),
+        (sql::SET_IF_ABSENT, &round.set_if_absent),
     ] {
         let (keys, values, at, relative, periods, schedules) = set;
         if !keys.is_empty() {
@@ -240,19 +240,19 @@ fn part_queries<'a>(part: &'a Part<'a>, head: &[&'a (dyn ToSql + Sync); 4]) -> V
             queries.push((sql, parameters, Some(Answers::Armed)));
         }
     }
-    let (keys, at, relative) = &part.moved;
+    let (keys, at, relative) = &round.moved;
     if !keys.is_empty() {
         let mut parameters = head.to_vec();
         parameters.extend::<[&'a (dyn ToSql + Sync); 3]>([keys, at, relative]);
         queries.push((sql::MOVE, parameters, Some(Answers::Armed)));
     }
-    if !part.removed.is_empty() {
-        let parameters: Vec<&(dyn ToSql + Sync)> = vec![space, &part.removed];
+    if !round.removed.is_empty() {
+        let parameters: Vec<&(dyn ToSql + Sync)> = vec![space, &round.removed];
         queries.push((sql::REMOVE, parameters.clone(), Some(Answers::Removed)));
         queries.push((sql::REMOVE_DEAD, parameters, Some(Answers::RemovedDead)));
     }
-    if !part.conditional.is_empty() {
-        let parameters: Vec<&(dyn ToSql + Sync)> = vec![space, &part.conditional];
+    if !round.conditional.is_empty() {
+        let parameters: Vec<&(dyn ToSql + Sync)> = vec![space, &round.conditional];
         queries.push((sql::STANDING, parameters, Some(Answers::Standing)));
     }
     queries
@@ -260,8 +260,8 @@ fn part_queries<'a>(part: &'a Part<'a>, head: &[&'a (dyn ToSql + Sync); 4]) -> V
 
 /// Records a row of the server's response. A timer that was armed or removed counts more than what
 /// the key has after it.
-fn answer(part: &Part<'_>, means: Answers, row: &Row, written: &mut [Option<WriteOutcome>]) {
-    let (write, number) = part.find(row.get(0));
+fn answer(round: &Round<'_>, means: Answers, row: &Row, written: &mut [Option<WriteOutcome>]) {
+    let (write, number) = round.find(row.get(0));
     let written = &mut written[number];
     match means {
         Answers::Armed => {
@@ -308,13 +308,13 @@ fn answer(part: &Part<'_>, means: Answers, row: &Row, written: &mut [Option<Writ
 
 #[cfg(test)]
 mod tests {
-    use super::parts;
+    use super::rounds;
 
     #[test]
     fn cuts_where_a_name_comes_again() {
         let cut = |items: &[u8]| -> Vec<Vec<u8>> {
-            let parts = parts(items, |&item| item);
-            parts.map(<[u8]>::to_vec).collect()
+            let rounds = rounds(items, |&item| item);
+            rounds.map(<[u8]>::to_vec).collect()
         };
         assert_eq!(cut(&[1, 2, 3]), [vec![1, 2, 3]]);
         assert_eq!(cut(&[1, 2, 1, 2, 2]), [vec![1, 2], vec![1, 2], vec![2]]);

@@ -33,7 +33,7 @@ pub(super) async fn open(
     namespace: Namespace,
     charter: Charter,
 ) -> Result<Opened, StoreError> {
-    let opening = redis.run(&scripts::OPEN, &namespace, |command| {
+    let opening = redis.call(&scripts::OPEN, &namespace, |command| {
         charter_arguments(command, &charter);
     });
     let mut reply = opening.await?;
@@ -52,7 +52,7 @@ pub(super) async fn amend(
     namespace: Namespace,
     charter: Charter,
 ) -> Result<(), StoreError> {
-    let amending = redis.run(&scripts::AMEND, &namespace, |command| {
+    let amending = redis.call(&scripts::AMEND, &namespace, |command| {
         charter_arguments(command, &charter);
     });
     read_charter(&mut amending.await?)?.check_amendment(&namespace, &charter)

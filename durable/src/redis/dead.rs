@@ -6,7 +6,7 @@ use crate::store::{ChangedRows, DeadChange, DeadRows, LoadWindow, Namespace, Sto
 
 /// One step retries or discards at most this many dead rows, which takes the server some
 /// milliseconds.
-const BURIED_AT_ONCE: usize = 256;
+const CHANGED_AT_ONCE: usize = 256;
 
 pub(super) async fn change(
     redis: &Redis,
@@ -14,19 +14,19 @@ pub(super) async fn change(
     which: DeadRows,
     change: DeadChange,
 ) -> Result<ChangedRows, StoreError> {
-    let burying = redis.run(&scripts::BURY, &namespace, |command| {
+    let changing = redis.call(&scripts::CHANGE_DEAD, &namespace, |command| {
         near_arguments(command, LoadWindow::NONE);
         command.arg(match change {
             DeadChange::Retry => "retry",
             DeadChange::Discard => "discard",
         });
-        command.arg(limit_argument(BURIED_AT_ONCE));
+        command.arg(limit_argument(CHANGED_AT_ONCE));
         match &which {
             DeadRows::Token(token) => command.arg("token").arg(digits(*token)),
             DeadRows::Key(key) => command.arg("key").arg(key),
             DeadRows::Until(time) => command.arg("until").arg(time.as_micros()),
         };
     });
-    let mut reply = burying.await?;
+    let mut reply = changing.await?;
     Ok(ChangedRows::new(reply.count()?, reply.flag()?))
 }

@@ -50,10 +50,10 @@ pub(super) fn store_error(
         (_, "TICKWHEELAMENDED") => StoreError::Amended {
             namespace: namespace.to_owned(),
         },
-        (_, "TICKWHEELOVERDUE") => {
+        (_, "TICKWHEELLATE") => {
             StoreError::late(StoreTime::from_micros(detail.parse().unwrap_or(0)))
         }
-        (_, "TICKWHEELLATE") => StoreError::unavailable(format_args!(
+        (_, "TICKWHEELSUPERSEDED") => StoreError::unavailable(format_args!(
             "{place}: the call came late, on a connection that was given up, and changes nothing any more"
         )),
         (_, "OOM") => refused(

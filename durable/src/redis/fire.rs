@@ -13,7 +13,7 @@ pub(super) async fn fire(
     namespace: Namespace,
     request: Fire,
 ) -> Result<FireReport, StoreError> {
-    let firing = redis.run_under(&scripts::FIRE, &namespace, request.near, |command| {
+    let firing = redis.call_under(&scripts::FIRE, &namespace, request.near, |command| {
         near_arguments(command, request.near);
         let lease = request.lease.map(|lease| micros(lease).to_string());
         command.arg(lease.unwrap_or_default());

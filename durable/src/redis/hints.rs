@@ -1,6 +1,7 @@
 //! Listens for hints on separate connections.
 
 use std::collections::HashMap;
+use std::mem::replace;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -73,10 +74,14 @@ async fn listen(
     let mut retry = FIRST_RETRY;
     let mut failing = false;
     loop {
-        match subscribe_and_listen(&servers, &namespace, &hinted, &given_up).await {
-            Ok(()) => (retry, failing) = (FIRST_RETRY, false),
-            Err(error) if !failing => {
-                failing = true;
+        let heard = || {
+            if replace(&mut failing, false) {
+                tracing::info!(%namespace, "hints are heard again");
+            }
+        };
+        match subscribe_and_listen(&servers, &namespace, &hinted, &given_up, heard).await {
+            Ok(()) => retry = FIRST_RETRY,
+            Err(error) if !replace(&mut failing, true) => {
                 tracing::warn!(%namespace, %error, "no hints: near deadlines that others set are found by the poll");
             }
             Err(_) => {}
@@ -88,12 +93,13 @@ async fn listen(
 }
 
 /// Listens on one connection until it ends, or that of the calls is given up: the same server is
-/// silent here too, and says nothing of it.
+/// silent here too, and says nothing of it. Calls `heard` once it is subscribed.
 async fn subscribe_and_listen(
     servers: &Servers,
     namespace: &Namespace,
     hinted: &Notify,
     given_up: &Notify,
+    heard: impl FnOnce(),
 ) -> Result<(), RedisError> {
     // From now on, not only once it has subscribed.
     let given_up = given_up.notified();
@@ -108,6 +114,7 @@ async fn subscribe_and_listen(
     };
     let connecting = timeout(CONNECT, subscribe).await;
     let mut connection = connecting.map_err(std::io::Error::from)??;
+    heard();
     // Hints that were sent meanwhile are lost.
     hinted.notify_waiters();
     let mut hints = connection.on_message();

@@ -40,7 +40,7 @@ impl Inspect for Redis {
     fn charter(&self, namespace: &Namespace) -> Answer<'_, Option<Charter>> {
         let namespace = namespace.clone();
         Box::pin(async move {
-            let asking = self.run(&scripts::CHARTER, &namespace, |_| {});
+            let asking = self.call(&scripts::CHARTER, &namespace, |_| {});
             let mut reply = asking.await?;
             (!reply.is_empty())
                 .then(|| read_charter(&mut reply))
@@ -51,7 +51,7 @@ impl Inspect for Redis {
     fn instances(&self, namespace: &Namespace) -> Answer<'_, Vec<StoredInstance>> {
         let namespace = namespace.clone();
         Box::pin(async move {
-            let asking = self.run(&scripts::INSTANCES, &namespace, |_| {});
+            let asking = self.call(&scripts::INSTANCES, &namespace, |_| {});
             let mut instances = asking.await?.all(|reply| {
                 let mut instance = StoredInstance::new(InstanceId(reply.int()?), reply.time()?);
                 (instance.loaded, instance.lacks) = (reply.count()?, reply.count()?);
@@ -78,7 +78,7 @@ impl Inspect for Redis {
             }
             // The script says what a cursor is.
             let after = after.map_or(b"0  ".to_vec(), |PrefixCursor(after)| after);
-            let asking = self.run(&scripts::PREFIX, &namespace, |command| {
+            let asking = self.call(&scripts::PREFIX, &namespace, |command| {
                 command
                     .arg(state_argument(state))
                     .arg(limit_argument(limit.min(LISTED_AT_ONCE)))
@@ -97,7 +97,7 @@ impl Inspect for Redis {
     fn count_due(&self, namespace: &Namespace, times: Vec<StoreTime>) -> Answer<'_, Vec<u64>> {
         let namespace = namespace.clone();
         Box::pin(async move {
-            let counting = self.run(&scripts::COUNT_DUE, &namespace, |command| {
+            let counting = self.call(&scripts::COUNT_DUE, &namespace, |command| {
                 command.arg(MAX_DUE_COUNT);
                 for time in &times {
                     command.arg(time.as_micros());

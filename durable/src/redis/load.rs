@@ -15,7 +15,7 @@ pub(super) async fn load(
 ) -> Result<Loaded, StoreError> {
     let limit = request.limit.min(LOADED_AT_ONCE);
     let terms = LoadWindow::NONE.under(request.charter);
-    let loading = redis.run_under(&scripts::LOAD, &namespace, terms, |command| {
+    let loading = redis.call_under(&scripts::LOAD, &namespace, terms, |command| {
         command.arg(request.instance.0).arg(micros(request.window));
         command
             .arg(limit_argument(limit))

@@ -338,18 +338,18 @@ impl Redis {
     }
 
     /// Runs a script on any charter.
-    async fn run(
+    async fn call(
         &self,
         script: &Script,
         namespace: &Namespace,
         arguments: impl Fn(&mut Cmd),
     ) -> Result<Reply, StoreError> {
         let any = LoadWindow::NONE;
-        self.run_under(script, namespace, any, arguments).await
+        self.call_under(script, namespace, any, arguments).await
     }
 
     /// Runs a script under the terms of a call.
-    async fn run_under(
+    async fn call_under(
         &self,
         script: &Script,
         namespace: &Namespace,
@@ -407,7 +407,7 @@ impl Store for Redis {
     fn unload(&self, namespace: &Namespace, instance: InstanceId) -> Answer<'_, InstanceId> {
         let namespace = namespace.clone();
         Box::pin(async move {
-            let unloading = self.run(&scripts::UNLOAD, &namespace, |command| {
+            let unloading = self.call(&scripts::UNLOAD, &namespace, |command| {
                 command.arg(instance.0);
             });
             unloading.await?.int().map(InstanceId)
@@ -422,7 +422,7 @@ impl Store for Redis {
     ) -> Answer<'_, Vec<Version>> {
         let namespace = namespace.clone();
         Box::pin(async move {
-            let unmarking = self.run(&scripts::UNMARK, &namespace, |command| {
+            let unmarking = self.call(&scripts::UNMARK, &namespace, |command| {
                 command.arg(instance.0);
                 for &version in &versions {
                     command.arg(digits(version));
@@ -440,7 +440,7 @@ impl Store for Redis {
     ) -> Answer<'_, Vec<Stored>> {
         let namespace = namespace.clone();
         Box::pin(async move {
-            let asking = self.run(&scripts::ROWS_OF, &namespace, |command| {
+            let asking = self.call(&scripts::ROWS_OF, &namespace, |command| {
                 command.arg(&key).arg(limit_argument(limit));
             });
             asking.await?.all(read::read_row)
@@ -458,7 +458,7 @@ impl Store for Redis {
     fn purge(&self, namespace: &Namespace) -> Answer<'_, ChangedRows> {
         let namespace = namespace.clone();
         Box::pin(async move {
-            let purging = self.run(&scripts::PURGE, &namespace, |_| {});
+            let purging = self.call(&scripts::PURGE, &namespace, |_| {});
             Ok(ChangedRows::new(purging.await?.count()?, false))
         })
     }

@@ -14,7 +14,7 @@ pub(super) async fn list(
     namespace: Namespace,
     request: List,
 ) -> Result<Vec<Stored>, StoreError> {
-    let listing = redis.run(&scripts::LIST, &namespace, |command| {
+    let listing = redis.call(&scripts::LIST, &namespace, |command| {
         command
             .arg(state_argument(request.state))
             .arg(limit_argument(request.limit.min(LISTED_AT_ONCE)));
@@ -26,7 +26,7 @@ pub(super) async fn list(
 }
 
 pub(super) async fn count(redis: &Redis, namespace: Namespace) -> Result<Counts, StoreError> {
-    let counting = redis.run(&scripts::COUNT, &namespace, |_| {});
+    let counting = redis.call(&scripts::COUNT, &namespace, |_| {});
     let mut reply = counting.await?;
     Ok(Counts {
         now: reply.time()?,

@@ -4,38 +4,38 @@ use std::sync::LazyLock;
 
 use ::redis::Cmd;
 
+/// What a script does to timers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    /// It reads them, or marks them.
+    Nothing,
+    /// It sets, settles or deletes timers, or amends the charter.
+    Changes,
+    /// It fires timers.
+    Fires,
+}
+
 /// A script, and the name under which the server knows it once it was loaded.
 pub(super) struct Script {
     code: &'static str,
     hash: String,
-    /// Whether it sets, fires, settles or deletes timers, or amends the charter.
-    changes: bool,
-    /// Whether it fires timers.
-    fires: bool,
+    effect: Effect,
 }
 
 impl Script {
-    fn new(code: &'static str) -> Self {
+    fn new(code: &'static str, effect: Effect) -> Self {
         let hash = ::redis::Script::new(code).get_hash().to_owned();
-        let changes = [CHANGES, PURGES, AMENDS]
-            .iter()
-            .any(|part| code.contains(part));
-        Script {
-            code,
-            hash,
-            changes,
-            fires: code.contains(FIRES),
-        }
+        Script { code, hash, effect }
     }
 
     /// Whether it sets, fires, settles or deletes timers, or amends the charter.
     pub(super) fn changes(&self) -> bool {
-        self.changes
+        self.effect != Effect::Nothing
     }
 
     /// Whether it fires timers.
     pub(super) fn fires(&self) -> bool {
-        self.fires
+        self.effect == Effect::Fires
     }
 
     pub(super) fn hash(&self) -> &str {
@@ -50,37 +50,33 @@ impl Script {
     }
 }
 
-/// The code that the scripts share that change timers.
-const CHANGES: &str = include_str!("scripts/changes.lua");
-const FIRES: &str = include_str!("scripts/fire.lua");
-/// These share nothing with those that change timers.
-const PURGES: &str = include_str!("scripts/purge.lua");
-const AMENDS: &str = include_str!("scripts/amend.lua");
-
 macro_rules! scripts {
-    ($($name:ident = $($part:literal)+;)*) => {$(
+    ($($name:ident: $effect:ident = $($file:literal)+;)*) => {$(
         pub(super) static $name: LazyLock<Script> =
-            LazyLock::new(|| Script::new(concat!($(include_str!(concat!("scripts/", $part)), "\n",)+)));
+            LazyLock::new(|| {
+                let code = concat!($(include_str!(concat!("scripts/", $file)), "\n",)+);
+                Script::new(code, Effect::$effect)
+            });
     )*};
 }
 
 scripts! {
-    OPEN = "open.lua";
-    CHARTER = "charter.lua";
-    AMEND = "prelude.lua" "amend.lua";
-    WRITE = "prelude.lua" "changes.lua" "dead.lua" "write.lua";
-    LOAD = "prelude.lua" "load.lua";
-    FIRE = "prelude.lua" "changes.lua" "dead.lua" "fire.lua";
-    FOLLOW = "prelude.lua" "follow.lua";
-    SETTLE = "prelude.lua" "changes.lua" "dead.lua" "settle.lua";
-    UNLOAD = "prelude.lua" "unload.lua";
-    UNMARK = "prelude.lua" "unmark.lua";
-    BURY = "prelude.lua" "changes.lua" "dead.lua" "bury.lua";
-    LIST = "prelude.lua" "reading.lua" "list.lua";
-    COUNT = "prelude.lua" "reading.lua" "count.lua";
-    INSTANCES = "prelude.lua" "reading.lua" "instances.lua";
-    ROWS_OF = "prelude.lua" "dead.lua" "reading.lua" "rows_of.lua";
-    PREFIX = "prelude.lua" "reading.lua" "prefix.lua";
-    COUNT_DUE = "prelude.lua" "reading.lua" "count_due.lua";
-    PURGE = "prelude.lua" "reading.lua" "purge.lua";
+    OPEN: Nothing = "open.lua";
+    CHARTER: Nothing = "charter.lua";
+    AMEND: Changes = "prelude.lua" "amend.lua";
+    WRITE: Changes = "prelude.lua" "changes.lua" "dead.lua" "write.lua";
+    LOAD: Nothing = "prelude.lua" "load.lua";
+    FIRE: Fires = "prelude.lua" "changes.lua" "dead.lua" "fire.lua";
+    FOLLOW: Nothing = "prelude.lua" "follow.lua";
+    SETTLE: Changes = "prelude.lua" "changes.lua" "dead.lua" "settle.lua";
+    UNLOAD: Nothing = "prelude.lua" "unload.lua";
+    UNMARK: Nothing = "prelude.lua" "unmark.lua";
+    CHANGE_DEAD: Changes = "prelude.lua" "changes.lua" "dead.lua" "change_dead.lua";
+    LIST: Nothing = "prelude.lua" "reading.lua" "list.lua";
+    COUNT: Nothing = "prelude.lua" "reading.lua" "count.lua";
+    INSTANCES: Nothing = "prelude.lua" "reading.lua" "instances.lua";
+    ROWS_OF: Nothing = "prelude.lua" "dead.lua" "reading.lua" "rows_of.lua";
+    PREFIX: Nothing = "prelude.lua" "reading.lua" "prefix.lua";
+    COUNT_DUE: Nothing = "prelude.lua" "reading.lua" "count_due.lua";
+    PURGE: Changes = "prelude.lua" "reading.lua" "purge.lua";
 }

@@ -23,7 +23,7 @@ use tokio::time::timeout;
 
 use super::keys::key_of;
 use super::url::{
-    Address, Parts, addresses, misused, prepared, sentinel_credentials, split_before,
+    Address, UrlPieces, addresses, misused, prepared, sentinel_credentials, split_before,
 };
 use crate::lock::lock;
 use crate::store::Namespace;
@@ -60,7 +60,7 @@ impl Servers {
         let (scheme, rest) = url.split_once("://").unwrap_or_default();
         match scheme.split_once('+') {
             Some((scheme, "sentinel")) => {
-                let parts = Parts::of(rest);
+                let parts = UrlPieces::of(rest);
                 let (path, query) = split_before(parts.tail, &['?', '#']);
                 let mut path = path.trim_matches('/').splitn(2, '/');
                 let (primary, database) = (path.next().unwrap_or_default(), path.next());
@@ -73,7 +73,7 @@ impl Servers {
                 let (own, rest) = sentinel_credentials(query.trim_start_matches('?'));
                 let tail = format!("{}{rest}{fragment}", database.unwrap_or_default());
                 let server = parts.info(scheme, &tail)?;
-                let sentinels = Parts {
+                let sentinels = UrlPieces {
                     credentials: &own,
                     ..parts
                 };
@@ -87,7 +87,7 @@ impl Servers {
                 })
             }
             Some((scheme, "cluster")) => {
-                let parts = Parts::of(rest);
+                let parts = UrlPieces::of(rest);
                 let node = parts.info(scheme, parts.tail.trim_start_matches('/'))?;
                 if node.redis_settings().db() != 0 {
                     return Err(misused("a cluster has database 0 only"));

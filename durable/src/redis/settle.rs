@@ -21,7 +21,7 @@ pub(super) async fn settle(
     let mut settled = Vec::with_capacity(settles.len());
     while settled.len() < settles.len() {
         let rest = &settles[settled.len()..];
-        let settling = redis.run(&scripts::SETTLE, &namespace, |command| {
+        let settling = redis.call(&scripts::SETTLE, &namespace, |command| {
             near_arguments(command, near);
             settle_arguments(command, rest);
         });
@@ -38,7 +38,7 @@ fn settle_arguments(command: &mut Cmd, settles: &[Settle]) {
         let (settlement, delay) = match settle.settlement {
             Settlement::Ack => return None,
             Settlement::Extend(lease) => ("extend", lease),
-            Settlement::RetryAfter(delay) => ("again", delay),
+            Settlement::RetryAfter(delay) => ("retry_after", delay),
             Settlement::Release => ("release", Duration::ZERO),
             Settlement::Unfire => ("unfire", Duration::ZERO),
             Settlement::Leave(left) => ("leave", left.pause),

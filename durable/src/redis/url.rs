@@ -19,20 +19,20 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(15);
 /// A host and a port.
 pub(super) type Address = (String, u16);
 
-/// The parts of what follows `://` in a URL with several hosts.
-pub(super) struct Parts<'a> {
+/// The pieces of what follows `://` in a URL with several hosts.
+pub(super) struct UrlPieces<'a> {
     /// With the `@`.
     pub(super) credentials: &'a str,
     pub(super) hosts: &'a str,
     pub(super) tail: &'a str,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> UrlPieces<'a> {
     pub(super) fn of(rest: &'a str) -> Self {
         let at = rest.rfind('@').map_or(0, |at| at + 1);
         let (credentials, rest) = rest.split_at(at);
         let (hosts, tail) = split_before(rest, &['/', '?', '#']);
-        Parts {
+        UrlPieces {
             credentials,
             hosts,
             tail,

@@ -16,7 +16,7 @@ pub(super) async fn write(
 ) -> Result<Vec<WriteOutcome>, StoreError> {
     let mut written = Vec::with_capacity(writes.len());
     while written.len() < writes.len() {
-        let writing = redis.run_under(&scripts::WRITE, &namespace, near, |command| {
+        let writing = redis.call_under(&scripts::WRITE, &namespace, near, |command| {
             near_arguments(command, near);
             write_arguments(command, &writes[written.len()..]);
         });

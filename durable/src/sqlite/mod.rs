@@ -132,7 +132,7 @@ impl Store for Sqlite {
 
     fn amend(&self, namespace: &Namespace, charter: &Charter) -> Answer<'_, ()> {
         let (name, charter) = (namespace.clone(), charter.clone());
-        let amending = self.in_namespace(namespace, move |call| {
+        let amending = self.call(namespace, move |call| {
             charter::amend(call.batch, &name, &charter)
         });
         Box::pin(async move { amending.await? })
@@ -144,18 +144,18 @@ impl Store for Sqlite {
         writes: Vec<Write>,
         near: LoadWindow,
     ) -> Answer<'_, Vec<WriteOutcome>> {
-        self.under(namespace, near, move |call| {
+        self.call_under(namespace, near, move |call| {
             rules::write(call, writes, near)
         })
     }
 
     fn load(&self, namespace: &Namespace, request: Load) -> Answer<'_, Loaded> {
         let near = LoadWindow::NONE.under(request.charter);
-        self.under(namespace, near, move |call| rules::load(call, &request))
+        self.call_under(namespace, near, move |call| rules::load(call, &request))
     }
 
     fn fire(&self, namespace: &Namespace, request: Fire) -> Answer<'_, FireReport> {
-        self.under(namespace, request.near, move |call| {
+        self.call_under(namespace, request.near, move |call| {
             rules::fire(call, &request)
         })
     }
@@ -166,11 +166,11 @@ impl Store for Sqlite {
         settles: Vec<Settle>,
         near: LoadWindow,
     ) -> Answer<'_, Vec<Settled>> {
-        self.in_namespace(namespace, move |call| rules::settle(call, settles, near))
+        self.call(namespace, move |call| rules::settle(call, settles, near))
     }
 
     fn unload(&self, namespace: &Namespace, instance: InstanceId) -> Answer<'_, InstanceId> {
-        self.in_namespace(namespace, move |call| call.unload(instance))
+        self.call(namespace, move |call| call.unload(instance))
     }
 
     fn unmark(
@@ -179,7 +179,7 @@ impl Store for Sqlite {
         instance: InstanceId,
         versions: Vec<Version>,
     ) -> Answer<'_, Vec<Version>> {
-        self.in_namespace(namespace, move |call| call.unmark(instance, &versions))
+        self.call(namespace, move |call| call.unmark(instance, &versions))
     }
 
     fn rows_of(
@@ -204,7 +204,7 @@ impl Store for Sqlite {
     }
 
     fn purge(&self, namespace: &Namespace) -> Answer<'_, ChangedRows> {
-        self.in_namespace(namespace, purge::purge)
+        self.call(namespace, purge::purge)
     }
 
     fn change_dead(
@@ -213,7 +213,7 @@ impl Store for Sqlite {
         which: DeadRows,
         change: DeadChange,
     ) -> Answer<'_, ChangedRows> {
-        self.in_namespace(namespace, move |call| {
+        self.call(namespace, move |call| {
             rules::change_dead(call, &which, change)
         })
     }
@@ -244,15 +244,20 @@ impl Sqlite {
     }
 
     /// Runs a call on any charter.
-    fn in_namespace<T, F>(&self, namespace: &Namespace, run: F) -> Answer<'static, T>
+    fn call<T, F>(&self, namespace: &Namespace, run: F) -> Answer<'static, T>
     where
         T: Send + 'static,
         F: FnOnce(&mut Call<'_>) -> rusqlite::Result<T> + Send + 'static,
     {
-        self.under(namespace, LoadWindow::NONE, run)
+        self.call_under(namespace, LoadWindow::NONE, run)
     }
 
-    fn under<T, F>(&self, namespace: &Namespace, near: LoadWindow, run: F) -> Answer<'static, T>
+    fn call_under<T, F>(
+        &self,
+        namespace: &Namespace,
+        near: LoadWindow,
+        run: F,
+    ) -> Answer<'static, T>
     where
         T: Send + 'static,
         F: FnOnce(&mut Call<'_>) -> rusqlite::Result<T> + Send + 'static,

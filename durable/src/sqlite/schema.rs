@@ -16,7 +16,7 @@ use crate::store::StoreError;
 pub(super) const SCHEMA: u32 = 1;
 
 /// A call that finds the file locked tries again after this.
-pub(super) const LOCKED: Duration = Duration::from_micros(500);
+pub(super) const LOCK_RETRY: Duration = Duration::from_micros(500);
 
 /// How often opening tries: for 10 s in all, because another process may be in a long commit.
 const TRIES: i32 = 20_000;
@@ -162,6 +162,6 @@ pub(super) fn check(connection: &Connection) -> rusqlite::Result<Result<(), Stor
 
 /// Waits a little for another process. The pause does not grow with the number of tries.
 fn wait_for_lock(tries: i32) -> bool {
-    sleep(LOCKED);
+    sleep(LOCK_RETRY);
     tries < TRIES
 }

@@ -25,7 +25,7 @@ use tokio::sync::{Notify, oneshot};
 use super::describe;
 use super::file::File;
 use super::reading::now;
-use super::schema::LOCKED;
+use super::schema::LOCK_RETRY;
 use crate::lock::lock;
 use crate::store::{Answer, Namespace, StoreError, Version};
 
@@ -259,7 +259,7 @@ impl Worker {
                     "SQLite: the file is locked by another connection, and calls wait for it"
                 );
             }
-            sleep(LOCKED);
+            sleep(LOCK_RETRY);
         }
         Ok(false)
     }

@@ -19,7 +19,9 @@ use crate::codec::{Codec, Coder, Json};
 use crate::error::{BuildError, Error};
 use crate::outcomes::{Moved, Removed, SetIfAbsent};
 use crate::store::{Action, Due, LoadWindow, Namespace, StoreError, Write, WriteOutcome, rules};
-use crate::token::Token;
+
+/// The only part of a namespace in SQLite.
+const WHOLE: usize = 0;
 
 /// Sets, moves and removes timers in a transaction of your own, on the file that
 /// [`Sqlite`](crate::Sqlite) has opened. With the feature `sqlite`.
@@ -27,9 +29,9 @@ use crate::token::Token;
 /// The timer is set if the transaction commits, together with everything else in it. If it is
 /// rolled back, or the process dies before the commit, nothing was set.
 ///
-/// The calls are those of [`DurableTimers`](crate::DurableTimers), and block. They take effect in
-/// the transaction at once, in their order, and count delays from the call. A call that fails
-/// changes nothing, and leaves the transaction as it was.
+/// The calls are some of those of [`DurableTimers`](crate::DurableTimers), and block. They take
+/// effect in the transaction at once, in their order, and count delays from the call. A call that
+/// fails changes nothing, and leaves the transaction as it was.
 ///
 /// # When it is delivered
 ///
@@ -207,11 +209,8 @@ impl<K, V> SqliteTransaction<'_, K, V> {
         K: Borrow<Q>,
         Q: Serialize + ?Sized,
     {
-        Ok(match self.set(key, value, Due::In(delay), true)? {
-            WriteOutcome::Armed { .. } => SetIfAbsent::Done,
-            WriteOutcome::InFlight(token) => SetIfAbsent::InFlight(Token::whole(token)),
-            _ => SetIfAbsent::Present,
-        })
+        let written = self.set(key, value, Due::In(delay), true)?;
+        Ok(SetIfAbsent::of(&written, WHOLE))
     }
 
     /// Moves a timer, as [`DurableTimers::move_timer`](crate::DurableTimers::move_timer).
@@ -252,11 +251,8 @@ impl<K, V> SqliteTransaction<'_, K, V> {
         K: Borrow<Q>,
         Q: Serialize + ?Sized,
     {
-        Ok(match self.write(key, Action::Remove)? {
-            WriteOutcome::Removed { value, .. } => Removed::Done(self.coder.decode_value(&value)?),
-            WriteOutcome::InFlight(token) => Removed::InFlight(Token::whole(token)),
-            _ => Removed::Absent,
-        })
+        let written = self.write(key, Action::Remove)?;
+        Removed::of(written, WHOLE, |value| self.coder.decode_value(value))
     }
 
     fn set<Q>(&self, key: &Q, value: &V, due: Due, if_absent: bool) -> Result<WriteOutcome, Error>
@@ -271,11 +267,8 @@ impl<K, V> SqliteTransaction<'_, K, V> {
     where
         Q: Serialize + ?Sized,
     {
-        Ok(match self.write(key, Action::move_to(due))? {
-            WriteOutcome::Armed { .. } => Moved::Done,
-            WriteOutcome::InFlight(token) => Moved::InFlight(Token::whole(token)),
-            _ => Moved::Absent,
-        })
+        let written = self.write(key, Action::move_to(due))?;
+        Ok(Moved::of(&written, WHOLE))
     }
 
     fn write<Q>(&self, key: &Q, action: Action) -> Result<WriteOutcome, Error>

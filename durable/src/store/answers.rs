@@ -93,7 +93,8 @@ pub struct FireReport {
     /// How many of the last versions of the batch were left as they are, since the answer had
     /// enough bytes.
     pub left: usize,
-    /// Whether more rows may be due that no instance has loaded. Only a call that
+    /// Whether more rows may be due that no instance has loaded. It may be true without need: a
+    /// store need not look beyond the rows that it was asked for. Only a call that
     /// [asked](super::Fire::unloaded) for some can tell.
     pub more: bool,
     /// Those of the rows in [`later`](Self::later) and [`next`](Self::next) that repeat by a
@@ -357,9 +358,10 @@ impl ChangedRows {
     }
 }
 
-/// A store adds no more rows to an answer of [`fire`](super::Store::fire) or
-/// [`list`](super::Store::list) that has so many bytes of keys and values: 1 MiB. The caller asks
-/// for the rest.
+/// A store adds no more rows to an answer of [`fire`](super::Store::fire),
+/// [`list`](super::Store::list), [`rows_of`](super::Store::rows_of) or
+/// [`rows_with_prefix`](super::Inspect::rows_with_prefix) that has so many bytes of keys and
+/// values: 1 MiB. The caller of all but `rows_of` asks for the rest.
 pub const ANSWER_BYTES: usize = 1 << 20;
 
 /// Adds up the keys and values of an answer.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// Where a store divides a namespace into [parts](super::Store::parts), the first has its name, and
 /// the others are `orders/1`, `orders/2` and so on. A part is a namespace of its own to the store
 /// and to an operator. No instance starts on it alone.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Namespace(Arc<str>);
 
 impl Namespace {
@@ -25,11 +25,11 @@ impl Namespace {
     pub fn new(name: &str) -> Result<Self, NamespaceError> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
         let (whole, part) = name.split_once('/').unwrap_or((name, "1"));
-        let is_part = part.parse::<u32>().is_ok_and(|part| part > 0) && !part.starts_with('+');
+        let is_number = part.parse::<u32>().is_ok_and(|part| part > 0) && !part.starts_with('+');
         if whole.is_empty()
             || whole.len() > Self::MAX_LEN
             || !whole.bytes().all(allowed)
-            || !is_part
+            || !is_number
         {
             return Err(NamespaceError {
                 value: name.to_owned(),

@@ -45,8 +45,8 @@ impl Missed {
     /// Applies the rule to an occurrence with this deadline that is due at `now`.
     ///
     /// In microseconds: with `late = now - deadline` and `behind = late / period`, rounded down,
-    /// the next deadline is `deadline + period` under `FireAll` and
-    /// `deadline + (behind + 1) * period` under the others, never at most. `Skip` fires only if
+    /// the next deadline is `deadline + period` under `FireAll` and `deadline + (behind + 1) *
+    /// period` under the others, but not later than [`StoreTime::NEVER`]. `Skip` fires only if
     /// `behind` is zero. `FireOnce` has missed `behind`.
     pub fn next(self, deadline: StoreTime, period: Duration, now: StoreTime) -> NextOccurrence {
         let period = micros(period).max(1);

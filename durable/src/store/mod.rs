@@ -76,8 +76,9 @@
 //!    marked, the store sends a hint: [`hinted`](Store::hinted) of the instances returns. At most
 //!    one a call. A hint may be lost.
 //! 10. **The charter** of a namespace, and the version of the schema, are compared in the same step
-//!     as whatever a load, a write or a fire does. [`LoadWindow::until`] is compared with the time
-//!     at which the store begins a write, however long it waited before.
+//!     as whatever a load, a write or a fire does. A settle is compared with the schema alone.
+//!     [`LoadWindow::until`] is compared with the time at which the store begins a write, however
+//!     long it waited before.
 //! 11. **Errors** are [`StoreError`]s that name the value and the bound they concern, and never
 //!     contain a password. A store that was away recovers by itself: the next call connects again.
 //!     The caller sets a limit on the time of every call and drops the future when it is over, so a
@@ -160,7 +161,8 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     ///
     /// [`StoreError::Charter`] when the namespace has another charter, and [`StoreError::Schema`]
-    /// when another version of the store's schema is found. So does every other call but a look.
+    /// when another version of the store's schema is found. So does every other call, and a look
+    /// may.
     fn open(&self, namespace: &Namespace, charter: &Charter) -> Answer<'_, Opened>;
 
     /// Gives an open namespace another charter, with another [edition](Edition). If it has this one

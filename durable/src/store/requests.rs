@@ -186,7 +186,8 @@ pub struct Load {
     pub instance: InstanceId,
     /// Waiting rows due at most this long after now.
     pub window: Duration,
-    /// At most this many rows. With zero it is a sign of life only.
+    /// At most this many rows. With zero it returns no rows, and [says](super::Loaded::more)
+    /// whether there are any.
     pub limit: usize,
     /// How many rows that are due already the program of the instance can take, at most `limit`.
     /// The store keeps how many of these it does not hand out: the instance *lacks* them.
@@ -234,7 +235,7 @@ pub struct Fire {
     pub no_overlap: bool,
     /// The instance that loads next occurrences that are due soon.
     pub near: LoadWindow,
-    /// How rows with a schedule repeat, by their versions.
+    /// How rows with a schedule repeat, in the order of their versions.
     pub plans: Vec<Plan>,
     /// Rows with schedules other than these are not among the [`unloaded`](Self::unloaded) ones.
     pub schedules: Schedules,

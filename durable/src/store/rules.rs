@@ -182,18 +182,7 @@ fn write_one<R: Rows>(
             let due = due.at(rows.now());
             let mut row = Stored::new(Version(0), State::Waiting, key, value, due);
             (row.period, row.schedule) = (period, schedule);
-            row.keep_time(waiting.as_ref());
-            let replaced = waiting.map(|row| row.version);
-            if let Some(version) = replaced {
-                rows.delete((version, State::Waiting))?;
-            }
-            rows.discard(&row.key)?;
-            let armed = arm(rows, &mut row, near)?;
-            rows.insert(&row)?;
-            Ok(WriteOutcome::Armed {
-                row: armed,
-                replaced,
-            })
+            set(rows, row, waiting, near)
         }
         Action::Move { due } => match waiting {
             Some(mut row) => {
@@ -232,6 +221,27 @@ fn write_one<R: Rows>(
             })
         }
     }
+}
+
+/// Sets a row in place of the waiting one and the dead ones of its key.
+fn set<R: Rows>(
+    rows: &mut R,
+    mut row: Stored,
+    waiting: Option<Stored>,
+    near: LoadWindow,
+) -> Result<WriteOutcome, R::Error> {
+    row.keep_time(waiting.as_ref());
+    let replaced = waiting.map(|row| row.version);
+    if let Some(version) = replaced {
+        rows.delete((version, State::Waiting))?;
+    }
+    rows.discard(&row.key)?;
+    let armed = arm(rows, &mut row, near)?;
+    rows.insert(&row)?;
+    Ok(WriteOutcome::Armed {
+        row: armed,
+        replaced,
+    })
 }
 
 /// Hands rows out to an instance.

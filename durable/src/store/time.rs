@@ -17,8 +17,8 @@ impl StoreTime {
     /// counts as this.
     pub const NEVER: StoreTime = StoreTime((1 << 53) - 1);
 
-    /// The instant with this many microseconds since the epoch, which is the epoch at least and
-    /// never at most.
+    /// The instant with this many microseconds since the epoch, but not before the epoch and not
+    /// after [`NEVER`](Self::NEVER).
     pub const fn from_micros(micros: i64) -> Self {
         match micros {
             ..0 => StoreTime(0),

@@ -45,6 +45,41 @@ async fn limits_the_time_of_every_call() {
     );
 }
 
+/// A call that needs the store's time asks for it first. They waited for each other, each had a
+/// whole limit after that, and another one for its write: the fifth failed after 25 seconds.
+#[tokio::test(start_paused = true)]
+async fn calls_that_ask_for_the_time_keep_the_limit() {
+    const LIMIT: Duration = Duration::from_secs(5);
+    let store = Faulty::new(Memory::new());
+    let (timers, claims) = start(store.clone()).await;
+    claims.shutdown().await;
+    let set_interval = async |key: String| {
+        let began = Instant::now();
+        let first = std::time::SystemTime::UNIX_EPOCH;
+        let value = String::new();
+        let set = timers.set_interval_at(&key, &value, first, HOUR).await;
+        (set, began.elapsed())
+    };
+    // No load has told the store's time for long.
+    tokio::time::sleep(SECOND * 120).await;
+    store.set_delay(HOUR);
+    let sets = (0..5).map(|number| set_interval(number.to_string()));
+    for (set, took) in futures_util::future::join_all(sets).await {
+        assert!(matches!(set, Err(Error::Timeout { after: LIMIT, .. })));
+        assert_eq!(took, LIMIT);
+    }
+    // Its two calls take longer than the limit.
+    store.set_delay(SECOND * 4);
+    let (set, took) = set_interval("slow".to_owned()).await;
+    assert!(matches!(set, Err(Error::Timeout { after: LIMIT, .. })));
+    assert_eq!(took, LIMIT);
+    store.set_delay(Duration::ZERO);
+    tokio::time::sleep(LIMIT).await;
+    assert_eq!(timers.deadline("slow").await, Ok(None));
+    let (set, _) = set_interval("quick".to_owned()).await;
+    assert_eq!(set, Ok(()));
+}
+
 /// They stayed so for as long as the process ran, and hid alerts.
 #[tokio::test(start_paused = true)]
 async fn loads_do_not_fail_any_more_once_the_claims_have_ended() {

@@ -134,7 +134,7 @@ pub(in crate::postgres) const FIRE: &str = concat!(
 );
 
 /// Returns those of an array of versions that still exist, and when they are due.
-pub(in crate::postgres) const LEFT: &str = concat!(
+pub(in crate::postgres) const STILL_THERE: &str = concat!(
     "WITH ",
     items!("$2::bigint[]", "version"),
     " SELECT t.version, t.due, t.loaded_by IS NOT NULL, t.schedule, t.deadline FROM i, @.tickwheel_timers t

@@ -78,9 +78,9 @@
 //! 2. claims, by their tokens: a batch that settles in several statements locks them all in one
 //!    pass before, by [`LOCK_CLAIMS`];
 //! 3. waiting rows, in any order: other batches have none of these keys, and loads, unloads and
-//!    fires wait for no lock. They leave out rows that another transaction has locked. [`LEFT`]
-//!    tells a row that is locked from one that is gone. A row that an unload leaves out stays
-//!    marked by an id that has ended, and [`ALIVE`] unloads it later.
+//!    fires wait for no lock. They leave out rows that another transaction has locked.
+//!    [`STILL_THERE`] tells a row that is locked from one that is gone. A row that an unload leaves
+//!    out stays marked by an id that has ended, and [`ALIVE`] unloads it later.
 //!
 //! The case: an instance settles two claims that another one has fired again meanwhile and settles
 //! too. Each locks both rows before it sees which are its own, in the order of its own tokens. The
@@ -322,7 +322,7 @@ mod tests;
 mod writes;
 
 pub(super) use dead::{DEAD_OF_KEY, DEAD_UNTIL, DISCARD, RETRY};
-pub(super) use fire::{FIRE, LEFT};
+pub(super) use fire::{FIRE, STILL_THERE};
 pub(super) use inspect::{
     COUNT_DUE, INSTANCES, PREFIX_DEAD, PREFIX_IN_FLIGHT, PREFIX_WAITING, ROWS_OF,
 };

@@ -4,7 +4,7 @@
 -- Changes are collected, and made by `flush`: removals first. A script takes out a row that it has put in
 -- only after a flush.
 
-local horizon, loader, unloaded = after(tonumber(ARGV[1])), living(ARGV[2]), false
+local horizon, loader, needs_hint = after(tonumber(ARGV[1])), living(ARGV[2]), false
 
 -- Versions of rows to remove, by state, and keys and flights that name them.
 local out_of = { [WAITING] = {}, [IN_FLIGHT] = {} }
@@ -66,7 +66,7 @@ end
 local function finish()
     flush()
     save_sequence()
-    if unloaded then
+    if needs_hint then
         hint()
     end
 end
@@ -93,7 +93,7 @@ end
 local function mark_left(state, version, due, left_by)
     call('ZADD', index_of(state, left_by), due, version)
     call('HSET', loaded, version, left_by)
-    unloaded = true
+    needs_hint = true
 end
 
 -- Puts a row in flight in, with the id that has fired it, or 0. Nothing has loaded it, but an instance may have left it.
@@ -129,7 +129,7 @@ local function put_waiting(deadline, attempt, period, key, value, due, error, sc
         into_loaded[at + 1], into_loaded[at + 2] = version, loader
         return version, due_digits, '1'
     end
-    unloaded = unloaded or near
+    needs_hint = needs_hint or near
     at = #into_waiting
     into_waiting[at + 1], into_waiting[at + 2] = due_digits, version
     return version, due_digits, '0'

@@ -127,7 +127,9 @@ for at = FIRST, last do
     if not row then
         forget(version)
     elseif not state then
-        set_aside(version, row, deadline, attempt)
+        -- What `unpack_row` returns then.
+        local reason, its_key = deadline, attempt
+        set_aside(version, row, reason, its_key)
         row_of[version] = false
     elseif period < 0 and not (text and text:match('^%d+ ')) then
         set_aside(version, row, 'its schedule is gone', key)
@@ -150,7 +152,7 @@ for at = FIRST, last do
             take(version, state, key, period ~= 0)
             local value, fires, missed, list, kept = row:sub(value_at), true, 0, following, nil
             if period ~= 0 and no_overlap and latest_token(key) then
-                -- It waits until the next time of its schedule, as `Missed::wait` says.
+                -- It waits until the next time of its schedule, as `Fire::occurrence` says.
                 fires, list, due = false, later, plan and plan.till or next_time(deadline, period)
                 kept = rule == 'skip' and due or deadline
             elseif plan then

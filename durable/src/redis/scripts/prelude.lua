@@ -83,7 +83,7 @@ local EPOCHS_KEPT = 30 * 24 * 3600 * 1000000
 local epoch, sender, epochs = tonumber(table.remove(ARGV)), table.remove(ARGV), space .. ':epochs'
 local latest_epoch = tonumber(call('ZSCORE', epochs, sender) or 0)
 if epoch < latest_epoch then
-    return redis.error_reply('TICKWHEELLATE it comes after calls of a later connection')
+    return redis.error_reply('TICKWHEELSUPERSEDED it comes after calls of a later connection')
 elseif epoch > latest_epoch then
     -- A full server lets this through after a removal.
     call('HDEL', loaded, '')
@@ -96,7 +96,7 @@ local deadline_of_call, asked_edition = tonumber(table.remove(ARGV)), table.remo
 if asked_edition ~= '' and asked_edition ~= edition then
     return redis.error_reply('TICKWHEELAMENDED it was amended')
 elseif now > deadline_of_call then
-    return redis.error_reply('TICKWHEELOVERDUE ' .. string.format('%.0f', now))
+    return redis.error_reply('TICKWHEELLATE ' .. string.format('%.0f', now))
 end
 
 -- Whole numbers as digits: '%d' takes a third of the time of '%.0f', where it has room for them.

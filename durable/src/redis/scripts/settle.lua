@@ -1,5 +1,5 @@
 -- settle: window, loader, 'at how micros error ..' for those that are not acknowledged, how many tokens, the tokens, errors; at is
--- where a token is among them, how is 'extend' | 'again' | 'release' | 'unfire' | 'leave' | 'die', error is where its error is,
+-- where a token is among them, how is 'extend' | 'retry_after' | 'release' | 'unfire' | 'leave' | 'die', error is where its error is,
 -- or 0. One that leaves a row is followed by ':', the id and for how long.
 -- -> DONE | LOST | version, due, loaded of what waits again, for each; fewer, if the last are left for another call.
 -- O(log n) for each.
@@ -8,7 +8,7 @@ local DONE, LOST, FIRST = '0', '-1', 5
 local LAST = FIRST + ARGV[4] - 1
 local answers, how_of, delay_of, error_of, left_of = {}, {}, {}, {}, {}
 even_when_full()
-for at, how, delay, error, left_by, left_for in ARGV[3]:gmatch('(%d+) (%a+) (%d+) (%d+):?(-?%d*):?(%d*)') do
+for at, how, delay, error, left_by, left_for in ARGV[3]:gmatch('(%d+) ([%a_]+) (%d+) (%d+):?(-?%d*):?(%d*)') do
     how_of[FIRST + at], delay_of[FIRST + at] = how, tonumber(delay)
     if how == 'leave' then
         left_of[FIRST + at] = left_by
@@ -58,10 +58,10 @@ for at = FIRST, last do
             if waiting_under[key] then
                 -- Beside a newer timer it stays in flight, and no claim holds it any more.
                 put_in_flight(next_version(), deadline, attempt, 0, key, value, format(DIGITS, due), error, left_of[at])
-                unloaded = unloaded or due == now
+                needs_hint = needs_hint or due == now
             else
                 waiting_under[key] = true
-                local rearmed = how == 'again' and due or deadline
+                local rearmed = how == 'retry_after' and due or deadline
                 answer = concat({ put_waiting(rearmed, attempt, 0, key, value, due, error, nil, left_of[at]) }, ' ')
             end
         end

@@ -109,7 +109,7 @@ async fn counts_stay_those_of_the_rows() {
                 }
             }
             12 => {
-                let failing = store.in_namespace(&space, move |call| {
+                let failing = store.call(&space, move |call| {
                     rules::write(call, due(key, None, false), NEAR)?;
                     Err::<(), _>(rusqlite::Error::InvalidQuery)
                 });

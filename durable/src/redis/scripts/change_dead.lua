@@ -1,4 +1,4 @@
--- bury: window, loader, 'retry' | 'discard', limit, 'token' | 'key' | 'until', then a token, a key, or a time -> how many rows,
+-- change_dead: window, loader, 'retry' | 'discard', limit, 'token' | 'key' | 'until', then a token, a key, or a time -> how many rows,
 -- whether there are more. O(log n) for each.
 
 local op, limit, choice, value = ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
@@ -32,7 +32,7 @@ while at <= #versions and at <= limit and bytes < MAX_BYTES do
             waiting_under[key] = true
             put_waiting(deadline, 0, 0, key, row:sub(value_at), now, error)
         end
-        unloaded = true
+        needs_hint = true
     end
 end
 finish()
