@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tickwheel_durable::store::{
     Answer, BoxFuture, ChangedRows, Charter, Counts, DeadChange, DeadRows, Fire, FireReport,
-    Inspect, InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened, Schedules, Settle,
-    Settled, Store, Stored, Version, Write, WriteOutcome,
+    Inspect, InstanceId, List, Load, Loaded, Namespace, Opened, Schedules, Settle, Settled, Store,
+    Stored, Terms, Version, Write, WriteOutcome,
 };
 use tickwheel_durable::{
     Backoff, Builder, Claim, Claims, CronError, Error, Memory, Missed, Moved, Removed, SetIfAbsent,

@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 use tickwheel::TimerWheel;
 use tickwheel_durable::store::{
     Answer, BoxFuture, ChangedRows, Charter, Counts, DeadChange, DeadRows, Fire, FireReport,
-    Inspect, InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened, Settle, Settled, State,
-    Store, Stored, Version, Write, WriteOutcome,
+    Inspect, InstanceId, List, Load, Loaded, Namespace, Opened, Settle, Settled, State, Store,
+    Stored, Terms, Version, Write, WriteOutcome,
 };
 use tickwheel_durable::{Change, Claims, DurableTimers, Entry, Memory, Retry, builder};
 use tickwheel_durable_conformance::{FaultPoint, Faulty, Pace, Stores};

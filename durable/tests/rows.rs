@@ -518,14 +518,14 @@ async fn instance_that_is_behind_marks_no_near_rows() {
 #[tokio::test(start_paused = true)]
 async fn scheduled_timer_is_left_to_instances_with_the_feature() {
     use tickwheel_durable::Moved;
-    use tickwheel_durable::store::{Action, Due, Load, LoadWindow, Namespace, Store, Write};
+    use tickwheel_durable::store::{Action, Due, Load, Namespace, Store, Terms, Write};
 
     let store = Memory::new();
     let (timers, mut claims) = start(store.clone(), |b| b).await;
     let space = Namespace::new("orders").expect("it is a name");
     let action = Action::set_scheduled(b"7".to_vec(), Due::In(SECOND), "* * * * * UTC".into());
     let write = Write::new(b"\"cron\"".to_vec(), action);
-    let unloaded = LoadWindow::NONE;
+    let unloaded = Terms::NONE;
     let written = store.write(&space, vec![write], unloaded).await;
     written.expect("it writes");
     sees_nothing(&mut claims, SECOND * 5).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tickwheel_durable::Memory;
 use tickwheel_durable::store::{
-    Action, Due, Fire, LoadWindow, Namespace, Settle, Settlement, Store as _, Version, Write,
+    Action, Due, Fire, Namespace, Settle, Settlement, Store as _, Terms, Version, Write,
     WriteOutcome,
 };
 use tickwheel_durable_conformance::Faulty;
@@ -63,9 +63,7 @@ impl Case {
             let set = Action::set(b"1".to_vec(), Due::In(due), None, false);
             Write::new(key, set)
         });
-        let written = self
-            .store
-            .write(&self.space, writes.collect(), LoadWindow::NONE);
+        let written = self.store.write(&self.space, writes.collect(), Terms::NONE);
         let written = written.await.expect("it writes");
         let versions = written.iter().map(|written| match written {
             WriteOutcome::Armed { row, .. } => row.version,
@@ -77,7 +75,7 @@ impl Case {
     /// Fires so many timers. Returns their tokens.
     pub(crate) async fn in_flight(&self, numbers: Range<usize>) -> Vec<Version> {
         let versions = self.set(numbers, Duration::ZERO).await;
-        let fire = Fire::new(versions, Some(HOUR), LoadWindow::NONE);
+        let fire = Fire::new(versions, Some(HOUR), Terms::NONE);
         let fired = self.store.fire(&self.space, fire).await.expect("it fires");
         fired.fired.iter().map(|fired| fired.token).collect()
     }
@@ -90,7 +88,7 @@ impl Case {
             settle
         });
         let settles = settles.collect();
-        let settled = self.store.settle(&self.space, settles, LoadWindow::NONE);
+        let settled = self.store.settle(&self.space, settles, Terms::NONE);
         settled.await.expect("it settles");
     }
 }

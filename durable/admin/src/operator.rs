@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tickwheel_durable::Charter;
 use tickwheel_durable::store::{
-    Answer, Change, ChangedRows, Counts, DeadChange, DeadRows, Inspect, List, LoadWindow,
-    MAX_KEY_ROWS, Namespace, PrefixChange, PrefixRows, RowPage, Settle, Settled, Settlement, State,
-    Store, StoreTime, Stored, StoredInstance, Version, Write, WriteOutcome,
+    Answer, Change, ChangedRows, Counts, DeadChange, DeadRows, Inspect, List, MAX_KEY_ROWS,
+    Namespace, PrefixChange, PrefixRows, RowPage, Settle, Settled, Settlement, State, Store,
+    StoreTime, Stored, StoredInstance, Terms, Version, Write, WriteOutcome,
 };
 use tokio::time::timeout;
 
@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::shown::{from_hex, from_line, line};
 
 /// Released timers that are due are hinted to the instances; how far ahead does not matter.
-const NEAR: LoadWindow = LoadWindow::new(Duration::from_secs(1), None);
+const NEAR: Terms = Terms::new(Duration::from_secs(1), None);
 
 /// A store, asked with a time limit, and where changes are logged.
 #[derive(Clone)]

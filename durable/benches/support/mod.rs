@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use tickwheel_durable::store::{Action, Due, LoadWindow, Namespace, Store, Write};
+use tickwheel_durable::store::{Action, Due, Namespace, Store, Terms, Write};
 
 /// A way to connect to one store, again and again.
 pub(crate) trait Connect {
@@ -55,7 +55,7 @@ pub(crate) async fn fill(
     let space = Namespace::new(namespace).expect("it is a name");
     store.open(&space, &"json".into()).await.expect("it opens");
     while store.purge(&space).await.expect("it is emptied").more {}
-    let near = LoadWindow::NONE;
+    let near = Terms::NONE;
     let mut writes = timers.map(|(key, value, due)| {
         Write::new(
             key.to_string().into(),

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tickwheel_durable::store::{
     Answer, Armed, BoxFuture, ChangedRows, Charter, Counts, DeadChange, DeadRows, Fire, FireReport,
-    Inspect, InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened, Settle, Settled,
-    Settlement, Store, StoreError, Stored, Version, Write, WriteOutcome,
+    Inspect, InstanceId, List, Load, Loaded, Namespace, Opened, Settle, Settled, Settlement, Store,
+    StoreError, Stored, Terms, Version, Write, WriteOutcome,
 };
 use tokio::time::sleep;
 
@@ -264,7 +264,7 @@ async fn settle_locked(
     store: &impl Store,
     space: Namespace,
     settles: Vec<Settle>,
-    near: LoadWindow,
+    near: Terms,
 ) -> Result<Vec<Settled>, StoreError> {
     let mut outcomes = vec![Settled::Locked; settles.len()];
     let settles = settles.into_iter().enumerate();
@@ -306,7 +306,7 @@ impl<S: Store> Store for Faulty<S> {
         &self,
         space: &Namespace,
         writes: Vec<Write>,
-        near: LoadWindow,
+        near: Terms,
     ) -> Answer<'_, Vec<WriteOutcome>> {
         let written = self.call("write", space, move |store, space, locked| {
             if locked {
@@ -349,7 +349,7 @@ impl<S: Store> Store for Faulty<S> {
         &self,
         space: &Namespace,
         settles: Vec<Settle>,
-        near: LoadWindow,
+        near: Terms,
     ) -> Answer<'_, Vec<Settled>> {
         let renews = |settle: &Settle| matches!(settle.settlement, Settlement::Extend(_));
         let renewals: Vec<_> = settles.iter().map(renews).collect();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tickwheel_durable::store::{Due, List, LoadWindow, Namespace, PrefixRows, State, Store};
+use tickwheel_durable::store::{Due, List, Namespace, PrefixRows, State, Store, Terms};
 use tokio::time::{Instant, sleep};
 
 use super::contract::set;
@@ -54,7 +54,7 @@ pub async fn d13_looks_delay_nothing<T: Stores>(world: &World<T>) {
 }
 
 async fn fill<S: Store>(store: &S, space: &Namespace) {
-    let near = LoadWindow::NONE;
+    let near = Terms::NONE;
     let keys: Vec<_> = (0..ROWS).map(|number| format!("far {number}")).collect();
     for keys in keys.chunks(1_000) {
         let writes = keys.iter().map(|key| set(key, "1", Due::In(DAY)));

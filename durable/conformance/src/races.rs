@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use futures_util::future::{join, join_all};
 use tickwheel_durable::store::{
-    Action, Fire, InstanceId, Load, LoadWindow, Namespace, Settle, Settlement, State, Store, Write,
+    Action, Fire, InstanceId, Load, Namespace, Settle, Settlement, State, Store, Terms, Write,
     WriteOutcome,
 };
 use tokio::task::yield_now;
@@ -92,7 +92,7 @@ async fn put_back_until<S: Store>(
         let loaded = store.load(space, load).await.expect("it loads");
         // The lease ends at once: what is not put back fires again.
         let versions = loaded.rows.iter().map(|&(version, _)| version).collect();
-        let mut fire = Fire::new(versions, Some(Duration::ZERO), LoadWindow::NONE);
+        let mut fire = Fire::new(versions, Some(Duration::ZERO), Terms::NONE);
         fire.unloaded = random.usize(..4 * KEYS);
         let fired = store.fire(space, fire).await.expect("it fires").fired;
         count += fired.len();
@@ -108,7 +108,7 @@ async fn put_back_until<S: Store>(
             Settle::new(fired.token, how)
         });
         let settles: Vec<_> = settles.collect();
-        let settled = store.settle(space, settles, LoadWindow::NONE).await;
+        let settled = store.settle(space, settles, Terms::NONE).await;
         settled.expect("it settles");
         yield_now().await;
     }
@@ -130,7 +130,7 @@ impl<S: Store> Writer<'_, S> {
         let mut outcomes = vec![None; writes.len()];
         while !writes.is_empty() {
             let asked = mem::take(&mut writes);
-            let written = self.store.write(self.space, asked, LoadWindow::NONE).await;
+            let written = self.store.write(self.space, asked, Terms::NONE).await;
             let mut written = written.expect("it writes").into_iter();
             for outcome in outcomes.iter_mut().filter(|outcome| outcome.is_none()) {
                 match written.next() {

@@ -13,7 +13,7 @@ use futures_util::future::{Either, join_all, select};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tickwheel::TimerWheel;
-use tickwheel_durable::store::{Action, Charter, Due, LoadWindow, Namespace, Opened, Store, Write};
+use tickwheel_durable::store::{Action, Charter, Due, Namespace, Opened, Store, Terms, Write};
 use tickwheel_durable::{
     BuildError, Builder, Claim, Claims, Counts, DurableMetrics, DurableTimers, Entry, builder,
 };
@@ -116,7 +116,7 @@ impl<T: Stores> World<T> {
     pub async fn paced(mut self) -> Self {
         let (store, space) = (self.store().await, self.part("pace").namespace());
         opened(&store, &space, &"test".into()).await;
-        let near = LoadWindow::NONE;
+        let near = Terms::NONE;
         let set = Write::new(
             b"pace".to_vec(),
             Action::set(Vec::new(), Due::In(self.units(1_000)), None, false),

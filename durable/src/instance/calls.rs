@@ -10,8 +10,8 @@ use tracing::Instrument;
 use crate::error::Error;
 use crate::metrics::{Failing, Metrics};
 use crate::store::{
-    Answer, ChangedRows, Charter, Edition, Fire, FireReport, Load, LoadWindow, Loaded, Namespace,
-    Opened, PrefixChange, Settle, Settled, Store, StoreError, Write, WriteOutcome,
+    Answer, ChangedRows, Charter, Edition, Fire, FireReport, Load, Loaded, Namespace, Opened,
+    PrefixChange, Settle, Settled, Store, StoreError, Terms, Write, WriteOutcome,
 };
 
 /// The calls of one instance on one namespace.
@@ -210,7 +210,7 @@ impl Calls {
     pub(crate) async fn write(
         &self,
         writes: Vec<Write>,
-        near: LoadWindow,
+        near: Terms,
     ) -> Result<Vec<WriteOutcome>, Error> {
         let items = writes.len();
         self.metrics.update(|m| m.write_batches.add(items));
@@ -220,7 +220,7 @@ impl Calls {
     }
 
     pub(crate) async fn load(&self, mut request: Load) -> Result<Timed<Loaded>, Error> {
-        request.charter = self.agreed("open").await?;
+        request.edition = self.agreed("open").await?;
         self.call(
             "load",
             request.limit,
@@ -230,7 +230,7 @@ impl Calls {
     }
 
     pub(crate) async fn fire(&self, mut request: Fire) -> Result<Timed<FireReport>, Error> {
-        request.near.charter = self.agreed(OPEN_TO_FIRE).await?;
+        request.near.edition = self.agreed(OPEN_TO_FIRE).await?;
         let items = request.versions.len() + request.unloaded;
         self.metrics.update(|m| m.fire_batches.add(items));
         self.call("fire", items, self.store.fire(&self.namespace, request))
@@ -240,7 +240,7 @@ impl Calls {
     pub(crate) async fn settle(
         &self,
         settles: Vec<Settle>,
-        near: LoadWindow,
+        near: Terms,
     ) -> Result<Vec<Settled>, Error> {
         let items = settles.len();
         self.metrics.update(|m| m.settle_batches.add(items));

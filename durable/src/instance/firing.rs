@@ -201,7 +201,7 @@ impl Firing {
             match core.calls.fire(request).await {
                 Ok(timed) => {
                     core.observe(timed.sent, timed.received, timed.answer.now);
-                    let done = rows.len().saturating_sub(timed.answer.left);
+                    let done = rows.len().saturating_sub(timed.answer.rest);
                     core.due.add(rows[done..].iter().copied());
                     let done = rows[..done].iter().map(|(_, version)| version);
                     core.calendar.remove(done);

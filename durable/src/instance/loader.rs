@@ -193,7 +193,7 @@ async fn load(core: &Core, limit: usize) -> Result<Found, Error> {
         wanted: core.to_load().min(limit),
         alive: core.settings.alive(),
         schedules: core.calendar.known(),
-        charter: None,
+        edition: None,
         name: core.settings.name.clone(),
     };
     let mut loaded = core.calls.load(request).await?;

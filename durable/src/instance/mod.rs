@@ -68,9 +68,8 @@ use crate::metrics::Metrics;
 use crate::race::race;
 use crate::settings::Settings;
 use crate::store::{
-    Armed, Charter, DeadChange, DeadRows, InstanceId, LoadWindow, Loaded, Namespace,
-    NamespaceError, Scheduled, Settlement, Store, StoreError, StoreTime, Version, Write,
-    WriteOutcome,
+    Armed, Charter, DeadChange, DeadRows, InstanceId, Loaded, Namespace, NamespaceError, Scheduled,
+    Settlement, Store, StoreError, StoreTime, Terms, Version, Write, WriteOutcome,
 };
 
 /// The state that the tasks, handles and claims of an instance share.
@@ -151,12 +150,12 @@ impl Core {
     }
 
     /// How to load rows that a call makes due soon.
-    pub(crate) fn near(&self) -> LoadWindow {
+    pub(crate) fn near(&self) -> Terms {
         // The id first: once this instance has unloaded because it does not load any more, nothing
         // may be marked by its fresh id.
         let id = self.id();
         let loader = (self.room() > 0 && !self.is_behind()).then_some(id);
-        LoadWindow::new(self.settings.window, loader)
+        Terms::new(self.settings.window, loader)
     }
 
     /// A write of an operator. Any instance may load what it makes due, since this one does not put
@@ -165,7 +164,7 @@ impl Core {
         &self,
         write: Write,
     ) -> Result<Vec<WriteOutcome>, Error> {
-        let near = LoadWindow::new(self.settings.window, None);
+        let near = Terms::new(self.settings.window, None);
         let until = self.call_until();
         self.write_near(near, vec![write], Some(until)).await
     }
@@ -211,7 +210,7 @@ impl Core {
     /// Writes, unless the store gets to it later than that.
     async fn write_near(
         &self,
-        near: LoadWindow,
+        near: Terms,
         writes: Vec<Write>,
         until: Option<Instant>,
     ) -> Result<Vec<WriteOutcome>, Error> {

@@ -18,9 +18,9 @@ use crate::lock::lock;
 use crate::store::rules::{self, Rows};
 use crate::store::{
     Answer, AnswerSize, BoxFuture, ChangedRows, Charter, Counts, DeadChange, DeadRows, Edition,
-    Fire, FireReport, Inspect, InstanceId, KeyPlace, List, Load, LoadWindow, Loaded, Namespace,
-    Opened, Settle, Settled, State, Store, StoreError, StoreTime, Stored, StoredInstance, Version,
-    Write, WriteOutcome,
+    Fire, FireReport, Inspect, InstanceId, KeyPlace, List, Load, Loaded, Namespace, Opened, Settle,
+    Settled, State, Store, StoreError, StoreTime, Stored, StoredInstance, Terms, Version, Write,
+    WriteOutcome,
 };
 
 /// A store in the memory of this process. Clones share their timers.
@@ -126,14 +126,14 @@ impl Memory {
         namespace: &Namespace,
         run: impl FnOnce(&mut Call<'_>) -> T,
     ) -> Answer<'static, T> {
-        self.call_under(namespace, LoadWindow::NONE, run)
+        self.call_under(namespace, Terms::NONE, run)
     }
 
     /// Runs a call: one hold of the lock, one reading of the clock.
     fn call_under<T: Send + 'static>(
         &self,
         namespace: &Namespace,
-        near: LoadWindow,
+        near: Terms,
         run: impl FnOnce(&mut Call<'_>) -> T,
     ) -> Answer<'static, T> {
         let mut database = self.lock();
@@ -200,7 +200,7 @@ impl Store for Memory {
         &self,
         namespace: &Namespace,
         writes: Vec<Write>,
-        near: LoadWindow,
+        near: Terms,
     ) -> Answer<'_, Vec<WriteOutcome>> {
         self.call_under(namespace, near, move |call| {
             done(rules::write(call, writes, near))
@@ -208,7 +208,7 @@ impl Store for Memory {
     }
 
     fn load(&self, namespace: &Namespace, request: Load) -> Answer<'_, Loaded> {
-        let near = LoadWindow::NONE.under(request.charter);
+        let near = Terms::NONE.under(request.edition);
         self.call_under(namespace, near, move |call| {
             done(rules::load(call, &request))
         })
@@ -224,7 +224,7 @@ impl Store for Memory {
         &self,
         namespace: &Namespace,
         settles: Vec<Settle>,
-        near: LoadWindow,
+        near: Terms,
     ) -> Answer<'_, Vec<Settled>> {
         self.call(namespace, move |call| {
             done(rules::settle(call, settles, near))

@@ -87,7 +87,7 @@ pub(super) async fn fire(
             for version in left {
                 missing.remove(&version.0);
             }
-            report.left = left.len();
+            report.rest = left.len();
             break;
         }
         missing.remove(&version);

@@ -31,7 +31,7 @@ pub(super) async fn load(
                 &instance,
                 &micros(request.alive),
                 &space.channel,
-                &edition(request.charter),
+                &edition(request.edition),
                 &request.name,
             ],
         ),

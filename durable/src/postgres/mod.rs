@@ -56,8 +56,8 @@ use crate::jitter::jittered;
 use crate::lock::lock;
 use crate::store::{
     Answer, BoxFuture, ChangedRows, Charter, Counts, DeadChange, DeadRows, Fire, FireReport,
-    Inspect, InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened, Settle, Settled, Store,
-    StoreError, Stored, Version, Write, WriteOutcome,
+    Inspect, InstanceId, List, Load, Loaded, Namespace, Opened, Settle, Settled, Store, StoreError,
+    Stored, Terms, Version, Write, WriteOutcome,
 };
 use hints::Hints;
 use lanes::{Lane, Lanes};
@@ -432,7 +432,7 @@ impl Store for Postgres {
         &self,
         namespace: &Namespace,
         writes: Vec<Write>,
-        near: LoadWindow,
+        near: Terms,
     ) -> Answer<'_, Vec<WriteOutcome>> {
         self.call(
             namespace,
@@ -452,7 +452,7 @@ impl Store for Postgres {
         &self,
         namespace: &Namespace,
         settles: Vec<Settle>,
-        near: LoadWindow,
+        near: Terms,
     ) -> Answer<'_, Vec<Settled>> {
         Box::pin(settle::settle(self, namespace.clone(), settles, near))
     }

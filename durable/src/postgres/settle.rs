@@ -21,8 +21,7 @@ use super::space::{NearParameters, Space};
 use super::statements as sql;
 use super::write::rounds;
 use crate::store::{
-    Armed, InstanceId, LoadWindow, Namespace, Settle, Settled, Settlement, StoreError, Version,
-    micros,
+    Armed, InstanceId, Namespace, Settle, Settled, Settlement, StoreError, Terms, Version, micros,
 };
 
 type Errors<'a> = Vec<Option<&'a str>>;
@@ -143,7 +142,7 @@ pub(super) async fn settle(
     postgres: &Postgres,
     namespace: Namespace,
     mut settles: Vec<Settle>,
-    near: LoadWindow,
+    near: Terms,
 ) -> Result<Vec<Settled>, StoreError> {
     let space = postgres.space(&namespace).await?;
     match send(postgres, &space, &settles, near).await {
@@ -171,7 +170,7 @@ async fn send(
     postgres: &Postgres,
     space: &Space,
     settles: &[Settle],
-    near: LoadWindow,
+    near: Terms,
 ) -> Result<Vec<Settled>, StoreError> {
     let (id, near) = (&space.id, NearParameters::from(near));
     let head: [&(dyn ToSql + Sync); 4] = [id, &near.window, &near.loader, &space.channel];

@@ -2,7 +2,7 @@
 
 use tokio_postgres::Row;
 
-use crate::store::{Edition, InstanceId, LoadWindow, micros};
+use crate::store::{Edition, InstanceId, Terms, micros};
 
 /// A namespace by its number, and the channel for its hints.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub(super) struct Space {
     pub(super) channel: String,
 }
 
-/// [`LoadWindow`] for the server.
+/// [`Terms`] for the server.
 pub(super) struct NearParameters {
     pub(super) window: i64,
     pub(super) loader: Option<i64>,
@@ -19,12 +19,12 @@ pub(super) struct NearParameters {
     pub(super) until: i64,
 }
 
-impl From<LoadWindow> for NearParameters {
-    fn from(near: LoadWindow) -> Self {
+impl From<Terms> for NearParameters {
+    fn from(near: Terms) -> Self {
         NearParameters {
             window: micros(near.window),
             loader: near.loader.map(|InstanceId(id)| id),
-            edition: edition(near.charter),
+            edition: edition(near.edition),
             until: near.until.as_micros(),
         }
     }

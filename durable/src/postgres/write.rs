@@ -18,7 +18,7 @@ use super::session::Parameters;
 use super::space::{NearParameters, Space};
 use super::statements as sql;
 use crate::store::{
-    Action, Armed, Due, LoadWindow, Namespace, StoreError, Version, Write, WriteOutcome, micros,
+    Action, Armed, Due, Namespace, StoreError, Terms, Version, Write, WriteOutcome, micros,
 };
 
 /// Cuts where an item has the name of an earlier one of its round.
@@ -137,7 +137,7 @@ pub(super) async fn write(
     postgres: &Postgres,
     namespace: Namespace,
     writes: Vec<Write>,
-    near: LoadWindow,
+    near: Terms,
 ) -> Result<Vec<WriteOutcome>, StoreError> {
     let mut written = vec![None; writes.len()];
     let space = postgres.space(&namespace).await?;
@@ -154,7 +154,7 @@ async fn send(
     postgres: &Postgres,
     space: &Space,
     writes: &[Write],
-    near: LoadWindow,
+    near: Terms,
     written: &mut [Option<WriteOutcome>],
 ) -> Result<(), StoreError> {
     let near = NearParameters::from(near);

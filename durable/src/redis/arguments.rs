@@ -2,7 +2,7 @@
 
 use ::redis::Cmd;
 
-use crate::store::{LoadWindow, Schedules, Version, micros};
+use crate::store::{Schedules, Terms, Version, micros};
 
 /// A version as the server has it: as a string of digits, of which there are always as many.
 pub(super) fn digits(version: Version) -> String {
@@ -10,7 +10,7 @@ pub(super) fn digits(version: Version) -> String {
 }
 
 /// The window, and the instance that loads what comes due in it.
-pub(super) fn near_arguments(command: &mut Cmd, near: LoadWindow) {
+pub(super) fn near_arguments(command: &mut Cmd, near: Terms) {
     let loader = near.loader.map(|loader| loader.0.to_string());
     command
         .arg(micros(near.window))

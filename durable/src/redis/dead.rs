@@ -2,7 +2,7 @@
 
 use super::arguments::{digits, limit_argument, near_arguments};
 use super::{Redis, scripts};
-use crate::store::{ChangedRows, DeadChange, DeadRows, LoadWindow, Namespace, StoreError};
+use crate::store::{ChangedRows, DeadChange, DeadRows, Namespace, StoreError, Terms};
 
 /// One step retries or discards at most this many dead rows, which takes the server some
 /// milliseconds.
@@ -15,7 +15,7 @@ pub(super) async fn change(
     change: DeadChange,
 ) -> Result<ChangedRows, StoreError> {
     let changing = redis.call(&scripts::CHANGE_DEAD, &namespace, |command| {
-        near_arguments(command, LoadWindow::NONE);
+        near_arguments(command, Terms::NONE);
         command.arg(match change {
             DeadChange::Retry => "retry",
             DeadChange::Discard => "discard",

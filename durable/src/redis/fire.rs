@@ -33,12 +33,12 @@ pub(super) async fn fire(
     });
     let mut reply = firing.await?;
     let now = reply.time()?;
-    let left = usize::try_from(reply.count()?).unwrap_or(usize::MAX);
+    let rest = usize::try_from(reply.count()?).unwrap_or(usize::MAX);
     let more = reply.flag()?;
     let mut fired = reply.numbers()?;
     Ok(FireReport {
         now,
-        left,
+        rest,
         more,
         later: reply.numbers()?.all(Reply::armed)?,
         next: reply.numbers()?.all(Reply::armed)?,

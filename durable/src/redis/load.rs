@@ -2,7 +2,7 @@
 
 use super::arguments::{limit_argument, unknown_argument};
 use super::{Redis, scripts};
-use crate::store::{Load, LoadWindow, Loaded, Namespace, StoreError, micros};
+use crate::store::{Load, Loaded, Namespace, StoreError, Terms, micros};
 
 /// A load returns at most this many rows. A script blocks the server, so several short ones let
 /// other calls run in between, such as those that fire due timers.
@@ -14,7 +14,7 @@ pub(super) async fn load(
     request: Load,
 ) -> Result<Loaded, StoreError> {
     let limit = request.limit.min(LOADED_AT_ONCE);
-    let terms = LoadWindow::NONE.under(request.charter);
+    let terms = Terms::NONE.under(request.edition);
     let loading = redis.call_under(&scripts::LOAD, &namespace, terms, |command| {
         command.arg(request.instance.0).arg(micros(request.window));
         command

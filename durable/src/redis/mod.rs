@@ -74,8 +74,8 @@ use scripts::Script;
 
 use crate::store::{
     Answer, BoxFuture, ChangedRows, Charter, Counts, DeadChange, DeadRows, Edition, Fire,
-    FireReport, Inspect, InstanceId, List, Load, LoadWindow, Loaded, Namespace, Opened, Settle,
-    Settled, Store, StoreError, Stored, Version, Write, WriteOutcome,
+    FireReport, Inspect, InstanceId, List, Load, Loaded, Namespace, Opened, Settle, Settled, Store,
+    StoreError, Stored, Terms, Version, Write, WriteOutcome,
 };
 
 /// A store in a Redis or Valkey server. With the feature `redis`.
@@ -344,7 +344,7 @@ impl Redis {
         namespace: &Namespace,
         arguments: impl Fn(&mut Cmd),
     ) -> Result<Reply, StoreError> {
-        let any = LoadWindow::NONE;
+        let any = Terms::NONE;
         self.call_under(script, namespace, any, arguments).await
     }
 
@@ -353,12 +353,12 @@ impl Redis {
         &self,
         script: &Script,
         namespace: &Namespace,
-        LoadWindow { charter, until, .. }: LoadWindow,
+        Terms { edition, until, .. }: Terms,
         arguments: impl Fn(&mut Cmd),
     ) -> Result<Reply, StoreError> {
         let arguments = |command: &mut Cmd| {
             arguments(command);
-            let edition = charter.map(|Edition(edition)| edition.to_string());
+            let edition = edition.map(|Edition(edition)| edition.to_string());
             command.arg(edition.unwrap_or_default());
             command.arg(until.as_micros());
         };
@@ -382,7 +382,7 @@ impl Store for Redis {
         &self,
         namespace: &Namespace,
         writes: Vec<Write>,
-        near: LoadWindow,
+        near: Terms,
     ) -> Answer<'_, Vec<WriteOutcome>> {
         Box::pin(write::write(self, namespace.clone(), writes, near))
     }
@@ -399,7 +399,7 @@ impl Store for Redis {
         &self,
         namespace: &Namespace,
         settles: Vec<Settle>,
-        near: LoadWindow,
+        near: Terms,
     ) -> Answer<'_, Vec<Settled>> {
         Box::pin(settle::settle(self, namespace.clone(), settles, near))
     }

@@ -8,7 +8,7 @@ use super::arguments::{digits, near_arguments};
 use super::reply::{Reply, progress};
 use super::{Redis, scripts};
 use crate::store::{
-    Armed, LoadWindow, Namespace, Settle, Settled, Settlement, StoreError, Version, micros,
+    Armed, Namespace, Settle, Settled, Settlement, StoreError, Terms, Version, micros,
 };
 
 /// Settles claims, in batches that the script bounds.
@@ -16,7 +16,7 @@ pub(super) async fn settle(
     redis: &Redis,
     namespace: Namespace,
     settles: Vec<Settle>,
-    near: LoadWindow,
+    near: Terms,
 ) -> Result<Vec<Settled>, StoreError> {
     let mut settled = Vec::with_capacity(settles.len());
     while settled.len() < settles.len() {

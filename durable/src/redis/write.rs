@@ -5,14 +5,14 @@ use ::redis::Cmd;
 use super::arguments::near_arguments;
 use super::reply::{Reply, progress};
 use super::{Redis, scripts};
-use crate::store::{Action, Due, LoadWindow, Namespace, StoreError, Write, WriteOutcome, micros};
+use crate::store::{Action, Due, Namespace, StoreError, Terms, Write, WriteOutcome, micros};
 
 /// Applies writes, in batches that the script bounds.
 pub(super) async fn write(
     redis: &Redis,
     namespace: Namespace,
     writes: Vec<Write>,
-    near: LoadWindow,
+    near: Terms,
 ) -> Result<Vec<WriteOutcome>, StoreError> {
     let mut written = Vec::with_capacity(writes.len());
     while written.len() < writes.len() {

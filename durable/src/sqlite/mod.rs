@@ -30,8 +30,8 @@ use rusqlite::{Connection, ErrorCode};
 
 use crate::store::{
     Answer, BoxFuture, ChangedRows, Charter, Counts, DeadChange, DeadRows, Fire, FireReport,
-    Inspect, InstanceId, List, Load, LoadWindow, Loaded, Namespace, NamespaceError, Opened, Settle,
-    Settled, Store, StoreError, Stored, Version, Write, WriteOutcome, rules,
+    Inspect, InstanceId, List, Load, Loaded, Namespace, NamespaceError, Opened, Settle, Settled,
+    Store, StoreError, Stored, Terms, Version, Write, WriteOutcome, rules,
 };
 use rows::Call;
 use thread::Thread;
@@ -142,7 +142,7 @@ impl Store for Sqlite {
         &self,
         namespace: &Namespace,
         writes: Vec<Write>,
-        near: LoadWindow,
+        near: Terms,
     ) -> Answer<'_, Vec<WriteOutcome>> {
         self.call_under(namespace, near, move |call| {
             rules::write(call, writes, near)
@@ -150,7 +150,7 @@ impl Store for Sqlite {
     }
 
     fn load(&self, namespace: &Namespace, request: Load) -> Answer<'_, Loaded> {
-        let near = LoadWindow::NONE.under(request.charter);
+        let near = Terms::NONE.under(request.edition);
         self.call_under(namespace, near, move |call| rules::load(call, &request))
     }
 
@@ -164,7 +164,7 @@ impl Store for Sqlite {
         &self,
         namespace: &Namespace,
         settles: Vec<Settle>,
-        near: LoadWindow,
+        near: Terms,
     ) -> Answer<'_, Vec<Settled>> {
         self.call(namespace, move |call| rules::settle(call, settles, near))
     }
@@ -249,15 +249,10 @@ impl Sqlite {
         T: Send + 'static,
         F: FnOnce(&mut Call<'_>) -> rusqlite::Result<T> + Send + 'static,
     {
-        self.call_under(namespace, LoadWindow::NONE, run)
+        self.call_under(namespace, Terms::NONE, run)
     }
 
-    fn call_under<T, F>(
-        &self,
-        namespace: &Namespace,
-        near: LoadWindow,
-        run: F,
-    ) -> Answer<'static, T>
+    fn call_under<T, F>(&self, namespace: &Namespace, near: Terms, run: F) -> Answer<'static, T>
     where
         T: Send + 'static,
         F: FnOnce(&mut Call<'_>) -> rusqlite::Result<T> + Send + 'static,

@@ -9,8 +9,8 @@ use super::reading::{COLUMNS, damage, now, number, of_key, read, text, time};
 use super::thread::Batch;
 use crate::store::rules::Rows;
 use crate::store::{
-    DeadRows, InstanceId, LoadWindow, Namespace, Scheduled, Schedules, State, StoreError,
-    StoreTime, Stored, Version, micros,
+    DeadRows, InstanceId, Namespace, Scheduled, Schedules, State, StoreError, StoreTime, Stored,
+    Terms, Version, micros,
 };
 
 type Result<T> = rusqlite::Result<T>;
@@ -41,7 +41,7 @@ impl<'a> Call<'a> {
     pub(super) fn new(
         batch: &'a Batch<'a>,
         namespace: &Namespace,
-        near: LoadWindow,
+        near: Terms,
     ) -> Result<std::result::Result<Self, StoreError>> {
         let (found, now) = (charter::namespace(batch.connection, namespace)?, now());
         let checked =

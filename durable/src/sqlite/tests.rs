@@ -41,7 +41,7 @@ impl Drop for Folder {
     }
 }
 
-const NEAR: LoadWindow = LoadWindow::NONE;
+const NEAR: Terms = Terms::NONE;
 
 fn space() -> Namespace {
     Namespace::new("test").expect("it is a name")
@@ -328,7 +328,7 @@ async fn near_row_that_is_not_loaded_sends_a_hint() {
     let folder = Folder::new();
     let (store, space) = (opened(&folder).await, space());
     let clone = store.clone();
-    let near = |window| LoadWindow::new(window, None);
+    let near = |window| Terms::new(window, None);
     let hour = Duration::from_secs(3_600);
     let mut hinted = Box::pin(clone.hinted(&space));
     for (window, hints) in [(hour / 2, false), (2 * hour, true)] {

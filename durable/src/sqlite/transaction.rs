@@ -18,7 +18,7 @@ use super::{charter, describe};
 use crate::codec::{Codec, Coder, Json};
 use crate::error::{BuildError, Error};
 use crate::outcomes::{Moved, Removed, SetIfAbsent};
-use crate::store::{Action, Due, LoadWindow, Namespace, StoreError, Write, WriteOutcome, rules};
+use crate::store::{Action, Due, Namespace, StoreError, Terms, Write, WriteOutcome, rules};
 
 /// The only part of a namespace in SQLite.
 const WHOLE: usize = 0;
@@ -305,11 +305,11 @@ impl<K, V> SqliteTransaction<'_, K, V> {
         // Instances cannot be notified before the commit.
         let hints = Hints::default();
         let batch = Batch::new(connection, &hints);
-        let mut call = match Call::new(&batch, &self.namespace, LoadWindow::NONE)? {
+        let mut call = match Call::new(&batch, &self.namespace, Terms::NONE)? {
             Ok(call) => call,
             Err(error) => return Ok(Err(error)),
         };
-        let mut written = rules::write(&mut call, vec![write], LoadWindow::NONE)?;
+        let mut written = rules::write(&mut call, vec![write], Terms::NONE)?;
         call.finish(&self.namespace)?;
         Ok(Ok(written.remove(0)))
     }

@@ -29,7 +29,7 @@ pub struct Armed {
     pub version: Version,
     /// When it is due.
     pub due: StoreTime,
-    /// Whether it is marked as loaded by the [`LoadWindow::loader`](super::LoadWindow::loader) of
+    /// Whether it is marked as loaded by the [`Terms::loader`](super::Terms::loader) of
     /// the call.
     pub loaded: bool,
 }
@@ -92,7 +92,7 @@ pub struct FireReport {
     pub next: Vec<Armed>,
     /// How many of the last versions of the batch were left as they are, since the answer had
     /// enough bytes.
-    pub left: usize,
+    pub rest: usize,
     /// Whether more rows may be due that no instance has loaded. It may be true without need: a
     /// store need not look beyond the rows that it was asked for. Only a call that
     /// [asked](super::Fire::unloaded) for some can tell.

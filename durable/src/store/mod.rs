@@ -71,13 +71,13 @@
 //! 8. **Settling** looks at the token alone. While its row exists the claim is held, also after the
 //!    lease has ended; once the row has fired again the token names nothing, and the answer is
 //!    [`Settled::Lost`].
-//! 9. **Near rows.** A waiting row that a call makes due within [`LoadWindow::window`] is marked as
-//!    loaded by [`LoadWindow::loader`] in the same step, if that id counts as living. If it is not
+//! 9. **Near rows.** A waiting row that a call makes due within [`Terms::window`] is marked as
+//!    loaded by [`Terms::loader`] in the same step, if that id counts as living. If it is not
 //!    marked, the store sends a hint: [`hinted`](Store::hinted) of the instances returns. At most
 //!    one a call. A hint may be lost.
 //! 10. **The charter** of a namespace, and the version of the schema, are compared in the same step
 //!     as whatever a load, a write or a fire does. A settle is compared with the schema alone.
-//!     [`LoadWindow::until`] is compared with the time at which the store begins a write, however
+//!     [`Terms::until`] is compared with the time at which the store begins a write, however
 //!     long it waited before.
 //! 11. **Errors** are [`StoreError`]s that name the value and the bound they concern, and never
 //!     contain a password. A store that was away recovers by itself: the next call connects again.
@@ -120,8 +120,8 @@ pub use missed::{Missed, NextOccurrence};
 pub(crate) use occurrence::Occurrence;
 pub use prefix_change::{Change, PrefixChange};
 pub use requests::{
-    Action, DeadChange, DeadRows, Due, Fire, LeftRow, List, Load, LoadWindow, MAX_ERROR_BYTES,
-    MAX_SCHEDULE_BYTES, Settle, Settlement, State, Write,
+    Action, DeadChange, DeadRows, Due, Fire, LeftRow, List, Load, MAX_ERROR_BYTES,
+    MAX_SCHEDULE_BYTES, Settle, Settlement, State, Terms, Write,
 };
 pub use schedule::{Plan, Scheduled, Schedules};
 pub use time::{StoreTime, micros};
@@ -191,7 +191,7 @@ pub trait Store: Send + Sync + 'static {
         &self,
         namespace: &Namespace,
         writes: Vec<Write>,
-        near: LoadWindow,
+        near: Terms,
     ) -> Answer<'_, Vec<WriteOutcome>>;
 
     /// Marks rows as loaded by the instance and returns them, earliest `due` first: the waiting
@@ -238,7 +238,7 @@ pub trait Store: Send + Sync + 'static {
     /// A row with a schedule follows its [plan](Fire::plan) instead, if that [holds](Plan::holds)
     /// at the store's time. Without a plan that holds, a row that is due stays, with its version,
     /// and comes back in [`FireReport::later`]. If no instance has loaded it, the
-    /// [loader](LoadWindow::loader) of the call has now, if that id counts as living.
+    /// [loader](Terms::loader) of the call has now, if that id counts as living.
     /// [`FireReport::scheduled`] has the schedules of the rows that wait and are loaded.
     ///
     /// A row that holds what no store writes, such as a count of attempts below zero, does not
@@ -247,7 +247,7 @@ pub trait Store: Send + Sync + 'static {
     /// replaces it. A look shows what can be read of it.
     ///
     /// Once what has fired has [`ANSWER_BYTES`], the rest of the batch is
-    /// [`left`](FireReport::left) as it is.
+    /// [left](FireReport::rest) as it is.
     fn fire(&self, namespace: &Namespace, request: Fire) -> Answer<'_, FireReport>;
 
     /// Settles rows in flight by their tokens. One answer for each, in their order.
@@ -274,7 +274,7 @@ pub trait Store: Send + Sync + 'static {
         &self,
         namespace: &Namespace,
         settles: Vec<Settle>,
-        near: LoadWindow,
+        near: Terms,
     ) -> Answer<'_, Vec<Settled>>;
 
     /// Ends the life of an id, takes away its marks, and sends a hint if there were any. Returns a

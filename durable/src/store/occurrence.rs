@@ -65,7 +65,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::store::{LoadWindow, State};
+    use crate::store::{State, Terms};
 
     #[test]
     fn occurrence_that_may_not_fire_waits_for_the_next_time() {
@@ -77,7 +77,7 @@ mod tests {
         ] {
             let mut row = Stored::new(Version(1), State::Waiting, vec![], vec![], at(100));
             row.period = Some(Duration::from_micros(10));
-            let mut fire = Fire::new(vec![row.version], None, LoadWindow::NONE);
+            let mut fire = Fire::new(vec![row.version], None, Terms::NONE);
             fire.missed = missed;
             let waits = |fire: &Fire, row: &Stored| match fire.occurrence(row, true, at(135)) {
                 Occurrence::Waits { due, deadline, .. } => (due, deadline),

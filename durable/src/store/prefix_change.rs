@@ -17,8 +17,7 @@ use tokio::time::Instant;
 use super::answers::ChangedRows;
 use super::inspect::PrefixRows;
 use super::{
-    Action, Due, LoadWindow, Namespace, State, Store, StoreError, StoreTime, Stored, Write,
-    WriteOutcome,
+    Action, Due, Namespace, State, Store, StoreError, StoreTime, Stored, Terms, Write, WriteOutcome,
 };
 
 /// One step changes at most so many rows, which takes a store some milliseconds.
@@ -26,7 +25,7 @@ const CHANGED_AT_ONCE: usize = 128;
 
 /// Rows that become due within this long are hinted to the instances. How far ahead does not
 /// matter.
-const NEAR: LoadWindow = LoadWindow::new(Duration::from_secs(1), None);
+const NEAR: Terms = Terms::new(Duration::from_secs(1), None);
 
 /// How long a step may take, unless it is said.
 const LIMIT: Duration = Duration::from_secs(5);

@@ -12,42 +12,42 @@ use super::time::StoreTime;
 /// The terms of a call: the time that counts as soon, the instance that loads the rows that it
 /// makes due soon, and until when and under which charter it may change anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LoadWindow {
+pub struct Terms {
     /// Soon is: at most this long after the store's time in the call.
     pub window: Duration,
     /// The instance that loads such rows in the same step. Without one, others are given a hint.
     pub loader: Option<InstanceId>,
-    /// The charter that the caller agrees with. Under another one a write or a fire changes
-    /// nothing: [`StoreError::Amended`]. `None` for an operator, whose calls suit any charter.
-    pub charter: Option<Edition>,
+    /// The edition of the charter that the caller agrees with. Under another one a write or a fire
+    /// changes nothing: [`StoreError::Amended`]. `None` for an operator, whose calls suit any.
+    pub edition: Option<Edition>,
     /// The caller has given up by then, by the store's clock. A write that the store gets to later
     /// changes nothing: [`StoreError::Late`].
     pub until: StoreTime,
 }
 
-impl LoadWindow {
+impl Terms {
     /// Only a row that is due counts as soon. No instance loads it, so others are given a hint.
-    pub const NONE: LoadWindow = LoadWindow::new(Duration::ZERO, None);
+    pub const NONE: Terms = Terms::new(Duration::ZERO, None);
 
     /// Rows due at most that long after the store's time are loaded by this instance. The call
     /// suits any charter, and is never late.
     pub const fn new(window: Duration, loader: Option<InstanceId>) -> Self {
-        LoadWindow {
+        Terms {
             window,
             loader,
-            charter: None,
+            edition: None,
             until: StoreTime::NEVER,
         }
     }
 
-    /// This window under a charter.
+    /// These terms under an edition of the charter.
     #[must_use]
-    pub const fn under(mut self, charter: Option<Edition>) -> Self {
-        self.charter = charter;
+    pub const fn under(mut self, edition: Option<Edition>) -> Self {
+        self.edition = edition;
         self
     }
 
-    /// This window for a call that fails if the store gets to it later than that.
+    /// These terms for a call that fails if the store gets to it later than that.
     #[must_use]
     pub const fn until(mut self, until: StoreTime) -> Self {
         self.until = until;
@@ -61,7 +61,7 @@ impl LoadWindow {
         edition: Edition,
         now: StoreTime,
     ) -> Result<(), StoreError> {
-        if self.charter.is_some_and(|agreed| agreed != edition) {
+        if self.edition.is_some_and(|agreed| agreed != edition) {
             return Err(StoreError::amended(namespace));
         }
         if now > self.until {
@@ -196,9 +196,9 @@ pub struct Load {
     pub alive: Duration,
     /// Rows with schedules other than these are left to other instances.
     pub schedules: Schedules,
-    /// The charter that the instance agrees with. Under another one it loads nothing:
-    /// [`StoreError::Amended`]. `None` for any.
-    pub charter: Option<Edition>,
+    /// The edition of the charter that the instance agrees with. Under another one it loads
+    /// nothing: [`StoreError::Amended`]. `None` for any.
+    pub edition: Option<Edition>,
     /// The name of the instance, which the store keeps for operators.
     pub name: Option<String>,
 }
@@ -213,7 +213,7 @@ impl Load {
             wanted: 0,
             alive,
             schedules: Schedules::ALL,
-            charter: None,
+            edition: None,
             name: None,
         }
     }
@@ -234,7 +234,7 @@ pub struct Fire {
     /// Whether a waiting row that repeats does not fire while its key has a row in flight.
     pub no_overlap: bool,
     /// The instance that loads next occurrences that are due soon.
-    pub near: LoadWindow,
+    pub near: Terms,
     /// How rows with a schedule repeat, in the order of their versions.
     pub plans: Vec<Plan>,
     /// Rows with schedules other than these are not among the [`unloaded`](Self::unloaded) ones.
@@ -245,7 +245,7 @@ pub struct Fire {
 
 impl Fire {
     /// Asks for these rows and no [`unloaded`](Self::unloaded) ones. Missed occurrences fire once.
-    pub fn new(versions: Vec<Version>, lease: Option<Duration>, near: LoadWindow) -> Self {
+    pub fn new(versions: Vec<Version>, lease: Option<Duration>, near: Terms) -> Self {
         Fire {
             versions,
             unloaded: 0,

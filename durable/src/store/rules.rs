@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::answers::{Armed, ChangedRows, Loaded, Stored, WriteOutcome};
 use super::ids::{InstanceId, Version};
-use super::requests::{Action, DeadChange, DeadRows, Load, LoadWindow, State, Write};
+use super::requests::{Action, DeadChange, DeadRows, Load, State, Terms, Write};
 use super::schedule::{Scheduled, Schedules};
 use super::time::StoreTime;
 
@@ -107,16 +107,16 @@ pub(crate) trait Rows {
 }
 
 /// The window of a call, without a loader that does not count as living.
-fn living<R: Rows>(rows: &mut R, near: LoadWindow) -> Result<LoadWindow, R::Error> {
+fn living<R: Rows>(rows: &mut R, near: Terms) -> Result<Terms, R::Error> {
     let loader = match near.loader {
         Some(loader) if rows.lives(loader)? => Some(loader),
         _ => None,
     };
-    Ok(LoadWindow { loader, ..near })
+    Ok(Terms { loader, ..near })
 }
 
 /// Makes a row a waiting one with a new version, loaded if it is near.
-fn arm<R: Rows>(rows: &mut R, row: &mut Stored, near: LoadWindow) -> Result<Armed, R::Error> {
+fn arm<R: Rows>(rows: &mut R, row: &mut Stored, near: Terms) -> Result<Armed, R::Error> {
     let is_near = row.due <= rows.now().after(near.window);
     row.version = rows.next_version()?;
     row.state = State::Waiting;
@@ -133,7 +133,7 @@ fn arm<R: Rows>(rows: &mut R, row: &mut Stored, near: LoadWindow) -> Result<Arme
 fn put_back<R: Rows>(
     rows: &mut R,
     row: &mut Stored,
-    near: LoadWindow,
+    near: Terms,
 ) -> Result<Option<Armed>, R::Error> {
     if rows.latest(State::Waiting, &row.key)?.is_none() {
         return arm(rows, row, near).map(Some);
@@ -148,7 +148,7 @@ fn put_back<R: Rows>(
 pub(crate) fn write<R: Rows>(
     rows: &mut R,
     writes: Vec<Write>,
-    near: LoadWindow,
+    near: Terms,
 ) -> Result<Vec<WriteOutcome>, R::Error> {
     let near = living(rows, near)?;
     rows.reserve(writes.len())?;
@@ -159,7 +159,7 @@ pub(crate) fn write<R: Rows>(
 fn write_one<R: Rows>(
     rows: &mut R,
     Write { key, action }: Write,
-    near: LoadWindow,
+    near: Terms,
 ) -> Result<WriteOutcome, R::Error> {
     let waiting = rows.latest(State::Waiting, &key)?;
     match action {
@@ -228,7 +228,7 @@ fn set<R: Rows>(
     rows: &mut R,
     mut row: Stored,
     waiting: Option<Stored>,
-    near: LoadWindow,
+    near: Terms,
 ) -> Result<WriteOutcome, R::Error> {
     row.keep_time(waiting.as_ref());
     let replaced = waiting.map(|row| row.version);
@@ -306,7 +306,7 @@ fn revive<R: Rows>(rows: &mut R, version: Version) -> Result<(), R::Error> {
     };
     row.attempt = 0;
     row.due = rows.now();
-    if put_back(rows, &mut row, LoadWindow::NONE)?.is_none() {
+    if put_back(rows, &mut row, Terms::NONE)?.is_none() {
         rows.hint();
     }
     rows.update((version, State::Dead), &row)

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use tickwheel_durable::store::{
-    Action, Due, Fire, Load, LoadWindow, Namespace, Settle, Settled, Settlement, Store, StoreError,
+    Action, Due, Fire, Load, Namespace, Settle, Settled, Settlement, Store, StoreError, Terms,
     Version, Write, WriteOutcome,
 };
 use tickwheel_durable::{Claims, DurableTimers, Postgres, builder};
@@ -266,7 +266,7 @@ async fn lets_no_dropped_call_overtake_a_later_one() {
     store.open(&space, &"json".into()).await.expect("it opens");
     let first = vec![set("a", FAR)];
     store
-        .write(&space, first, LoadWindow::NONE)
+        .write(&space, first, Terms::NONE)
         .await
         .expect("it writes");
     let mut other = client(&url).await;
@@ -274,7 +274,7 @@ async fn lets_no_dropped_call_overtake_a_later_one() {
     let rows = "SELECT 1 FROM tickwheel_timers FOR UPDATE";
     lock.query(rows, &[]).await.expect("it locks");
     let remove = Write::new(b"a".to_vec(), Action::Remove);
-    let removes = store.write(&space, vec![remove], LoadWindow::NONE);
+    let removes = store.write(&space, vec![remove], Terms::NONE);
     let dropped = tokio::time::timeout(SECOND / 2, removes).await;
     assert!(dropped.is_err(), "{dropped:?}");
     // A read is a later call: once it has answered, the removal is over.
@@ -299,12 +299,12 @@ async fn runs_again_what_the_server_has_rolled_back() {
         .expect("it opens")
         .instance;
     let written = store
-        .write(&space, vec![set("a", Duration::ZERO)], LoadWindow::NONE)
+        .write(&space, vec![set("a", Duration::ZERO)], Terms::NONE)
         .await;
     let WriteOutcome::Armed { row, .. } = written.expect("it writes")[0] else {
         panic!("it is armed")
     };
-    let fire = Fire::new(vec![row.version], Some(FAR), LoadWindow::NONE);
+    let fire = Fire::new(vec![row.version], Some(FAR), Terms::NONE);
     let token = store.fire(&space, fire).await.expect("it fires").fired[0].token;
     // Another transaction sets the key while the claim is put back, and commits after that has
     // begun.
@@ -319,7 +319,7 @@ async fn runs_again_what_the_server_has_rolled_back() {
         let how = Settlement::RetryAfter(Duration::ZERO);
         tokio::spawn(async move {
             store
-                .settle(&space, vec![Settle::new(token, how)], LoadWindow::NONE)
+                .settle(&space, vec![Settle::new(token, how)], Terms::NONE)
                 .await
         })
     };
@@ -360,7 +360,7 @@ async fn older_instance_stops_when_tables_are_raised() {
     let space = Namespace::new("raised").expect("it is a name");
     let opened = store.open(&space, &"json".into()).await;
     let instance = opened.expect("it opens").instance;
-    let near = LoadWindow::NONE;
+    let near = Terms::NONE;
     let set = |key: &str| {
         let action = Action::set(b"1".to_vec(), Due::In(FAR), None, false);
         vec![Write::new(key.into(), action)]
@@ -417,7 +417,7 @@ async fn write_that_has_waited_too_long_changes_nothing() {
     let store = Postgres::connect(&url).await.expect("it connects");
     let space = Namespace::new("waited").expect("it is a name");
     store.open(&space, &"json".into()).await.expect("it opens");
-    let near = LoadWindow::NONE;
+    let near = Terms::NONE;
     let set = |value: &str| {
         let action = Action::set(value.into(), Due::In(FAR), None, false);
         Write::new(b"a".to_vec(), action)

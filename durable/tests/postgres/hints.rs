@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tickwheel::TimerWheel;
 use tickwheel_durable::store::{
-    Action, Due, Fire, FireReport, InstanceId, Load, LoadWindow, Namespace, Settle, Settlement,
-    Store, Version, Write, WriteOutcome,
+    Action, Due, Fire, FireReport, InstanceId, Load, Namespace, Settle, Settlement, Store, Terms,
+    Version, Write, WriteOutcome,
 };
 use tickwheel_durable::{Postgres, builder};
 use tokio::sync::Notify;
@@ -25,7 +25,7 @@ const FAR: Due = Due::In(HOUR);
 const SOON: Due = Due::In(SECOND);
 
 /// Rows due within a minute are near, and the instance that writes loads none.
-const NEAR: LoadWindow = LoadWindow::new(Duration::from_secs(60), None);
+const NEAR: Terms = Terms::new(Duration::from_secs(60), None);
 
 fn set(due: Due, if_absent: bool) -> Action {
     Action::set(b"1".to_vec(), due, None, if_absent)
@@ -231,7 +231,7 @@ async fn rows_that_a_load_leaves_out_need_no_poll() {
             set(Due::In(Duration::ZERO), false),
         )
     });
-    let far = LoadWindow::NONE;
+    let far = Terms::NONE;
     let written = store.write(&space, writes.collect(), far).await;
     written.expect("it writes");
     let builder = builder::<String, u64>("left_out")

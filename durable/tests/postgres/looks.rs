@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tickwheel_durable::Postgres;
 use tickwheel_durable::store::{
-    Action, Due, Fire, InstanceId, List, Load, LoadWindow, Namespace, Settle, Settled, Settlement,
-    State, Store, StoreTime, Version, Write,
+    Action, Due, Fire, InstanceId, List, Load, Namespace, Settle, Settled, Settlement, State,
+    Store, StoreTime, Terms, Version, Write,
 };
 use tokio::time::timeout;
 
@@ -34,7 +34,7 @@ async fn open(name: &str) -> Option<(String, Postgres, Namespace, InstanceId)> {
 
 async fn write(store: &Postgres, space: &Namespace, keys: impl Iterator<Item = u32>) {
     let writes = keys.map(|key| set(&format!("{key:05}")));
-    let written = store.write(space, writes.collect(), LoadWindow::NONE).await;
+    let written = store.write(space, writes.collect(), Terms::NONE).await;
     written.expect("it writes");
 }
 
@@ -108,12 +108,12 @@ async fn looks_that_wait_hold_up_no_other_call() {
     );
     let others = async {
         write(&store, &space, 1..2).await;
-        let nothing = Fire::new(vec![Version(1)], None, LoadWindow::NONE);
+        let nothing = Fire::new(vec![Version(1)], None, Terms::NONE);
         let fired = store.fire(&space, nothing).await.expect("it fires");
         assert!(fired.fired.is_empty());
         let (token, how) = (Version(1), Settlement::Ack);
         let settles = vec![Settle::new(token, how)];
-        let settled = store.settle(&space, settles, LoadWindow::NONE).await;
+        let settled = store.settle(&space, settles, Terms::NONE).await;
         assert_eq!(settled, Ok(vec![Settled::Lost]));
         let rows = store.rows_of(&space, b"00001".to_vec(), 1).await;
         assert_eq!(rows.expect("it reads").len(), 1);

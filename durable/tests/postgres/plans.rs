@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tickwheel_durable::Postgres;
 use tickwheel_durable::store::{
-    Action, DeadChange, DeadRows, Due, Fire, InstanceId, List, Load, LoadWindow, Namespace, Settle,
-    Settlement, State, Store, StoreTime, Version, Write, WriteOutcome,
+    Action, DeadChange, DeadRows, Due, Fire, InstanceId, List, Load, Namespace, Settle, Settlement,
+    State, Store, StoreTime, Terms, Version, Write, WriteOutcome,
 };
 
 use super::server::{Server, client, missing};
@@ -51,7 +51,7 @@ pub(super) async fn make_all_calls(
     space: &Namespace,
     instance: InstanceId,
 ) -> InstanceId {
-    let near = LoadWindow::new(FAR, Some(instance));
+    let near = Terms::new(FAR, Some(instance));
     let due = Due::In(Duration::ZERO);
     let batch = vec![
         set("a", false),
@@ -104,7 +104,7 @@ pub(super) async fn make_all_calls(
 }
 
 /// Makes a timer dead, and every call about dead ones.
-async fn die_and_retry(store: &Postgres, space: &Namespace, near: LoadWindow) {
+async fn die_and_retry(store: &Postgres, space: &Namespace, near: Terms) {
     let none = DeadRows::Until(StoreTime::default());
     for which in [DeadRows::Key(b"f".to_vec()), none] {
         let written = store.write(space, vec![set("f", false)], near).await;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tickwheel::TimerWheel;
 use tickwheel_durable::store::{
-    Action, Due, Fire, List, Load, LoadWindow, Namespace, Settle, Settlement, State, Store,
-    StoreError, Write,
+    Action, Due, Fire, List, Load, Namespace, Settle, Settlement, State, Store, StoreError, Terms,
+    Write,
 };
 use tickwheel_durable::{Postgres, builder};
 use tokio::time::timeout;
@@ -20,7 +20,7 @@ async fn set(store: &Postgres, space: &Namespace, key: &str) -> Result<(), Store
         false,
     );
     let key = key.into();
-    let near = LoadWindow::NONE;
+    let near = Terms::NONE;
     let written = store
         .write(space, vec![Write::new(key, action)], near)
         .await;
@@ -96,7 +96,7 @@ async fn versions_grow_beyond_all_that_is_stored() {
     let hour = Duration::from_secs(3_600);
     let load = Load::new(opened.instance, hour, 1, hour);
     store.load(&space, load).await.expect("it loads");
-    let near = LoadWindow::NONE;
+    let near = Terms::NONE;
     let dies = Action::set(b"1".to_vec(), Due::In(Duration::ZERO), None, false);
     let write = vec![Write::new(b"dies".to_vec(), dies)];
     store.write(&space, write, near).await.expect("it is set");

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tickwheel::TimerWheel;
 use tickwheel_durable::store::{
-    Action, Due, Fire, List, LoadWindow, Namespace, Settle, Settlement, State, Store, StoreError,
-    Stored, Write, WriteOutcome,
+    Action, Due, Fire, List, Namespace, Settle, Settlement, State, Store, StoreError, Stored,
+    Terms, Write, WriteOutcome,
 };
 use tickwheel_durable::{Moved, Postgres, Removed, builder};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
@@ -88,13 +88,13 @@ async fn stop_in(
     // All statements are prepared, and the keys are there.
     let writes = ["a", "b"].map(|key| set(key, HOUR)).to_vec();
     store
-        .write(&space, writes, LoadWindow::NONE)
+        .write(&space, writes, Terms::NONE)
         .await
         .expect("it writes");
     let moved = write("b", Action::move_to(Due::In(HOUR)));
     let writes = vec![set("a", HOUR), moved];
     until("a write", async || {
-        let written = store.write(&space, writes.clone(), LoadWindow::NONE);
+        let written = store.write(&space, writes.clone(), Terms::NONE);
         written.await.is_ok()
     })
     .await;
@@ -144,7 +144,7 @@ async fn process_stopped_in_a_batch_of_writes_delays_no_other() {
         let set = Action::set(b"2".to_vec(), Due::In(HOUR), None, false);
         let writes = vec![write("a", set), write("b", Action::move_to(Due::In(HOUR)))];
         drop(tokio::spawn(async move {
-            let _ = store.write(&space, writes, LoadWindow::NONE).await;
+            let _ = store.write(&space, writes, Terms::NONE).await;
         }));
     });
     let Some(url) = stopped.await else {
@@ -169,14 +169,14 @@ async fn process_stopped_in_a_large_batch_delays_others_for_a_second() {
         };
         // All statements are prepared. A process that stands still for a second loses its batch.
         until("a write", async || {
-            let written = store.write(space, large(), LoadWindow::NONE).await;
+            let written = store.write(space, large(), Terms::NONE).await;
             written.is_ok()
         })
         .await;
         stops.store(true, Ordering::Release);
         let (store, space) = (store.clone(), space.clone());
         writing = Some(tokio::spawn(async move {
-            store.write(&space, large(), LoadWindow::NONE).await
+            store.write(&space, large(), Terms::NONE).await
         }));
         tokio::time::sleep(Duration::from_millis(200)).await;
     });
@@ -196,14 +196,14 @@ async fn process_stopped_in_a_batch_of_settles_delays_no_other() {
         let claims = async || {
             let writes = ["a", "b"].map(|key| set(key, Duration::ZERO)).to_vec();
             let written = store
-                .write(space, writes, LoadWindow::NONE)
+                .write(space, writes, Terms::NONE)
                 .await
                 .expect("it writes");
             let versions = written.iter().map(|written| match written {
                 WriteOutcome::Armed { row, .. } => row.version,
                 other => panic!("{other:?}"),
             });
-            let fire = Fire::new(versions.collect(), Some(HOUR), LoadWindow::NONE);
+            let fire = Fire::new(versions.collect(), Some(HOUR), Terms::NONE);
             let fired = store.fire(space, fire).await.expect("it fires").fired;
             let put_back = fired.iter().map(|fired| {
                 Settle::new(fired.token, Settlement::RetryAfter(HOUR)).with_error("stopped")
@@ -212,7 +212,7 @@ async fn process_stopped_in_a_batch_of_settles_delays_no_other() {
         };
         let settles = claims().await;
         until("settles", async || {
-            let settled = store.settle(space, settles.clone(), LoadWindow::NONE);
+            let settled = store.settle(space, settles.clone(), Terms::NONE);
             settled.await.is_ok()
         })
         .await;
@@ -220,13 +220,13 @@ async fn process_stopped_in_a_batch_of_settles_delays_no_other() {
         // What is left in flight is not what others change.
         let writes = ["a", "b"].map(|key| set(key, HOUR)).to_vec();
         store
-            .write(space, writes, LoadWindow::NONE)
+            .write(space, writes, Terms::NONE)
             .await
             .expect("it writes");
         stops.store(true, Ordering::Release);
         let (store, space) = (store.clone(), space.clone());
         drop(tokio::spawn(async move {
-            let _ = store.settle(&space, settles, LoadWindow::NONE).await;
+            let _ = store.settle(&space, settles, Terms::NONE).await;
         }));
     });
     let Some(url) = stopped.await else {

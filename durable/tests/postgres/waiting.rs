@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::{join, join_all};
 use tickwheel_durable::Postgres;
 use tickwheel_durable::store::{
-    Action, Due, Fire, InstanceId, Load, LoadWindow, Namespace, Settle, Settlement, Store, Version,
+    Action, Due, Fire, InstanceId, Load, Namespace, Settle, Settlement, Store, Terms, Version,
     Write,
 };
 
@@ -64,7 +64,7 @@ async fn sets_of_the_same_new_keys_never_deadlock() {
     for round in 0..25 {
         let write = stores.iter().zip(0..).map(|((store, _), parity)| {
             let writes = (0..40).map(|n| set(&format!("{round}-{n}"), n % 2 == parity));
-            store.write(&space, writes.collect(), LoadWindow::NONE)
+            store.write(&space, writes.collect(), Terms::NONE)
         });
         for written in join_all(write).await {
             written.expect("it writes");
@@ -85,7 +85,7 @@ async fn marks_of_locked_rows_stay_and_are_named() {
     let (store, instance) = &stores[0];
     let writes = vec![set("free", false), set("locked", false)];
     store
-        .write(&space, writes, LoadWindow::NONE)
+        .write(&space, writes, Terms::NONE)
         .await
         .expect("it writes");
     let hour = Duration::from_secs(3_600);
@@ -128,7 +128,7 @@ async fn use_all(store: &Postgres, space: &Namespace, instance: InstanceId, roun
     writes.rotate_left(round % 8);
     writes.push(set(&keys[round % 8], false));
     let write = async {
-        let written = store.write(space, writes, LoadWindow::NONE).await;
+        let written = store.write(space, writes, Terms::NONE).await;
         written.expect("it writes");
     };
     let settle = async {
@@ -138,7 +138,7 @@ async fn use_all(store: &Postgres, space: &Namespace, instance: InstanceId, roun
             loaded.iter().map(|&(version, _)| version).collect(),
             // No instance settles what another one has fired again.
             Some(Duration::from_secs(3_600)),
-            LoadWindow::NONE,
+            Terms::NONE,
         );
         let fired = store.fire(space, fire).await.expect("it fires").fired;
         let hows = [
@@ -153,7 +153,7 @@ async fn use_all(store: &Postgres, space: &Namespace, instance: InstanceId, roun
             .map(|(fired, number)| Settle::new(fired.token, hows[number % 4]));
         let mut settles: Vec<_> = settles.collect();
         settles.reverse();
-        let settled = store.settle(space, settles, LoadWindow::NONE).await;
+        let settled = store.settle(space, settles, Terms::NONE).await;
         settled.expect("it settles");
     };
     join(write, settle).await;
@@ -232,7 +232,7 @@ async fn fires_by_deadline_while_other_instances_load_nothing() {
     });
     let written = stores[0]
         .0
-        .write(&space, writes.collect(), LoadWindow::NONE)
+        .write(&space, writes.collect(), Terms::NONE)
         .await;
     written.expect("it writes");
     tokio::time::sleep(Duration::from_millis(ROWS)).await;
@@ -249,8 +249,7 @@ async fn fires_by_deadline_while_other_instances_load_nothing() {
     let fire = async {
         let mut deadlines = Vec::new();
         for _ in 0..ROWS {
-            let mut request =
-                Fire::new(Vec::new(), Some(Duration::from_secs(60)), LoadWindow::NONE);
+            let mut request = Fire::new(Vec::new(), Some(Duration::from_secs(60)), Terms::NONE);
             request.unloaded = 1;
             let report = stores[0].0.fire(&space, request).await.expect("it fires");
             deadlines.extend(report.fired.iter().map(|fired| fired.deadline));

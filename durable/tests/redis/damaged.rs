@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use tickwheel_durable::store::{
-    Action, Due, LoadWindow, Namespace, Store as _, Write, WriteOutcome,
-};
+use tickwheel_durable::store::{Action, Due, Namespace, Store as _, Terms, Write, WriteOutcome};
 
 use super::server::Server;
 
@@ -131,7 +129,7 @@ async fn move_of_a_damaged_row_sets_it_aside() {
     let written = write.query_async(&mut connected(&server).await).await;
     let () = written.expect("it is written");
     let change = async |action| {
-        let near = LoadWindow::NONE;
+        let near = Terms::NONE;
         let writes = vec![Write::new(key.to_vec(), action)];
         let written = store.write(&space, writes, near).await;
         written.expect("it writes").remove(0)

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use tickwheel_durable::store::{
-    Action, Due, Fire, LeftRow, LoadWindow, Namespace, Settle, Settled, Settlement, Store, Write,
+    Action, Due, Fire, LeftRow, Namespace, Settle, Settled, Settlement, Store, Terms, Write,
     WriteOutcome,
 };
 use tickwheel_durable::{Claims, DurableTimers, Error, Moved, Redis, builder};
@@ -160,7 +160,7 @@ async fn hears_hints_again_when_its_connections_are_cut() {
         .expect("it subscribes again");
     let other = server.connect().await;
     other.open(&space, &"json".into()).await.expect("it opens");
-    let near = LoadWindow::new(SECOND, None);
+    let near = Terms::new(SECOND, None);
     let written = other.write(&space, vec![set("near", 1, SECOND / 2)], near);
     written.await.expect("it is set");
     timeout(5 * SECOND, heard.notified())
@@ -240,7 +240,7 @@ async fn keeps_the_order_of_calls_that_were_given_up() {
     let store = server.connect().await;
     let space = Namespace::new("faults").expect("it is a name");
     store.open(&space, &"json".into()).await.expect("it opens");
-    let near = LoadWindow::NONE;
+    let near = Terms::NONE;
     let set = |value| store.write(&space, vec![set("timer", value, FAR)], near);
     set(0).await.expect("it is set");
     server.signal("STOP");
@@ -315,7 +315,7 @@ async fn claims_are_settled_in_any_way_when_memory_is_full() {
         vec![Settlement::Leave(left)],
         vec![Settlement::Leave(left), Settlement::Ack],
     ];
-    let near = LoadWindow::NONE;
+    let near = Terms::NONE;
     let writes = (0..6).map(|key: u64| set(&key.to_string(), key, Duration::ZERO));
     let written = store.write(&space, writes.collect(), near).await;
     written.expect("there is room");
@@ -363,7 +363,7 @@ async fn versions_grow_after_the_server_has_lost_its_last_writes() {
     let store = server.connect().await;
     let space = Namespace::new("faults").expect("it is a name");
     store.open(&space, &"json".into()).await.expect("it opens");
-    let near = LoadWindow::NONE;
+    let near = Terms::NONE;
     let version = async || {
         let written = store.write(&space, vec![set("timer", 1, SECOND)], near);
         match written.await.expect("it is set")[0] {

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tickwheel_durable::store::{LoadWindow, Namespace, Store, StoreError};
+use tickwheel_durable::store::{Namespace, Store, StoreError, Terms};
 use tickwheel_durable::{Moved, Redis};
 use tokio::time::{sleep, timeout};
 
@@ -123,7 +123,7 @@ async fn server_that_has_become_a_replica_is_left() {
         return;
     };
     let (new, space, proxy, [store, on_new]) = succeeded(&old, "left").await;
-    let set = |value| store.write(&space, vec![set("timer", value, FAR)], LoadWindow::NONE);
+    let set = |value| store.write(&space, vec![set("timer", value, FAR)], Terms::NONE);
     set(1).await.expect("it is set");
     let rows = on_new.rows_of(&space, b"timer".to_vec(), 1).await;
     assert_eq!(rows, Ok(Vec::new()));
@@ -155,7 +155,7 @@ async fn hints_are_heard_again_when_their_server_hangs() {
     let silent = timeout(3 * SECOND / 2, store.count(&space)).await;
     assert!(silent.is_err(), "it hangs");
     heard("it subscribes again").await;
-    let near = LoadWindow::new(SECOND, None);
+    let near = Terms::new(SECOND, None);
     let written = other.write(&space, vec![set("near", 1, SECOND / 2)], near);
     written.await.expect("it is set");
     heard("the other one is on the new server").await;
@@ -172,7 +172,7 @@ async fn late_call_of_a_given_up_connection_changes_nothing() {
     let store = connect(&proxy.url()).await;
     let space = Namespace::new("hung").expect("it is a name");
     store.open(&space, &"json".into()).await.expect("it opens");
-    let set = |value| store.write(&space, vec![set("timer", value, FAR)], LoadWindow::NONE);
+    let set = |value| store.write(&space, vec![set("timer", value, FAR)], Terms::NONE);
     let value = async || {
         let rows = store.rows_of(&space, b"timer".to_vec(), 1).await;
         rows.expect("it reads").remove(0).value
@@ -211,12 +211,12 @@ async fn late_write_does_not_replace_one_of_another_instance() {
         store.open(&space, &"json".into()).await.expect("it opens");
     }
     let now = store.count(&space).await.expect("it counts").now;
-    let limit = LoadWindow::NONE.until(now.after(SECOND / 2));
+    let limit = Terms::NONE.until(now.after(SECOND / 2));
     let held = proxy.hold();
     let late = store.write(&space, vec![set("timer", 1, FAR)], limit);
     assert!(timeout(SECOND / 2, late).await.is_err(), "it is held back");
     let later = other
-        .write(&space, vec![set("timer", 2, FAR)], LoadWindow::NONE)
+        .write(&space, vec![set("timer", 2, FAR)], Terms::NONE)
         .await;
     later.expect("it is set");
     let answers = proxy.late_answers();

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use tickwheel_durable::Redis;
 use tickwheel_durable::store::{
-    Action, Due, Fire, Inspect as _, LoadWindow, Namespace, PrefixRows, Settle, Settlement, State,
-    Store as _, Write,
+    Action, Due, Fire, Inspect as _, Namespace, PrefixRows, Settle, Settlement, State, Store as _,
+    Terms, Write,
 };
 
 use crate::server::Server;
 
-const NEAR: LoadWindow = LoadWindow::NONE;
+const NEAR: Terms = Terms::NONE;
 
 async fn open(server: &Server) -> (Redis, Namespace) {
     let (store, space) = (server.connect().await, Namespace::new("language"));

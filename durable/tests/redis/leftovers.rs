@@ -5,8 +5,8 @@ use std::time::Duration;
 use redis::Value;
 use tickwheel_durable::Redis;
 use tickwheel_durable::store::{
-    Action, Due, Fire, InstanceId, Load, LoadWindow, Namespace, NextOccurrence, Plan, Settle,
-    Settled, Settlement, Store, StoreTime, Write, WriteOutcome,
+    Action, Due, Fire, InstanceId, Load, Namespace, NextOccurrence, Plan, Settle, Settled,
+    Settlement, Store, StoreTime, Terms, Write, WriteOutcome,
 };
 use tokio::time::sleep;
 
@@ -44,7 +44,7 @@ async fn timers_that_come_and_go_leave_nothing() {
         return;
     };
     let (store, space) = open(&server).await;
-    let near = LoadWindow::new(HOUR, Some(live(&store, &space).await));
+    let near = Terms::new(HOUR, Some(live(&store, &space).await));
     let before = kept(&server).await;
     let (now, soon) = (Due::In(Duration::ZERO), Due::In(HOUR / 2));
     let write = async |action| {
@@ -142,13 +142,13 @@ async fn purge_leaves_no_row_in_any_state() {
         set("flies"),
         Write::new(b"scheduled".to_vec(), scheduled),
     ];
-    let written = store.write(&space, writes, LoadWindow::NONE).await;
+    let written = store.write(&space, writes, Terms::NONE).await;
     assert_eq!(written.expect("it writes").len(), 3);
-    let mut fire = Fire::new(Vec::new(), Some(HOUR), LoadWindow::NONE);
+    let mut fire = Fire::new(Vec::new(), Some(HOUR), Terms::NONE);
     fire.unloaded = 2;
     let fired = store.fire(&space, fire).await.expect("it fires").fired;
     let dies = Settle::new(fired[0].token, Settlement::Dead).with_error("why");
-    let settled = store.settle(&space, vec![dies], LoadWindow::NONE).await;
+    let settled = store.settle(&space, vec![dies], Terms::NONE).await;
     settled.expect("it settles");
     let load = Load::new(instance, HOUR, 5, HOUR);
     let loaded = store.load(&space, load).await.expect("it loads");
@@ -222,7 +222,7 @@ async fn version_without_a_row_is_forgotten() {
     let set = Action::set(b"value".to_vec(), Due::In(Duration::ZERO), None, false);
     let write = vec![Write::new(b"gone".to_vec(), set)];
     store
-        .write(&space, write, LoadWindow::NONE)
+        .write(&space, write, Terms::NONE)
         .await
         .expect("it writes");
     let versions = load(5).await;
@@ -232,7 +232,7 @@ async fn version_without_a_row_is_forgotten() {
         let key = all.iter().find(|key| key.ends_with(part));
         server.command(&["DEL", key.expect("it is there")]).await;
     }
-    let fire = Fire::new(versions, Some(HOUR), LoadWindow::NONE);
+    let fire = Fire::new(versions, Some(HOUR), Terms::NONE);
     let report = store.fire(&space, fire).await.expect("it answers");
     assert!(report.fired.is_empty(), "{report:?}");
     assert_eq!(kept(&server).await, before);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tickwheel_durable::Redis;
 use tickwheel_durable::store::{
-    Action, DeadChange, DeadRows, Due, Fire, List, Load, LoadWindow, Namespace, Settle, Settlement,
-    State, Store, Write, WriteOutcome,
+    Action, DeadChange, DeadRows, Due, Fire, List, Load, Namespace, Settle, Settlement, State,
+    Store, Terms, Write, WriteOutcome,
 };
 
 use crate::server::Server;
@@ -57,7 +57,7 @@ async fn lists_come_in_short_pages() {
     let (store, space) = open(&server).await;
     let writes = (0..400).map(|key| set(key, 1)).collect();
     store
-        .write(&space, writes, LoadWindow::NONE)
+        .write(&space, writes, Terms::NONE)
         .await
         .expect("it writes");
     let (mut after, mut keys) = (None, Vec::new());
@@ -86,7 +86,7 @@ async fn loads_come_in_short_pages() {
         .expect("it opens")
         .instance;
     let writes = (0..1_500).map(|key| set(key, 1)).collect();
-    let written = store.write(&space, writes, LoadWindow::NONE).await;
+    let written = store.write(&space, writes, Terms::NONE).await;
     written.expect("it writes");
     let load = Load::new(
         instance,
@@ -107,7 +107,7 @@ async fn few_dead_rows_of_a_key_are_found_among_many() {
         return;
     };
     let (store, space) = open(&server).await;
-    let near = LoadWindow::NONE;
+    let near = Terms::NONE;
     let die = async || {
         let mut dead = Vec::new();
         for _ in 0..300 {
@@ -156,7 +156,7 @@ async fn batches_of_large_rows_are_divided() {
     };
     let (store, space) = open(&server).await;
     let writes = (0..9).map(|key| set(key, LARGE)).collect();
-    let written = store.write(&space, writes, LoadWindow::NONE).await;
+    let written = store.write(&space, writes, Terms::NONE).await;
     let written = written.expect("it writes");
     let version = |written: &WriteOutcome| match written {
         WriteOutcome::Armed { row, .. } => row.version,
@@ -165,14 +165,10 @@ async fn batches_of_large_rows_are_divided() {
     let mut left: Vec<_> = written.iter().map(version).collect();
     let mut tokens = Vec::new();
     while !left.is_empty() {
-        let fire = Fire::new(
-            left.clone(),
-            Some(Duration::from_secs(60)),
-            LoadWindow::NONE,
-        );
+        let fire = Fire::new(left.clone(), Some(Duration::from_secs(60)), Terms::NONE);
         let report = store.fire(&space, fire).await.expect("it fires");
         assert!(report.fired.len() <= 3, "{}", report.fired.len());
-        left.drain(..left.len() - report.left);
+        left.drain(..left.len() - report.rest);
         tokens.extend(report.fired.iter().map(|fired| fired.token));
     }
     assert_eq!(tokens.len(), 9);
@@ -180,7 +176,7 @@ async fn batches_of_large_rows_are_divided() {
     let before = scripts(&server).await;
     let again = |&token| Settle::new(token, Settlement::RetryAfter(Duration::ZERO));
     let settles = tokens.iter().map(again).collect();
-    let settled = store.settle(&space, settles, LoadWindow::NONE).await;
+    let settled = store.settle(&space, settles, Terms::NONE).await;
     assert_eq!(settled.expect("it settles").len(), 9);
     let settling = scripts(&server).await - before;
     assert!(settling >= 3, "{settling} scripts put nine back");
@@ -190,10 +186,10 @@ async fn batches_of_large_rows_are_divided() {
         let due = Due::In(Duration::from_secs(60));
         write(key, Action::move_to(due))
     });
-    let moved = store.write(&space, moves.collect(), LoadWindow::NONE).await;
+    let moved = store.write(&space, moves.collect(), Terms::NONE).await;
     assert_eq!(moved.expect("it moves").len(), 9);
     let removes = (0..9).map(|key| write(key, Action::Remove)).collect();
-    let removed = store.write(&space, removes, LoadWindow::NONE).await;
+    let removed = store.write(&space, removes, Terms::NONE).await;
     assert_eq!(removed.expect("it removes").len(), 9);
     let writing = scripts(&server).await - before;
     assert!(writing >= 6, "{writing} scripts move and remove nine");

@@ -15,7 +15,7 @@ macro_rules! pass_on {
             &self,
             namespace: &Namespace,
             writes: Vec<Write>,
-            near: LoadWindow,
+            near: Terms,
         ) -> Answer<'_, Vec<WriteOutcome>> {
             self.$store(namespace).write(namespace, writes, near)
         }
@@ -23,7 +23,7 @@ macro_rules! pass_on {
             &self,
             namespace: &Namespace,
             settles: Vec<Settle>,
-            near: LoadWindow,
+            near: Terms,
         ) -> Answer<'_, Vec<Settled>> {
             self.$store(namespace).settle(namespace, settles, near)
         }

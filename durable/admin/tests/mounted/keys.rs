@@ -1,7 +1,7 @@
 //! Keys of any bytes.
 
 use tickwheel_admin::Page;
-use tickwheel_durable::store::{Action, Due, LoadWindow, Namespace, Store as _, Write};
+use tickwheel_durable::store::{Action, Due, Namespace, Store as _, Terms, Write};
 
 use super::{ANNA, HOUR, OWN, Service};
 
@@ -12,7 +12,7 @@ async fn empty_key_has_a_page() {
     let space = Namespace::new("orders").expect("it is a name");
     let set = Action::set(b"1".to_vec(), Due::In(HOUR), None, false);
     let writes = vec![Write::new(Vec::new(), set)];
-    let written = service.store.write(&space, writes, LoadWindow::NONE).await;
+    let written = service.store.write(&space, writes, Terms::NONE).await;
     written.expect("it writes");
     let list = service.page("/timers/n/orders/list/waiting").await;
     let link = "href=\"/timers/n/orders/timer/\"><bdi>(empty)</bdi>";

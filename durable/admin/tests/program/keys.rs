@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tickwheel_durable::store::{Action, Due, LoadWindow, Namespace, Store as _, Write};
+use tickwheel_durable::store::{Action, Due, Namespace, Store as _, Terms, Write};
 use tickwheel_durable::{Charter, Sqlite};
 
 use super::support::{File, Run, ended, program, run, set};
@@ -23,7 +23,7 @@ async fn key_is_given_as_it_is_shown() {
         let due = Due::In(Duration::from_secs(3_600));
         let set = Action::set(b"1".to_vec(), due, None, false);
         let writes = keys.map(|key| Write::new(key.into(), set.clone()));
-        let written = store.write(&space, writes.into(), LoadWindow::NONE).await;
+        let written = store.write(&space, writes.into(), Terms::NONE).await;
         written.expect("they are written");
     }
     let in_space = |space: &str, arguments: &[&str]| {

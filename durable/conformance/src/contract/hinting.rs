@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, DeadRows, Due, Fire, LeftRow, Load, LoadWindow, Settle, Settled, Settlement, Store,
+    Action, DeadRows, Due, Fire, LeftRow, Load, Settle, Settled, Settlement, Store, Terms,
 };
 use tokio::time::timeout;
 
@@ -12,7 +12,7 @@ use super::{Case, FAR, HOUR, NOW, repeating, set, versions_of, write};
 use crate::world::{Stores, World};
 
 /// Rows due within two minutes are near, and the caller loads none.
-const NEAR: LoadWindow = LoadWindow::new(Duration::from_secs(120), None);
+const NEAR: Terms = Terms::new(Duration::from_secs(120), None);
 
 const SOON: Due = Due::In(Duration::from_secs(60));
 
@@ -118,7 +118,7 @@ pub async fn hints_near_rows_that_no_instance_has_loaded<T: Stores>(world: &Worl
     // A live instance has marked the row in the same step, so no other instance needs a hint.
     let living = case.instance().await;
     case.load(living, HOUR, 100).await;
-    let marked = LoadWindow::new(NEAR.window, Some(living));
+    let marked = Terms::new(NEAR.window, Some(living));
     let set = case.write_near(vec![set("mine", "", SOON)], marked);
     let (_, is_hinted) = case.is_hinted(unit, set).await;
     assert!(!is_hinted, "it is loaded");

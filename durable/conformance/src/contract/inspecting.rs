@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, Due, Fire, LeftRow, Load, LoadWindow, MAX_DUE_COUNT, Missed, PrefixRows, Settled,
-    Settlement, State, Store, StoreTime, Stored, Version, Write, WriteOutcome,
+    Action, Due, Fire, LeftRow, Load, MAX_DUE_COUNT, Missed, PrefixRows, Settled, Settlement,
+    State, Store, StoreTime, Stored, Terms, Version, Write, WriteOutcome,
 };
 
 use super::{Case, FAR, HOUR, NOW, Stores, World, set, versions_of, write};
@@ -49,7 +49,7 @@ impl<S: Store> Case<S> {
         let mut waiting = self.set_all([write(key, action)]).await[0];
         let mut tokens = Vec::new();
         for _ in 0..times {
-            let mut fire = Fire::new(vec![waiting.version], Some(HOUR), LoadWindow::NONE);
+            let mut fire = Fire::new(vec![waiting.version], Some(HOUR), Terms::NONE);
             fire.missed = Missed::FireAll;
             let report = self.fire_as(fire).await;
             tokens.push(report.fired[0].token);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, Due, Fire, LeftRow, Load, LoadWindow, Settle, Settled, Settlement, State, Store,
+    Action, Due, Fire, LeftRow, Load, Settle, Settled, Settlement, State, Store, Terms,
     WriteOutcome,
 };
 
@@ -116,8 +116,7 @@ pub async fn fires_what_has_been_due_longest<T: Stores>(world: &World<T>) {
     let case = Case::open(world).await;
     let row = case.set("lapsed", NOW).await.version;
     let lease = Some(Duration::from_millis(1));
-    case.fire_as(Fire::new(vec![row], lease, LoadWindow::NONE))
-        .await;
+    case.fire_as(Fire::new(vec![row], lease, Terms::NONE)).await;
     world.wait(1).await;
     case.set("waits", NOW).await;
     for key in ["lapsed", "waits"] {
@@ -137,7 +136,7 @@ pub async fn leaves_rows_to_those_that_can_decode_them<T: Stores>(world: &World<
     let leave = async |token, by, pause| {
         let settlement = Settlement::Leave(LeftRow::new(by, pause, alive));
         let settle = Settle::new(token, settlement).with_error("no number");
-        let near = LoadWindow::new(HOUR, Some(by));
+        let near = Terms::new(HOUR, Some(by));
         case.settle_as(vec![settle], near).await[0]
     };
     load(first).await;

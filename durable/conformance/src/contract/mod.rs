@@ -13,8 +13,8 @@ mod writing;
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, Armed, Counts, Due, Fire, FireReport, InstanceId, List, Load, LoadWindow, Loaded,
-    Namespace, Settle, Settled, Settlement, State, Store, Stored, Version, Write, WriteOutcome,
+    Action, Armed, Counts, Due, Fire, FireReport, InstanceId, List, Load, Loaded, Namespace,
+    Settle, Settled, Settlement, State, Store, Stored, Terms, Version, Write, WriteOutcome,
 };
 
 use super::steps::in_steps;
@@ -62,10 +62,10 @@ impl<S: Store> Case<S> {
     }
 
     async fn write(&self, writes: Vec<Write>) -> Vec<WriteOutcome> {
-        self.write_near(writes, LoadWindow::NONE).await
+        self.write_near(writes, Terms::NONE).await
     }
 
-    async fn write_near(&self, writes: Vec<Write>, near: LoadWindow) -> Vec<WriteOutcome> {
+    async fn write_near(&self, writes: Vec<Write>, near: Terms) -> Vec<WriteOutcome> {
         let count = writes.len();
         let written = self.store.write(&self.space, writes, near).await;
         let written = written.expect("it writes");
@@ -105,7 +105,7 @@ impl<S: Store> Case<S> {
 
     /// Fires these rows, and so many that no instance has loaded.
     async fn fire_besides(&self, versions: Vec<Version>, unloaded: usize) -> FireReport {
-        let mut request = Fire::new(versions, Some(HOUR), LoadWindow::NONE);
+        let mut request = Fire::new(versions, Some(HOUR), Terms::NONE);
         request.by = Some(CLAIMANT);
         request.unloaded = unloaded;
         self.fire_as(request).await
@@ -133,10 +133,10 @@ impl<S: Store> Case<S> {
     ) -> Vec<Settled> {
         let settles = tokens.into_iter();
         let settles = settles.map(|token| Settle::new(token, settlement));
-        self.settle_as(settles.collect(), LoadWindow::NONE).await
+        self.settle_as(settles.collect(), Terms::NONE).await
     }
 
-    async fn settle_as(&self, settles: Vec<Settle>, near: LoadWindow) -> Vec<Settled> {
+    async fn settle_as(&self, settles: Vec<Settle>, near: Terms) -> Vec<Settled> {
         let settled = self.store.settle(&self.space, settles, near).await;
         settled.expect("it settles")
     }

@@ -1,7 +1,7 @@
 //! Rows that repeat by a schedule: only instances know its times.
 
 use tickwheel_durable::store::{
-    Action, Due, Fire, Load, LoadWindow, Schedules, Store, StoreTime, Write,
+    Action, Due, Fire, Load, Schedules, Store, StoreTime, Terms, Write,
 };
 
 use super::{Case, HOUR, set, versions_of, write};
@@ -48,7 +48,7 @@ pub async fn leaves_unknown_schedules_to_others<T: Stores>(world: &World<T>) {
         unmarked.await.expect("it unmarks");
     }
     let fire_some = async |unloaded, schedules| {
-        let near = LoadWindow::new(HOUR, Some(instance));
+        let near = Terms::new(HOUR, Some(instance));
         let mut request = Fire::new(vec![], Some(HOUR), near);
         (request.unloaded, request.schedules) = (unloaded, schedules);
         case.fire_as(request).await

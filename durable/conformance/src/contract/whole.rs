@@ -206,7 +206,7 @@ pub async fn bounds_answers_in_bytes<T: Stores>(world: &World<T>) {
     while !asked.is_empty() {
         let report = case.fire(asked.clone()).await;
         assert!(report.later.is_empty(), "{:?}", report.later);
-        let done = asked.len() - report.left;
+        let done = asked.len() - report.rest;
         assert_eq!(report.fired.len(), done, "those left are the last ones");
         assert!(done > 0, "it goes on");
         is_bounded(report.fired.iter().map(|fired| fired.value.len()));

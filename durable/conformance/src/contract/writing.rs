@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, Due, Fire, LoadWindow, MAX_ERROR_BYTES, Settle, Settled, Settlement, State, Store,
-    StoreTime, Version, Write,
+    Action, Due, Fire, MAX_ERROR_BYTES, Settle, Settled, Settlement, State, Store, StoreTime,
+    Terms, Version, Write,
 };
 
 use super::{Case, FAR, HOUR, NOW, repeating, set, versions, versions_of, write};
@@ -55,14 +55,14 @@ async fn saturates_at_never<S: Store>(case: &Case<S>) {
     ];
     let named = versions_of(&case.set_all(writes).await);
     let fire = async |versions: &[Version], lease| {
-        let fire = Fire::new(versions.to_vec(), Some(lease), LoadWindow::NONE);
+        let fire = Fire::new(versions.to_vec(), Some(lease), Terms::NONE);
         let fired = case.fire_as(fire).await.fired.into_iter();
         fired.map(|fired| fired.token).collect::<Vec<_>>()
     };
     let settle = async |tokens: &[Version], settlements: &[Settlement]| {
         let settles = tokens.iter().zip(settlements);
         let settles = settles.map(|(&token, &how)| Settle::new(token, how));
-        let settled = case.settle_as(settles.collect(), LoadWindow::NONE).await;
+        let settled = case.settle_as(settles.collect(), Terms::NONE).await;
         assert!(!settled.contains(&Settled::Lost) && settled.len() == settlements.len());
     };
     let mut tokens = fire(&named[..3], HOUR).await;
@@ -112,7 +112,7 @@ pub async fn keeps_any_bytes<T: Stores>(world: &World<T>) {
 
     let longest = "\u{10FFFF}".repeat(MAX_ERROR_BYTES / 4);
     let settle = Settle::new(fired[0].token, Settlement::Dead).with_error(&longest);
-    let settled = case.settle_as(vec![settle], LoadWindow::NONE).await;
+    let settled = case.settle_as(vec![settle], Terms::NONE).await;
     assert_eq!(settled, [Settled::Done]);
     let dead = case.list(State::Dead).await;
     assert_eq!(dead[0].error.as_ref(), Some(&longest));

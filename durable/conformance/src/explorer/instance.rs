@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tickwheel_durable::store::{
-    Armed, DeadChange, Edition, Fire, FireReport, InstanceId, Load, LoadWindow, Loaded, Plan,
-    Settled, StoreTime, Version, Write, WriteOutcome,
+    Armed, DeadChange, Edition, Fire, FireReport, InstanceId, Load, Loaded, Plan, Settled,
+    StoreTime, Terms, Version, Write, WriteOutcome,
 };
 
 use super::step::Settling;
@@ -46,15 +46,15 @@ pub(super) struct Instance {
 #[derive(Debug, Clone)]
 pub(super) enum Request {
     /// Writes, in order.
-    Write(Vec<Write>, LoadWindow),
+    Write(Vec<Write>, Terms),
     Load(Load),
     Unload(InstanceId),
     Unmark(InstanceId, Vec<Version>),
     Fire(Fire),
-    Settle(Vec<(Version, Settling)>, LoadWindow),
+    Settle(Vec<(Version, Settling)>, Terms),
     ChangeDead(Vec<u8>, DeadChange),
     /// Finds the claims of lost fires, and unfires them.
-    Unfire(Vec<InstanceId>, Vec<Version>, LoadWindow),
+    Unfire(Vec<InstanceId>, Vec<Version>, Terms),
 }
 
 /// What a step did.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, Due, Fire, InstanceId, LeftRow, Load, LoadWindow, Missed, NextOccurrence, Plan,
-    Scheduled, Schedules, Settled, Settlement, StoreTime, Version, Write, WriteOutcome,
+    Action, Due, Fire, InstanceId, LeftRow, Load, Missed, NextOccurrence, Plan, Scheduled,
+    Schedules, Settled, Settlement, StoreTime, Terms, Version, Write, WriteOutcome,
 };
 
 use super::instance::{Claim, Instance, Outcome, Request, SCHEDULE};
@@ -19,7 +19,7 @@ impl Run {
         // Each set has another value.
         self.sets += u32::from(call.sets_in().is_some());
         let instance = &self.instances[by];
-        let near = LoadWindow::new(self.unit, Some(instance.id)).under(instance.edition);
+        let near = Terms::new(self.unit, Some(instance.id)).under(instance.edition);
         let write = |key: Key, action| {
             let write = Write::new(key_bytes(key), action);
             Request::Write(vec![write], near)
@@ -40,7 +40,7 @@ impl Run {
         };
         let load = |limit| {
             let mut load = Load::new(instance.id, self.unit, limit, self.halves(5));
-            (load.charter, load.schedules) = (instance.edition, self.schedules(by));
+            (load.edition, load.schedules) = (instance.edition, self.schedules(by));
             Request::Load(load)
         };
         let request = match call {

@@ -332,9 +332,9 @@ impl Run {
     async fn try_to_send(&mut self, by: usize, request: &Request) -> Outcome {
         let mut request = request.clone();
         let edition = match &mut request {
-            Request::Write(_, near) => Some(&mut near.charter),
-            Request::Load(load) => Some(&mut load.charter),
-            Request::Fire(fire) => Some(&mut fire.near.charter),
+            Request::Write(_, near) => Some(&mut near.edition),
+            Request::Load(load) => Some(&mut load.edition),
+            Request::Fire(fire) => Some(&mut fire.near.edition),
             _ => None,
         };
         if let Some(edition @ None) = edition {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tickwheel_durable::Builder;
-use tickwheel_durable::store::{Action, Due, LoadWindow, Store, Write};
+use tickwheel_durable::store::{Action, Due, Store, Terms, Write};
 use tokio::time::timeout;
 
 use super::FAR;
@@ -23,7 +23,7 @@ async fn poison<T: Stores>(world: &World<T>, key: &str, due: Duration, period: O
     let value = b"[neither, nor]".to_vec();
     let set = Action::set(value, Due::In(due), period, false);
     let writes = vec![Write::new(format!("{key:?}").into(), set)];
-    let near = LoadWindow::NONE;
+    let near = Terms::NONE;
     store.write(&space, writes, near).await.expect("it writes");
 }
 

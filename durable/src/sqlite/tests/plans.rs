@@ -82,7 +82,7 @@ async fn run(store: &Sqlite, sql: String) {
 /// Makes every call that an instance makes while it runs.
 async fn make_all_calls(store: &Sqlite, instance: InstanceId) -> InstanceId {
     let space = space();
-    let near = LoadWindow::new(Duration::ZERO, Some(instance));
+    let near = Terms::new(Duration::ZERO, Some(instance));
     let due = Due::In(Duration::ZERO);
     let of = |key: &str, action| Write {
         key: key.into(),
@@ -115,7 +115,7 @@ async fn make_all_calls(store: &Sqlite, instance: InstanceId) -> InstanceId {
         wanted: 0,
         alive: Duration::from_secs(60),
         schedules: Schedules::ALL,
-        charter: None,
+        edition: None,
         name: None,
     };
     store.load(&space, load).await.expect("it loads");
@@ -157,7 +157,7 @@ async fn make_all_calls(store: &Sqlite, instance: InstanceId) -> InstanceId {
 }
 
 /// Makes a timer dead, and every call about dead ones.
-async fn die_and_retry(store: &Sqlite, near: LoadWindow) {
+async fn die_and_retry(store: &Sqlite, near: Terms) {
     let space = space();
     let set = Write {
         key: b"d".to_vec(),

@@ -2,7 +2,7 @@
 
 use super::{Rows, arm, die, living};
 use crate::store::{
-    AnswerSize, Damaged, Fire, FireReport, LoadWindow, MAX_ATTEMPT, Occurrence, State, Stored,
+    AnswerSize, Damaged, Fire, FireReport, MAX_ATTEMPT, Occurrence, State, Stored, Terms,
 };
 
 /// Fires rows that are due, until the answer has enough bytes.
@@ -21,7 +21,7 @@ pub(crate) fn fire<R: Rows>(rows: &mut R, request: &Fire) -> Result<FireReport, 
     let besides = unloaded.iter().map(|(version, _)| version);
     for (number, &version) in request.versions.iter().chain(besides).enumerate() {
         if size.is_enough() {
-            report.left = request.versions.len().saturating_sub(number);
+            report.rest = request.versions.len().saturating_sub(number);
             report.more |= !unloaded.is_empty();
             break;
         }
@@ -62,7 +62,7 @@ fn fire_due<R: Rows>(
     rows: &mut R,
     mut row: Stored,
     request: &Fire,
-    near: LoadWindow,
+    near: Terms,
     report: &mut FireReport,
 ) -> Result<(), R::Error> {
     let old = (row.version, row.state);

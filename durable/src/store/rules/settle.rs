@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::{Rows, die, living, put_back};
-use crate::store::{LeftRow, LoadWindow, Settle, Settled, Settlement, State, Stored};
+use crate::store::{LeftRow, Settle, Settled, Settlement, State, Stored, Terms};
 
 /// Settles rows in flight, in order.
 pub(crate) fn settle<R: Rows>(
     rows: &mut R,
     settles: Vec<Settle>,
-    near: LoadWindow,
+    near: Terms,
 ) -> Result<Vec<Settled>, R::Error> {
     let near = living(rows, near)?;
     rows.reserve(settles.len())?;
@@ -17,11 +17,7 @@ pub(crate) fn settle<R: Rows>(
     each.map(|settle| settle_one(rows, settle, near)).collect()
 }
 
-fn settle_one<R: Rows>(
-    rows: &mut R,
-    settle: Settle,
-    near: LoadWindow,
-) -> Result<Settled, R::Error> {
+fn settle_one<R: Rows>(rows: &mut R, settle: Settle, near: Terms) -> Result<Settled, R::Error> {
     let Settle {
         token,
         settlement,
@@ -71,7 +67,7 @@ fn leave<R: Rows>(
     rows: &mut R,
     mut row: Stored,
     left: LeftRow,
-    near: LoadWindow,
+    near: Terms,
 ) -> Result<Settled, R::Error> {
     let id = left.by.left();
     if !rows.lives(id)? {
@@ -79,7 +75,7 @@ fn leave<R: Rows>(
     }
     let old = (row.version, row.state);
     row.due = rows.now().after(left.pause);
-    let armed = put_back(rows, &mut row, LoadWindow::new(near.window, None))?;
+    let armed = put_back(rows, &mut row, Terms::new(near.window, None))?;
     row.loaded_by = Some(id);
     rows.hint();
     rows.update(old, &row)?;
