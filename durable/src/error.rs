@@ -57,8 +57,8 @@ pub enum Error {
     },
     /// The store has failed. Prints like its [`StoreError`].
     Store(StoreError),
-    /// The claim is lost: its lease had ended, and the timer was delivered again. Nothing was
-    /// changed.
+    /// The claim is lost: its lease had ended, and the timer was delivered again, or an operator
+    /// has ended it. Nothing was changed.
     Lost {
         /// The token of the claim.
         token: Token,

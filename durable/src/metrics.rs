@@ -90,7 +90,7 @@ pub struct Failing {
     pub fire: bool,
     /// Writes: nothing is set, moved or removed.
     pub write: bool,
-    /// Settles: what is acknowledged will be delivered again.
+    /// Settles: what is acknowledged is delivered again if this lasts longer than its lease.
     pub settle: bool,
 }
 

@@ -139,7 +139,9 @@
 //! longer than a quarter of a lease counts as a quarter; otherwise a slow store would have nothing
 //! delivered at all. While a handler runs in `dispatch`, or a guard is held, the instance renews
 //! the lease before half of it is over, and again with each eighth while that fails. So the timer
-//! is fired again only if its process stands still, or cannot reach the store, for half a lease.
+//! is fired again only if its process stands still, or cannot reach the store, for half a lease. A
+//! try that hangs takes the call timeout: with one of an eighth of the lease or more there are
+//! fewer tries.
 //!
 //! **Cadence (D9).** The step that fires an occurrence makes the next one waiting. So no crash can
 //! leave a repeating timer without its next occurrence. The times of a [cron

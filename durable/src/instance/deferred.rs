@@ -3,7 +3,8 @@
 //!
 //! A store does not wait for such a transaction, since it may last for minutes. So the items wait
 //! here, and are sent again [every few milliseconds](RETRY), while other keys go on. While calls
-//! fail, the pause grows up to [a second](MAX_PAUSE). The first call that works ends it.
+//! fail, the pause grows up to [a second](MAX_PAUSE). The first call that works and settles one
+//! of its items ends it.
 //!
 //! Order: while a key has items here, every later item of the key joins them at the end. A retry
 //! takes all items of a key at once, in their order.

@@ -12,8 +12,10 @@
 //!    have locked its key, the lease is renewed meanwhile.
 //! 3. A put-back is due when its first try would have made it due, and keeps its error.
 //! 4. While a lease lasts by the instance's clock, no other instance ends the claim. So a claim
-//!    that is `Lost` then, after a try of the same end without response, was ended by that try.
-//!    It is lost if another end than the decided one took effect, also with a late response.
+//!    that is `Lost` then, after a try of the same end without response, was ended by that try. It
+//!    is lost if another end than the decided one took effect, also with a late response. An
+//!    operator's release or discard, a host that was suspended, and a fire with a very late
+//!    response are the exceptions: then a claim may count as ended by the decided end that was not.
 //! 5. Once the stream of claims has ended, a kept end is given up with its lease: the store may
 //!    never be back.
 //!
@@ -137,7 +139,8 @@ impl LeaseState {
         }
     }
 
-    /// Notes how it ends. Returns `false` if it has ended so already.
+    /// Notes how it ends. Returns `false` if it has ended so already, or if its end is kept and
+    /// this one would be, too: the first one stays.
     pub(super) fn decide(
         &mut self,
         decided: &End,
@@ -168,6 +171,10 @@ impl LeaseState {
 
     /// Notes that a try has had no response: it may have taken effect.
     pub(super) fn note_failure(&mut self, sent: &End) {
+        if let Settlement::Extend(lease) = sent.settlement {
+            let ends = self.until.into_iter().chain(sent.since.checked_add(lease));
+            self.until = ends.min();
+        }
         if let Phase::Ending { end, tried, .. } = &mut self.phase {
             *tried |= end.is_like(sent);
         }
@@ -190,7 +197,8 @@ impl LeaseState {
                 Phase::Ending { .. } if sent.is_extension() => return Err(Error::Lost { token }),
                 // Another call was quicker, and reports its own result.
                 Phase::Settled if sent.settlement == Settlement::Ack => return Ok(()),
-                Phase::Settled | Phase::Lost => return Err(Error::Lost { token }),
+                Phase::Settled => return Err(Error::Settled { token }),
+                Phase::Lost => return Err(Error::Lost { token }),
                 Phase::Held | Phase::Ending { .. } => {
                     self.end_as(Phase::Lost);
                     return Err(Error::Lost { token });
@@ -207,5 +215,49 @@ impl LeaseState {
 
     fn end_as(&mut self, phase: Phase) {
         (self.phase, self.permit) = (phase, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::store::Version;
+
+    const LEASE: Duration = Duration::from_secs(60);
+
+    fn held() -> LeaseState {
+        let permit = Arc::new(Semaphore::new(1)).try_acquire_owned();
+        LeaseState::new(Instant::now() + LEASE, permit.expect("there is one"))
+    }
+
+    // It said that the lease had ended, and the timer was delivered again.
+    #[tokio::test(start_paused = true)]
+    async fn second_put_back_is_told_that_the_first_has_settled_the_claim() {
+        let mut lease = held();
+        let (version, part) = (Version(7), 0);
+        let token = Token { version, part };
+        let first = End::new(Settlement::RetryAfter(LEASE));
+        let second = End::new(Settlement::RetryAfter(LEASE));
+        for end in [&first, &second] {
+            assert_eq!(lease.decide(end, false, token), Ok(true));
+        }
+        assert_eq!(lease.conclude(&first, &Settled::Done, token), Ok(()));
+        let late = lease.conclude(&second, &Settled::Lost, token);
+        assert_eq!(late, Err(Error::Settled { token }));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn shorter_lease_without_response_may_have_begun() {
+        let mut lease = held();
+        let extend = |by| End::new(Settlement::Extend(by));
+        lease.note_failure(&extend(2 * LEASE));
+        assert_eq!(lease.until, Some(Instant::now() + LEASE));
+        lease.note_failure(&extend(LEASE / 2));
+        assert_eq!(lease.until, Some(Instant::now() + LEASE / 2));
     }
 }

@@ -18,9 +18,10 @@ use super::calls::Timed;
 use super::lease::{Lease, Leases};
 use super::lost_fires::LostFires;
 use super::{Core, Delivery};
+use crate::error::Error;
 use crate::jitter::jittered;
 use crate::race::race;
-use crate::store::{Fire, FireReport, Version};
+use crate::store::{Fire, FireReport, StoreError, Version};
 
 /// At most this many rows are fired at once.
 const BATCH: usize = 1024;
@@ -154,6 +155,7 @@ impl Firing {
         // Only this task takes permits.
         let permits = Arc::clone(&core.capacity).try_acquire_many_owned(permits);
         let Ok(permits) = permits else {
+            core.due.add(rows);
             return;
         };
         core.deliveries.begin_firing(core.part, firing);
@@ -214,6 +216,13 @@ impl Firing {
                     }
                     return self.deliver(timed, permits);
                 }
+                // Nothing was taken: the store has refused the fire, or it was not sent.
+                Err(Error::Store(
+                    StoreError::Charter { .. }
+                    | StoreError::Schema { .. }
+                    | StoreError::Amended { .. }
+                    | StoreError::Late { .. },
+                )) => {}
                 Err(_) => self.lost.add(by, &core),
             }
             let stopped = self.stopped.wait_for(|&stopped| stopped);

@@ -237,7 +237,7 @@ fn first_batch<I, O>(
         let (earliest, latest) = (untils.min(), item.until.max(last));
         // `None`, of an item that is kept, is less than any `Some`: it fits beside all.
         let fits = bytes <= MAX_BYTES && latest <= earliest.map(|until| until + limit / 2);
-        if len > 0 && !fits {
+        if len > 0 && (!fits || len == MAX_BATCH) {
             break;
         }
         (first, last) = (earliest, latest);

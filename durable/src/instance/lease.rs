@@ -26,7 +26,8 @@ use crate::store::{Fired, InstanceId, LeftRow, Namespace, Settle, Settled, Settl
 use crate::token::Token;
 
 /// How often a lease is checked while it lasts. It is renewed once a half and this part of it, or
-/// less, are left, so that a renewal may fail three times.
+/// less, are left, so that a renewal may fail three times if the call timeout is shorter than that
+/// part.
 const CHECKS_PER_LEASE: u32 = 8;
 
 /// The state that the leases of an instance share.
@@ -344,7 +345,7 @@ impl LeaseInner {
                 ending.kept = true;
                 self.leases.settles.keep(ending, reply);
             }
-            // A caller that does not wait needs no result.
+            // Its kept end stays, and has a caller of its own.
             Ok(false) => drop(reply.send(Ok(()))),
             Err(error) => drop(reply.send(Err(error))),
         }
@@ -397,7 +398,7 @@ impl LeaseInner {
             Err(error @ Error::Lost { .. }) if self.state().is_lost() => {
                 self.warn(
                     &error,
-                    "a claim is lost: its lease ended before it was renewed",
+                    "a claim is lost: its lease ended before it was renewed, or an operator has ended it",
                 );
             }
             // It is tried again soon. The log says why settles fail.

@@ -64,7 +64,8 @@ const HINTS_APART: Duration = Duration::from_millis(5);
 #[derive(Clone, Copy)]
 struct Found {
     unloaded: Unloaded,
-    /// Whether the load has returned rows that other instances have left: they were due before.
+    /// Whether the load has returned rows that were due well before: probably, other instances have
+    /// left them.
     overdue: bool,
     others_lack: usize,
 }

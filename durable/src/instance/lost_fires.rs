@@ -32,7 +32,7 @@ pub(super) struct LostFires {
 struct LostFire {
     by: InstanceId,
     look_at: Instant,
-    /// The store executes the call no longer than until then.
+    /// It is assumed that the store executes the call no longer than until then.
     until: Instant,
 }
 

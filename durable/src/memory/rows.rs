@@ -145,7 +145,10 @@ impl Rows for Call<'_> {
         let left = rows
             .filter(|row| row.due <= self.now && row.loaded_by.as_ref().is_some_and(others))
             .map(|row| (row.version, row.due));
-        Ok(left.take(at_most.saturating_add(1)).collect())
+        let mut left: Vec<_> = left.collect();
+        left.sort_unstable_by_key(|&(version, due)| (due, version));
+        left.truncate(at_most.saturating_add(1));
+        Ok(left)
     }
 
     fn mark(&mut self, version: Version, instance: InstanceId) -> Result<Option<Scheduled>> {

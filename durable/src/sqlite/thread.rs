@@ -103,7 +103,8 @@ impl<'a> Batch<'a> {
         Ok(Version(last - count + 1))
     }
 
-    /// Notifies instances on clones of this store of near rows that no instance has loaded.
+    /// Notifies instances on clones of this store of near rows that no instance has loaded. Their
+    /// loads queue on this thread, behind the call and its commit.
     pub(super) fn hint(&self, namespace: &Namespace) {
         self.hints.notify(namespace);
     }

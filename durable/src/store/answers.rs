@@ -29,8 +29,8 @@ pub struct Armed {
     pub version: Version,
     /// When it is due.
     pub due: StoreTime,
-    /// Whether it is marked as loaded by the [`Terms::loader`](super::Terms::loader) of
-    /// the call.
+    /// Whether it is marked as loaded by the [`Terms::loader`](super::Terms::loader) of the call.
+    /// In [`FireReport::later`], by any instance.
     pub loaded: bool,
 }
 
@@ -51,7 +51,7 @@ pub enum WriteOutcome {
         /// Its encoded value.
         value: Vec<u8>,
     },
-    /// Not moved or removed: the key has no row.
+    /// Not moved or removed: the key has no row that waits or is in flight.
     Absent,
     /// Not set because a row waits: only with [`if_absent`](super::Action::Set::if_absent).
     Present,

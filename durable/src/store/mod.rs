@@ -200,7 +200,8 @@ pub trait Store: Send + Sync + 'static {
     /// the way of no other row. It [tells](Loaded::scheduled) their schedules.
     ///
     /// Rows that are due and that another instance has [left](Settlement::Leave) count as unloaded
-    /// here, whether that one lives or not.
+    /// here, whether that one lives or not. If there are more than `limit`, it may return any of
+    /// them.
     ///
     /// It is also the sign of life of the instance, which keeps what it has loaded until
     /// [`alive`](Load::alive) from now has run out. And it unloads what is marked by ids that do

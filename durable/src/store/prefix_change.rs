@@ -36,7 +36,8 @@ const LIMIT: Duration = Duration::from_secs(5);
 pub enum Change {
     /// Removes them, and with them dead timers of their keys.
     Remove,
-    /// Moves them: they are due that long after the call, by the store's clock.
+    /// Moves them: they are due that long after the call, by the store's clock; in a namespace of
+    /// several parts, that long after the call for each part.
     MoveIn(Duration),
     /// Makes them due at once. Of many, those that are due already stay as they are.
     Run,

@@ -135,7 +135,7 @@ pub enum Action {
         /// understand, and without line breaks. It has no period then. A waiting row with the same
         /// schedule keeps its `due` and its deadline.
         schedule: Option<String>,
-        /// Only if the key has no row in any state.
+        /// Only if the key has no row that waits or is in flight.
         if_absent: bool,
     },
     /// Moves it.
@@ -233,7 +233,7 @@ pub struct Fire {
     pub missed: Missed,
     /// Whether a waiting row that repeats does not fire while its key has a row in flight.
     pub no_overlap: bool,
-    /// The instance that loads next occurrences that are due soon.
+    /// The terms: the loader that they name loads next occurrences that are due soon.
     pub near: Terms,
     /// How rows with a schedule repeat, in the order of their versions.
     pub plans: Vec<Plan>,

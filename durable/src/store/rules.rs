@@ -88,7 +88,8 @@ pub(crate) trait Rows {
         schedules: &Schedules,
     ) -> Result<Vec<(Version, StoreTime)>, Self::Error>;
 
-    /// The due rows that other instances have left, one more than `at_most` if there are as many.
+    /// Due rows that other instances have left, any of them: one more than `at_most` if there are
+    /// as many.
     fn left_by_others(
         &mut self,
         instance: InstanceId,

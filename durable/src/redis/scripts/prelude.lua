@@ -144,10 +144,10 @@ local function ended_instances()
     return call('ZRANGEBYSCORE', instances, '-inf', '(' .. format(DIGITS, now))
 end
 
--- The id under which the row is loaded, if any, and when it is due.
+-- The id under which the row is loaded, if any, and when it is due. One whose entry in the index was lost is due.
 local function loader_and_due(version, state)
     local instance = call('HGET', loaded, version)
-    return instance, tonumber(call('ZSCORE', index_of(state, instance), version))
+    return instance, tonumber(call('ZSCORE', index_of(state, instance), version)) or 0
 end
 
 -- The name of a row in flight in the index by keys. Names of one key lie together, the latest last.
