@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use tickwheel_durable::store::{Action, Due, Namespace, Store as _, Terms, Write, WriteOutcome};
+use tickwheel_durable::store::{
+    Action, Due, Fire, Namespace, Store as _, Terms, Write, WriteOutcome,
+};
 
 use super::server::Server;
 
@@ -140,4 +142,30 @@ async fn move_of_a_damaged_row_sets_it_aside() {
     assert_eq!(dead, 1);
     let set = change(Action::set(b"2".to_vec(), far, None, true)).await;
     assert!(matches!(set, WriteOutcome::Armed { .. }), "{set:?}");
+}
+
+/// An index is lost with an evicted key. A fire that meets one of its rows once failed whole, and
+/// the instance tried it forever.
+#[tokio::test]
+async fn row_without_its_entry_in_an_index_fires() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let store = server.connect().await;
+    let space = Namespace::new("damaged").expect("it is a name");
+    store.open(&space, &"json".into()).await.expect("it opens");
+    let hour = Duration::from_secs(3_600);
+    let set = Action::set(b"1".to_vec(), Due::In(hour), Some(hour), false);
+    let writes = vec![Write::new(b"\"a\"".to_vec(), set)];
+    let written = store.write(&space, writes, Terms::NONE).await;
+    let WriteOutcome::Armed { row, .. } = written.expect("it writes").remove(0) else {
+        panic!("it is set");
+    };
+    let mut remove = redis::cmd("DEL");
+    remove.arg("tickwheel:{damaged}:waiting");
+    let removed = remove.query_async(&mut connected(&server).await).await;
+    assert_eq!(removed, Ok(1));
+    let fire = Fire::new(vec![row.version], Some(hour), Terms::NONE);
+    let report = store.fire(&space, fire).await.expect("it fires");
+    assert_eq!(report.fired.len(), 1, "{report:?}");
 }
