@@ -67,6 +67,9 @@ async fn lists_and_shows_timers_of_each_state() {
     assert_eq!(keys, ["order 1", "order 2"]);
     let page = run(&file, &["list", "--json", "--limit", "2"]).json();
     let next = page["next"].as_str().expect("there are more");
+    // It is no prefix: the order is that of the deadlines.
+    let options = ["list", "--json", "--limit", "2", "--prefix", ""];
+    assert_eq!(run(&file, &options).json()["next"], next);
     let more = format!("more with --after {next}");
     for (option, leads_on) in [(["--limit", "2"], true), (["--after", next], false)] {
         let table = run(&file, &[&["list"], &option[..]].concat()).output;
@@ -391,6 +394,11 @@ async fn change_says_what_it_has_found() {
     assert_eq!(
         (&both["changed"], &both["in_flight"]),
         (&1.into(), &1.into())
+    );
+    let all = run(&file, &["remove", "--all", "--yes"]);
+    assert!(
+        all.code == 3 && all.errors.contains("1 in flight"),
+        "{all:?}"
     );
     assert_eq!(counted(&timers).await, [0, 1, 1]);
 }

@@ -1,4 +1,4 @@
-//! Changes: removes, moves, runs, releases, retries, discards, purges.
+//! Changes: removes, moves, runs, releases, acknowledges, retries, discards, purges.
 
 use std::io::{BufRead as _, IsTerminal as _};
 
@@ -105,16 +105,19 @@ async fn select(operator: &Operator, action: Action, which: Which) -> Result<Sel
         let prefix = operator.prefix(&prefix, which.hex, state).await?;
         return Ok(Selection::Prefix(prefix));
     }
+    if which.all {
+        return Ok(Selection::All);
+    }
     if !which.tokens.is_empty() {
         return Ok(Selection::Tokens(which.tokens));
     }
     let mut keys = Vec::new();
     for key in &which.keys {
-        keys.push(operator.key(key, which.hex).await?);
+        let key = operator.key(key, which.hex).await?;
+        // Named twice, it is changed once.
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
     }
-    Ok(if keys.is_empty() {
-        Selection::All
-    } else {
-        Selection::Keys(keys)
-    })
+    Ok(Selection::Keys(keys))
 }
