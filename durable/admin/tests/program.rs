@@ -255,8 +255,10 @@ async fn exit_code_tells_what_is_wrong() {
     }
     std::fs::remove_file(file.path()).expect("it is removed");
     drop(Sqlite::open(file.path()).expect("it opens"));
-    let empty = run(&file, &["stats"]);
-    assert!(empty.output.contains("no namespace to show"), "{empty:?}");
+    for command in [&["stats"][..], &["watch", "--times", "1"]] {
+        let empty = run(&file, command);
+        assert!(empty.output.contains("no namespace to show"), "{empty:?}");
+    }
     assert_eq!(run(&file, &["list"]).code, 3);
     let (timers, _claims) = file.instance().await;
     let set = timers.set_timer("a", &"v".to_owned(), HOUR).await;

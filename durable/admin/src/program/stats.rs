@@ -25,7 +25,10 @@ async fn summaries(access: &StoreAccess, common: &Common) -> Result<Vec<Summary>
     Summary::of_all(&operators).await
 }
 
-fn stats_table(summaries: &[Summary]) -> String {
+fn stats_text(summaries: &[Summary]) -> String {
+    if summaries.is_empty() {
+        return NONE.to_owned();
+    }
     let columns = [
         "namespace",
         "codec",
@@ -52,10 +55,7 @@ pub(super) async fn stats(access: &StoreAccess, common: &Common) -> Result<(), F
     if common.json {
         return print_json(&records::namespaces(&summaries));
     }
-    if summaries.is_empty() {
-        return print(NONE);
-    }
-    print(&stats_table(&summaries))
+    print(&stats_text(&summaries))
 }
 
 pub(super) async fn instances(operator: &Operator, json: bool) -> Result<(), Failure> {
@@ -98,7 +98,7 @@ pub(super) async fn watch(
             print_json(&records::namespaces(&summaries))?;
             continue;
         }
-        let mut parts = vec![stats_table(&summaries)];
+        let mut parts = vec![stats_text(&summaries)];
         for each in &summaries {
             let (name, Some(Counts { now, .. })) = (&each.operator.namespace, each.counts) else {
                 continue;
