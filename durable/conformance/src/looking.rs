@@ -26,7 +26,8 @@ const CHANGES: u64 = 5;
 const TRIES: u32 = 3;
 
 /// D13: while all that can be looked at is looked at, again and again, timers are set, delivered
-/// and acknowledged about as quickly as they are in the same run when there are no looks.
+/// and acknowledged about as quickly as they are in the same run when there are no looks. It holds
+/// nothing on a paused clock, on which neither takes any time.
 pub async fn d13_looks_delay_nothing<T: Stores>(world: &World<T>) {
     let mut instance = world.instance().await;
     let space = world.namespace();

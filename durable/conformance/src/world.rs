@@ -294,6 +294,19 @@ impl<S: Store> Running<S> {
         self.counts().await.now.into()
     }
 
+    /// Waits until all timers that wait are loaded. An instance loads nothing before its first load
+    /// has made it count as alive.
+    pub(super) async fn has_loaded_all(&self) {
+        for _ in 0..600 {
+            let pending = self.timers.admin().pending(None, 100).await;
+            if pending.expect("it lists").iter().all(|entry| entry.loaded) {
+                return;
+            }
+            sleep(self.unit).await;
+        }
+        panic!("some are never loaded");
+    }
+
     /// The keys in flight, claimed by any instance, and when their leases end.
     pub(super) async fn leases(&self) -> BTreeMap<String, SystemTime> {
         let in_flight = self.timers.admin().in_flight(None, 100).await;

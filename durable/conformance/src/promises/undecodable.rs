@@ -120,9 +120,13 @@ pub async fn set_outlives_what_does_not_decode<T: Stores>(world: &World<T>) {
     for number in 0..3 {
         let key = format!("key {number}");
         poison(world, &key, Duration::ZERO, Some(world.units(1))).await;
-        while instance.timers.metrics().undecoded <= number {
-            instance.sees_nothing(1).await;
-        }
+        let fails = async {
+            while instance.timers.metrics().undecoded <= number {
+                instance.sees_nothing(1).await;
+            }
+        };
+        let failed = timeout(world.units(1_200), fails).await;
+        failed.expect("it fails to decode");
         let set = writer.timers.set_timer(&key, &number, FAR);
         set.await.expect("it is set");
     }
