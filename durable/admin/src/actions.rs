@@ -301,13 +301,15 @@ impl<'a> Work<'a> {
         match (question.action.effect(), &question.selection) {
             // Purges take no choice but all.
             (Effect::Purge, _) => self.bulk(Bulk::Purge).await,
-            (effect, Selection::Keys(keys)) => {
+            (Effect::Waiting(change), Selection::Keys(keys)) => {
                 for key in keys {
-                    match effect {
-                        Effect::Waiting(change) => self.waiting_key(key, change).await?,
-                        Effect::Token(effect) => self.key(key, effect).await?,
-                        Effect::Purge => {}
-                    }
+                    self.waiting_key(key, change).await?;
+                }
+                Ok(())
+            }
+            (Effect::Token(effect), Selection::Keys(keys)) => {
+                for key in keys {
+                    self.key(key, effect).await?;
                 }
                 Ok(())
             }

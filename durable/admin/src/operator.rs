@@ -41,7 +41,7 @@ impl StoreAccess {
         StoreAccess {
             store: store.into(),
             limit,
-            log: Arc::new(tell),
+            log: Arc::new(write_stderr),
         }
     }
 
@@ -77,7 +77,7 @@ impl StoreAccess {
 }
 
 /// Writes a line on standard error, whose reader may have gone.
-pub(crate) fn tell(line: &str) {
+pub(crate) fn write_stderr(line: &str) {
     drop(writeln!(io::stderr(), "{line}"));
 }
 

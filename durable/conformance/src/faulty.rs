@@ -299,14 +299,14 @@ async fn settle_locked(
     store: &impl Store,
     space: Namespace,
     settles: Vec<Settle>,
-    near: Terms,
+    terms: Terms,
 ) -> Result<Vec<Settled>, StoreError> {
     let mut outcomes = vec![Settled::Locked; settles.len()];
     let settles = settles.into_iter().enumerate();
     let settles = settles
         .filter(|(_, settle)| matches!(settle.settlement, Settlement::Ack | Settlement::Extend(_)));
     let (places, settles): (Vec<_>, _) = settles.unzip();
-    let settled = store.settle(&space, settles, near).await?;
+    let settled = store.settle(&space, settles, terms).await?;
     for (place, settled) in places.into_iter().zip(settled) {
         outcomes[place] = settled;
     }
@@ -341,14 +341,14 @@ impl<S: Store> Store for Faulty<S> {
         &self,
         space: &Namespace,
         writes: Vec<Write>,
-        near: Terms,
+        terms: Terms,
     ) -> Answer<'_, Vec<WriteOutcome>> {
         let written = self.call("write", space, move |store, space, locked| {
             if locked {
                 let locked = writes.into_iter().map(WriteOutcome::Locked).collect();
                 return Box::pin(ready(Ok(locked)));
             }
-            store.write(space, writes, near)
+            store.write(space, writes, terms)
         });
         self.counted(written, |written| {
             let changed = written.iter().filter(|written| {
@@ -384,15 +384,15 @@ impl<S: Store> Store for Faulty<S> {
         &self,
         space: &Namespace,
         settles: Vec<Settle>,
-        near: Terms,
+        terms: Terms,
     ) -> Answer<'_, Vec<Settled>> {
         let renews = |settle: &Settle| matches!(settle.settlement, Settlement::Extend(_));
         let renewals: Vec<_> = settles.iter().map(renews).collect();
         let settled = self.call("settle", space, move |store, space, locked| {
             if locked {
-                return Box::pin(settle_locked(store, space.clone(), settles, near));
+                return Box::pin(settle_locked(store, space.clone(), settles, terms));
             }
-            store.settle(space, settles, near)
+            store.settle(space, settles, terms)
         });
         self.counted(settled, move |settled| {
             let settled = settled.iter().zip(renewals);

@@ -55,11 +55,11 @@ pub async fn d13_looks_delay_nothing<T: Stores>(world: &World<T>) {
 }
 
 async fn fill<S: Store>(store: &S, space: &Namespace) {
-    let near = Terms::NONE;
+    let terms = Terms::NONE;
     let keys: Vec<_> = (0..ROWS).map(|number| format!("far {number}")).collect();
     for keys in keys.chunks(1_000) {
         let writes = keys.iter().map(|key| set(key, "1", Due::In(DAY)));
-        let written = store.write(space, writes.collect(), near).await;
+        let written = store.write(space, writes.collect(), terms).await;
         written.expect("it writes");
     }
 }

@@ -116,7 +116,7 @@ impl<T: Stores> World<T> {
     pub async fn paced(mut self) -> Self {
         let (store, space) = (self.store().await, self.part("pace").namespace());
         opened(&store, &space, &"test".into()).await;
-        let near = Terms::NONE;
+        let terms = Terms::NONE;
         let set = Write::new(
             b"pace".to_vec(),
             Action::set(Vec::new(), Due::In(self.units(1_000)), None, false),
@@ -124,7 +124,7 @@ impl<T: Stores> World<T> {
         let mut longest = Duration::ZERO;
         for _ in 0..5 {
             let began = Instant::now();
-            let written = store.write(&space, vec![set.clone()], near).await;
+            let written = store.write(&space, vec![set.clone()], terms).await;
             written.expect("it writes");
             longest = longest.max(began.elapsed());
         }

@@ -10,7 +10,7 @@ use super::output::{print, print_json};
 use super::{records, stop};
 use crate::actions::{Action, Outcome, Selection, Work, question};
 use crate::failure::Failure;
-use crate::operator::{Operator, tell};
+use crate::operator::{Operator, write_stderr};
 
 /// The user that runs the program.
 fn who() -> String {
@@ -88,7 +88,7 @@ fn ask(namespace: &str, what: &str) -> Result<(), Failure> {
     if !input.is_terminal() {
         return Err(nothing("needs --yes"));
     }
-    tell(&format!(
+    write_stderr(&format!(
         "{what}, in namespace {namespace}. This cannot be undone. Type the name of the namespace to go on:"
     ));
     let mut line = String::new();

@@ -13,7 +13,7 @@ use super::records;
 use crate::details::{INSTANCE, instance_cells};
 use crate::failure::Failure;
 use crate::health::{NONE, Summary};
-use crate::operator::{Operator, StoreAccess, tell};
+use crate::operator::{Operator, StoreAccess, write_stderr};
 use crate::shown::{text_line, whole};
 
 /// The namespace that is named, or else each one.
@@ -89,7 +89,7 @@ pub(super) async fn watch(
         let summaries = match summaries(access, common).await {
             // A script that watches a few times is told.
             Err(failure @ Failure::Failed(_)) if times.is_none() => {
-                tell(&format!("error: {}", whole(failure.to_string().as_bytes())));
+                write_stderr(&format!("error: {}", whole(failure.to_string().as_bytes())));
                 continue;
             }
             summaries => summaries?,

@@ -23,8 +23,8 @@ async fn poison<T: Stores>(world: &World<T>, key: &str, due: Duration, period: O
     let value = b"[neither, nor]".to_vec();
     let set = Action::set(value, Due::In(due), period, false);
     let writes = vec![Write::new(format!("{key:?}").into(), set)];
-    let near = Terms::NONE;
-    store.write(&space, writes, near).await.expect("it writes");
+    let terms = Terms::NONE;
+    store.write(&space, writes, terms).await.expect("it writes");
 }
 
 /// An instance that cannot decode a timer leaves it to others, and its series goes on.
