@@ -3,6 +3,7 @@
 
 mod choice;
 
+use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use tickwheel_durable::store::{
@@ -100,18 +101,26 @@ pub(crate) struct Question {
     /// The same as a text: `3 dead timers`.
     pub(crate) what: String,
     pub(crate) as_of: AsOf,
+    /// The claims that it counted.
+    claims: BTreeSet<Version>,
 }
 
-/// The time of a question, by the store's clock, and the newest claim that it counted. The change
-/// leaves timers that died later, and newer claims.
+/// The time of a question, by the store's clock, and the greatest version of the claims that it
+/// counted. The change leaves timers that died later, and claims with greater versions.
+///
+/// A form brings no more than that back to a new question. Versions grow under each key, not from
+/// key to key: a claim made between the two is meant, too, if its version was drawn before.
 pub(crate) type AsOf = (StoreTime, Version);
 
-/// Whether the question was about this timer.
-fn is_meant(row: &Stored, (time, newest): AsOf) -> bool {
-    match row.state {
-        State::Dead => row.due <= time,
-        State::InFlight => row.version <= newest,
-        _ => true,
+impl Question {
+    /// Whether it was about this timer.
+    fn is_about(&self, row: &Stored) -> bool {
+        let (time, newest) = self.as_of;
+        match row.state {
+            State::Dead => row.due <= time,
+            State::InFlight => row.version <= newest && self.claims.contains(&row.version),
+            _ => true,
+        }
     }
 }
 
@@ -130,14 +139,14 @@ pub(crate) async fn question(
         State::InFlight => usize::MAX,
         _ => MAX_COUNTED,
     };
-    let any = (counts.now, Version(i64::MAX));
+    let is_there = |row: &Stored| row.state != State::Dead || row.due <= counts.now;
     let (mut found, mut about) = (Vec::new(), "");
     let number = match &selection {
         Selection::Keys(keys) => {
             for key in keys {
                 let rows = operator.rows_of(key.clone()).await?;
                 let (some, more) =
-                    versions_of_key(operator, looked_at, key, &rows, any, most).await?;
+                    versions_of_key(operator, looked_at, key, &rows, is_there, most).await?;
                 found.extend(some);
                 about = if more { "over " } else { about };
             }
@@ -160,6 +169,11 @@ pub(crate) async fn question(
             found.len() as u64
         }
     };
+    let newest = found.iter().max().copied().unwrap_or(Version(0));
+    let claims = match looked_at {
+        State::InFlight => found.into_iter().collect(),
+        _ => BTreeSet::new(),
+    };
     let state = state.map_or(String::new(), |state| format!("{} ", state_text(state)));
     let s = if number == 1 { "" } else { "s" };
     let digits = separated(number);
@@ -168,7 +182,8 @@ pub(crate) async fn question(
         selection,
         number,
         what: format!("{about}{digits} {state}timer{s}"),
-        as_of: (counts.now, found.into_iter().max().unwrap_or(Version(0))),
+        as_of: (counts.now, newest),
+        claims,
     })
 }
 
@@ -179,11 +194,11 @@ async fn versions_of_key(
     state: State,
     key: &[u8],
     rows: &[Stored],
-    as_of: AsOf,
+    is_meant: impl Fn(&Stored) -> bool,
     most: usize,
 ) -> Result<(Vec<Version>, bool), Failure> {
     let bytes: usize = rows.iter().map(|row| row.key.len() + row.value.len()).sum();
-    let fits = |row: &Stored| row.key == key && is_meant(row, as_of);
+    let fits = |row: &Stored| row.key == key && is_meant(row);
     let in_state: Vec<_> = rows.iter().filter(|row| row.state == state).collect();
     let may_be_more = in_state.len() >= MAX_KEY_ROWS || bytes >= ANSWER_BYTES;
     let found = in_state.iter().rev().filter(|row| fits(row));
@@ -282,17 +297,19 @@ impl<'a> Work<'a> {
 
     async fn change(&mut self) -> Result<(), Failure> {
         let question = self.question;
-        let (as_of, prefix) = (question.as_of, question.selection.prefix());
+        let prefix = question.selection.prefix();
         match (question.action.effect(), &question.selection) {
             // Purges take no choice but all.
             (Effect::Purge, _) => self.bulk(Bulk::Purge).await,
-            (effect, Selection::Keys(keys)) => {
+            (Effect::Waiting(change), Selection::Keys(keys)) => {
                 for key in keys {
-                    match effect {
-                        Effect::Waiting(change) => self.waiting_key(key, change).await?,
-                        Effect::Token(effect) => self.key(key, effect).await?,
-                        Effect::Purge => {}
-                    }
+                    self.waiting_key(key, change).await?;
+                }
+                Ok(())
+            }
+            (Effect::Token(effect), Selection::Keys(keys)) => {
+                for key in keys {
+                    self.key(key, effect).await?;
                 }
                 Ok(())
             }
@@ -300,23 +317,21 @@ impl<'a> Work<'a> {
                 self.tokens(tokens, effect, true).await
             }
             (Effect::Token(TokenEffect::Dead(change)), Selection::All) => {
-                self.bulk(Bulk::Dead(DeadRows::Until(as_of.0), change))
-                    .await
+                let until = DeadRows::Until(question.as_of.0);
+                self.bulk(Bulk::Dead(until, change)).await
             }
             (Effect::Waiting(change), _) => {
-                if !prefix.is_empty() {
-                    // Later, those that are due now may be among them.
-                    let state = State::InFlight;
-                    let found = find(self.operator, state, prefix, |_| true, usize::MAX).await?;
-                    self.outcome.in_flight += found.0.len() as u64;
-                }
+                // Later, those that are due now may be among them.
+                let state = State::InFlight;
+                let found = find(self.operator, state, prefix, |_| true, usize::MAX).await?;
+                self.outcome.in_flight += found.0.len() as u64;
                 let limit = self.operator.access.limit;
                 let changes = PrefixChange::new(prefix.to_vec(), change).within(limit);
                 self.bulk(Bulk::Waiting(changes)).await
             }
             // All are found before the first is changed: it may come back.
             (Effect::Token(effect), _) => {
-                let (state, fits) = (effect.state(), |row: &Stored| is_meant(row, as_of));
+                let (state, fits) = (effect.state(), |row: &Stored| question.is_about(row));
                 let (found, _) = find(self.operator, state, prefix, fits, usize::MAX).await?;
                 self.tokens(&found, effect, false).await
             }
@@ -353,10 +368,12 @@ impl<'a> Work<'a> {
         most: usize,
     ) -> Result<Vec<Version>, Failure> {
         let rows = self.operator.rows_of(key.to_vec()).await?;
-        let as_of = self.question.as_of;
-        let (found, _) = versions_of_key(self.operator, state, key, &rows, as_of, most).await?;
+        let is_meant = |row: &Stored| self.question.is_about(row);
+        let (found, _) = versions_of_key(self.operator, state, key, &rows, is_meant, most).await?;
         if found.is_empty() {
-            let is_in_flight = rows.iter().any(|row| row.state == State::InFlight);
+            // As the reason says it.
+            let first = rows.first();
+            let is_in_flight = first.is_some_and(|row| row.state == State::InFlight);
             self.outcome.in_flight += u64::from(is_in_flight);
             self.outcome.because(why_not(key, &rows));
         }

@@ -41,7 +41,7 @@ impl StoreAccess {
         StoreAccess {
             store: store.into(),
             limit,
-            log: Arc::new(tell),
+            log: Arc::new(write_stderr),
         }
     }
 
@@ -77,7 +77,7 @@ impl StoreAccess {
 }
 
 /// Writes a line on standard error, whose reader may have gone.
-pub(crate) fn tell(line: &str) {
+pub(crate) fn write_stderr(line: &str) {
     drop(writeln!(io::stderr(), "{line}"));
 }
 
@@ -178,7 +178,8 @@ impl Operator {
             let text = std::str::from_utf8(bytes).ok().filter(|_| is_json);
             let quoted = text.map(|text| serde_json::Value::from(text).to_string());
             let quoted = quoted.map(|text| text[..text.len() - 1].into());
-            // Only strings begin with a letter, but for words that make no keys.
+            // JSON that begins with a letter is a word that makes no key, such as `null`: a string
+            // is meant.
             let is_string = is_json && prefix.starts_with(char::is_alphabetic);
             let plain = (!is_string).then(|| bytes.to_vec());
             quoted.into_iter().chain(plain).collect()

@@ -67,6 +67,9 @@ async fn lists_and_shows_timers_of_each_state() {
     assert_eq!(keys, ["order 1", "order 2"]);
     let page = run(&file, &["list", "--json", "--limit", "2"]).json();
     let next = page["next"].as_str().expect("there are more");
+    // It is no prefix: the order is that of the deadlines.
+    let options = ["list", "--json", "--limit", "2", "--prefix", ""];
+    assert_eq!(run(&file, &options).json()["next"], next);
     let more = format!("more with --after {next}");
     for (option, leads_on) in [(["--limit", "2"], true), (["--after", next], false)] {
         let table = run(&file, &[&["list"], &option[..]].concat()).output;
@@ -252,8 +255,10 @@ async fn exit_code_tells_what_is_wrong() {
     }
     std::fs::remove_file(file.path()).expect("it is removed");
     drop(Sqlite::open(file.path()).expect("it opens"));
-    let empty = run(&file, &["stats"]);
-    assert!(empty.output.contains("no namespace to show"), "{empty:?}");
+    for command in [&["stats"][..], &["watch", "--times", "1"]] {
+        let empty = run(&file, command);
+        assert!(empty.output.contains("no namespace to show"), "{empty:?}");
+    }
     assert_eq!(run(&file, &["list"]).code, 3);
     let (timers, _claims) = file.instance().await;
     let set = timers.set_timer("a", &"v".to_owned(), HOUR).await;
@@ -391,6 +396,11 @@ async fn change_says_what_it_has_found() {
     assert_eq!(
         (&both["changed"], &both["in_flight"]),
         (&1.into(), &1.into())
+    );
+    let all = run(&file, &["remove", "--all", "--yes"]);
+    assert!(
+        all.code == 3 && all.errors.contains("1 in flight"),
+        "{all:?}"
     );
     assert_eq!(counted(&timers).await, [0, 1, 1]);
 }

@@ -516,6 +516,9 @@ async fn page_says_what_is_wrong_with_a_request() {
     let answer = server.ask("GET /n/orders/timer/2261", &[], "");
     assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
     assert!(answer.contains("The key has no timer"), "{answer}");
+    let answer = server.ask("GET /absent", &[], "");
+    assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+    assert!(answer.contains("there is no such page"), "{answer}");
     let answer = server.ask("GET /n/orders/timer/zz", &[], "");
     assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
     for (fields, words) in [

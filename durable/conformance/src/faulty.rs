@@ -22,6 +22,29 @@ pub struct Faulty<S> {
     state: Arc<Mutex<State>>,
 }
 
+/// The calls that may fail, by the names of their methods.
+const CALLS: [&str; 13] = [
+    "open",
+    "amend",
+    "write",
+    "load",
+    "fire",
+    "settle",
+    "unload",
+    "unmark",
+    "rows_of",
+    "list",
+    "count",
+    "purge",
+    "change_dead",
+];
+
+/// A name that is wrong would make no call fail.
+fn check(call: Option<&str>) {
+    let is_known = call.is_none_or(|call| CALLS.contains(&call));
+    assert!(is_known, "{call:?} is none of {CALLS:?}");
+}
+
 /// Whether a call fails before or after it has taken effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultPoint {
@@ -92,20 +115,27 @@ impl<S> Faulty<S> {
         self.lock().writes
     }
 
-    /// Makes every call of one kind fail before it has an effect: `"load"`, `"fire"`, `"write"` or
-    /// `"settle"`. `None` brings it back.
+    /// Makes every call of one kind fail before it has an effect, by the name of the method, as
+    /// `"load"`. `None` brings it back.
+    ///
+    /// # Panics
+    ///
+    /// If no call of a store that may fail has that name. So do the other setters that take one.
     pub fn set_failing(&self, call: Option<&'static str>) {
+        check(call);
         self.lock().failing = call;
     }
 
     /// Makes every call of one kind fail after it has taken effect. `None` brings it back.
     pub fn set_losing(&self, call: Option<&'static str>) {
+        check(call);
         self.lock().losing = call;
     }
 
     /// Makes every call of one kind fail at once and reach the store so much later. `None` brings
     /// it back.
     pub fn set_late(&self, late: Option<(&'static str, Duration)>) {
+        check(late.map(|(call, _)| call));
         self.lock().late = late;
     }
 
@@ -130,6 +160,7 @@ impl<S> Faulty<S> {
     /// Makes the answers to calls of one kind take that much longer, by the name of the method, as
     /// `"load"`.
     pub fn set_slow(&self, call: &'static str, delay: Duration) {
+        check(Some(call));
         self.lock().slow = Some((call, delay));
     }
 
@@ -162,6 +193,9 @@ impl<S> Faulty<S> {
         let mut state = self.lock();
         let number = state.calls;
         state.calls += 1;
+        if state.plan == Plan::Dead {
+            return Some(FaultPoint::Before);
+        }
         if state.failing == Some(call) {
             return Some(FaultPoint::Before);
         }
@@ -175,7 +209,6 @@ impl<S> Faulty<S> {
                 state.plan = Plan::Dead;
                 when
             }
-            Plan::Dead => return Some(FaultPoint::Before),
             _ => return None,
         };
         state.struck = true;
@@ -193,16 +226,18 @@ impl<S: Store> Faulty<S> {
         let (space, store) = (space.clone(), Arc::clone(&self.store));
         Box::pin(async move {
             let late = self.lock().late.filter(|(late, _)| *late == name);
-            if let Some((_, delay)) = late {
+            let delay = self.lock().delay / 2;
+            if late.is_none() {
+                pause(delay).await;
+            }
+            let fate = self.fate(name);
+            if let (Some((_, delay)), None) = (late, fate) {
                 drop(tokio::spawn(async move {
                     sleep(delay).await;
                     drop(call(&store, &space, false).await);
                 }));
                 return Err(StoreError::unavailable("its answer was lost"));
             }
-            let delay = self.lock().delay / 2;
-            pause(delay).await;
-            let fate = self.fate(name);
             let mut answer = Err(StoreError::unavailable("it was taken away by the test"));
             if fate != Some(FaultPoint::Before) {
                 let locked = self.lock().locked;
@@ -264,14 +299,14 @@ async fn settle_locked(
     store: &impl Store,
     space: Namespace,
     settles: Vec<Settle>,
-    near: Terms,
+    terms: Terms,
 ) -> Result<Vec<Settled>, StoreError> {
     let mut outcomes = vec![Settled::Locked; settles.len()];
     let settles = settles.into_iter().enumerate();
     let settles = settles
         .filter(|(_, settle)| matches!(settle.settlement, Settlement::Ack | Settlement::Extend(_)));
     let (places, settles): (Vec<_>, _) = settles.unzip();
-    let settled = store.settle(&space, settles, near).await?;
+    let settled = store.settle(&space, settles, terms).await?;
     for (place, settled) in places.into_iter().zip(settled) {
         outcomes[place] = settled;
     }
@@ -306,14 +341,14 @@ impl<S: Store> Store for Faulty<S> {
         &self,
         space: &Namespace,
         writes: Vec<Write>,
-        near: Terms,
+        terms: Terms,
     ) -> Answer<'_, Vec<WriteOutcome>> {
         let written = self.call("write", space, move |store, space, locked| {
             if locked {
                 let locked = writes.into_iter().map(WriteOutcome::Locked).collect();
                 return Box::pin(ready(Ok(locked)));
             }
-            store.write(space, writes, near)
+            store.write(space, writes, terms)
         });
         self.counted(written, |written| {
             let changed = written.iter().filter(|written| {
@@ -349,15 +384,15 @@ impl<S: Store> Store for Faulty<S> {
         &self,
         space: &Namespace,
         settles: Vec<Settle>,
-        near: Terms,
+        terms: Terms,
     ) -> Answer<'_, Vec<Settled>> {
         let renews = |settle: &Settle| matches!(settle.settlement, Settlement::Extend(_));
         let renewals: Vec<_> = settles.iter().map(renews).collect();
         let settled = self.call("settle", space, move |store, space, locked| {
             if locked {
-                return Box::pin(settle_locked(store, space.clone(), settles, near));
+                return Box::pin(settle_locked(store, space.clone(), settles, terms));
             }
-            store.settle(space, settles, near)
+            store.settle(space, settles, terms)
         });
         self.counted(settled, move |settled| {
             let settled = settled.iter().zip(renewals);

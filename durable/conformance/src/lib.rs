@@ -56,7 +56,7 @@
 //! | [`crashes`] | an instance that dies, or has a call that fails, before and after every single call |
 //!
 //! A failed check panics and says what it expected. Random checks print their seed; the environment
-//! variable `CONFORMANCE_SEED` repeats its choices, and on a paused clock the whole run.
+//! variable `CONFORMANCE_SEED` repeats its choices.
 
 #![forbid(unsafe_code)]
 #![allow(

@@ -26,7 +26,8 @@ const CHANGES: u64 = 5;
 const TRIES: u32 = 3;
 
 /// D13: while all that can be looked at is looked at, again and again, timers are set, delivered
-/// and acknowledged about as quickly as they are in the same run when there are no looks.
+/// and acknowledged about as quickly as they are in the same run when there are no looks. It holds
+/// nothing on a paused clock, on which neither takes any time.
 pub async fn d13_looks_delay_nothing<T: Stores>(world: &World<T>) {
     let mut instance = world.instance().await;
     let space = world.namespace();
@@ -54,11 +55,11 @@ pub async fn d13_looks_delay_nothing<T: Stores>(world: &World<T>) {
 }
 
 async fn fill<S: Store>(store: &S, space: &Namespace) {
-    let near = Terms::NONE;
+    let terms = Terms::NONE;
     let keys: Vec<_> = (0..ROWS).map(|number| format!("far {number}")).collect();
     for keys in keys.chunks(1_000) {
         let writes = keys.iter().map(|key| set(key, "1", Due::In(DAY)));
-        let written = store.write(space, writes.collect(), near).await;
+        let written = store.write(space, writes.collect(), terms).await;
         written.expect("it writes");
     }
 }

@@ -64,6 +64,10 @@ pub async fn d5_handles_once_through_an_outage<T: Stores>(world: &World<T>) {
             }
             timers.shutdown().await;
         };
+        let course = async {
+            let ended = timeout(unit * 1_200, course).await;
+            assert!(ended.is_ok(), "{} of 12, {part}", handled.len());
+        };
         join(instance.claims.dispatch(2, handler), course).await;
         assert_eq!(timers.metrics().lost, 0, "{part}");
         assert_eq!(handled.twice(), [""; 0]);
@@ -89,7 +93,8 @@ pub async fn d5_put_back_survives_an_outage<T: Stores>(world: &World<T>) {
         }
     };
     let check = async {
-        handled.reach(1, unit).await;
+        let called = timeout(unit * 1_200, handled.reach(1, unit)).await;
+        called.expect("it is delivered");
         let failed = Instant::now();
         sleep(unit * 20).await;
         faults.set_failing(None);

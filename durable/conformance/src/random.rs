@@ -3,8 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
-/// The environment variable that repeats a seed: on a paused clock the same run, on the real clock
-/// the same choices.
+/// The environment variable that repeats a seed: its check makes the same choices.
 const SEED: &str = "CONFORMANCE_SEED";
 
 /// The seed of this run: from the environment, else a new one. Prints it, which a test shows when

@@ -116,7 +116,7 @@ impl<T: Stores> World<T> {
     pub async fn paced(mut self) -> Self {
         let (store, space) = (self.store().await, self.part("pace").namespace());
         opened(&store, &space, &"test".into()).await;
-        let near = Terms::NONE;
+        let terms = Terms::NONE;
         let set = Write::new(
             b"pace".to_vec(),
             Action::set(Vec::new(), Due::In(self.units(1_000)), None, false),
@@ -124,7 +124,7 @@ impl<T: Stores> World<T> {
         let mut longest = Duration::ZERO;
         for _ in 0..5 {
             let began = Instant::now();
-            let written = store.write(&space, vec![set.clone()], near).await;
+            let written = store.write(&space, vec![set.clone()], terms).await;
             written.expect("it writes");
             longest = longest.max(began.elapsed());
         }
@@ -292,6 +292,19 @@ impl<S: Store> Running<S> {
     /// The store's time.
     pub(super) async fn now(&self) -> SystemTime {
         self.counts().await.now.into()
+    }
+
+    /// Waits until all timers that wait are loaded. An instance loads nothing before its first load
+    /// has made it count as alive.
+    pub(super) async fn has_loaded_all(&self) {
+        for _ in 0..600 {
+            let pending = self.timers.admin().pending(None, 100).await;
+            if pending.expect("it lists").iter().all(|entry| entry.loaded) {
+                return;
+            }
+            sleep(self.unit).await;
+        }
+        panic!("some are never loaded");
     }
 
     /// The keys in flight, claimed by any instance, and when their leases end.

@@ -34,7 +34,7 @@ pub(crate) enum Selection {
 }
 
 impl Action {
-    /// The action with this verb. Moves are by nothing.
+    /// The action with this verb. A move has no delay yet.
     pub(crate) fn named(verb: &str) -> Option<Self> {
         let all = [
             Action::Remove,

@@ -327,6 +327,40 @@ async fn claim_that_is_newer_than_the_question_is_left() {
     }
 }
 
+/// Versions grow under the same key only: a claim of another key that is made later may have a
+/// smaller one.
+#[tokio::test]
+async fn claim_that_the_question_did_not_count_is_left() {
+    let case = Case::new().await;
+    for selection in [Selection::All, orders()] {
+        let other = case.in_flight(0..1).await;
+        let counted = case.in_flight(1..2).await;
+        let question = question(&case.operator, Action::Acknowledge, selection).await;
+        let mut question = question.expect("it counts");
+        // As if the first claim, which has the smaller version, had been made since.
+        assert!(question.claims.remove(&other[0]));
+        assert_eq!(act(&case, &question).await.changed, 1);
+        let done = acted(&case, Action::Acknowledge, Selection::Tokens(other)).await;
+        assert_eq!(done.changed, 1, "it was left");
+        let done = acted(&case, Action::Acknowledge, Selection::Tokens(counted)).await;
+        assert_eq!(done.changed, 0, "it was acknowledged");
+    }
+}
+
+/// Regression: a key that waits counted as in flight, too, if an earlier firing was.
+#[tokio::test]
+async fn refused_key_counts_as_in_flight_if_its_reason_says_so() {
+    let case = Case::new().await;
+    case.in_flight(0..2).await;
+    case.set(0..1, HOUR).await;
+    for (number, in_flight, reason) in [(0, 0, "is waiting"), (1, 1, "is in flight")] {
+        let key = Selection::Keys(vec![format!("\"order {number}\"").into_bytes()]);
+        let done = acted(&case, Action::Retry, key).await;
+        assert_eq!((done.in_flight, done.unchanged), (in_flight, 1));
+        assert!(done.reasons[0].contains(reason), "{done:?}");
+    }
+}
+
 /// Regression: the page says that the log tells what became of a change, and the process had ended.
 #[tokio::test(start_paused = true)]
 async fn change_that_is_cut_off_is_logged() {

@@ -118,7 +118,7 @@ pub(super) async fn change(
         back,
         total: question.number,
         changed: AtomicU64::new(0),
-        told: OnceLock::new(),
+        result: OnceLock::new(),
     });
     if let Some(as_of) = field(&fields, "as_of").and_then(from_at) {
         question.as_of = as_of;
@@ -150,13 +150,13 @@ fn start(visit: &Visit, question: Question, job: &Arc<Job>) -> JoinHandle<Outcom
         let progress = |rows| _ = job.changed.fetch_add(rows, Ordering::Relaxed);
         let mut work = Work::new(&operator, &who, &question, &progress);
         work.run().await;
-        let _ = job.told.set(told(question.action, &work.outcome));
+        let _ = job.result.set(result(question.action, &work.outcome));
         work.outcome.clone()
     })
 }
 
 /// The result of a change.
-fn told(action: Action, done: &Outcome) -> (&'static str, Vec<String>) {
+fn result(action: Action, done: &Outcome) -> (&'static str, Vec<String>) {
     let mut lines = vec![format!("{} {}.", separated(done.changed), action.past())];
     let left = done.left();
     if done.changed == 0 && left.is_empty() && done.failure.is_none() {
@@ -184,7 +184,7 @@ pub(super) async fn job(visit: Visit) -> Result<Markup, Failure> {
                 .to_owned(),
         )
     })?;
-    frame.is_live = job.told.get().is_none();
+    frame.is_live = job.result.get().is_none();
     Ok(html::job(&frame, &job))
 }
 
@@ -256,9 +256,9 @@ mod tests {
             in_flight: 2,
             ..Outcome::default()
         };
-        let told = told(Action::Remove, &done);
-        assert_eq!(told.0, "Not all were changed");
-        assert_eq!(told.1, ["1,234 removed.", "2 in flight: left alone"]);
+        let result = result(Action::Remove, &done);
+        assert_eq!(result.0, "Not all were changed");
+        assert_eq!(result.1, ["1,234 removed.", "2 in flight: left alone"]);
     }
 
     /// Regression: the page said that there was no timer.
@@ -268,9 +268,9 @@ mod tests {
             in_flight: 2,
             ..Outcome::default()
         };
-        let told = told(Action::Remove, &done);
-        assert_eq!(told.0, "Nothing was changed");
-        assert_eq!(told.1, ["0 removed.", "2 in flight: left alone"]);
+        let result = result(Action::Remove, &done);
+        assert_eq!(result.0, "Nothing was changed");
+        assert_eq!(result.1, ["0 removed.", "2 in flight: left alone"]);
     }
 
     /// Regression: a change that failed half-way looked as if it had done nothing.
@@ -281,10 +281,10 @@ mod tests {
             failure: Some(Failure::timeout(Duration::from_secs(5))),
             ..Outcome::default()
         };
-        let told = told(Action::Remove, &done);
-        assert_eq!(told.0, "The change has failed");
+        let result = result(Action::Remove, &done);
+        assert_eq!(result.0, "The change has failed");
         let why = "the store has not responded within 5s";
-        assert_eq!(told.1, ["1,234 removed.", why]);
+        assert_eq!(result.1, ["1,234 removed.", why]);
     }
 
     #[test]

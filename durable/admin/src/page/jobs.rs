@@ -21,7 +21,7 @@ pub(super) struct Job {
     /// How many it has changed.
     pub(super) changed: AtomicU64,
     /// Once it has ended: a title, and lines.
-    pub(super) told: OnceLock<(&'static str, Vec<String>)>,
+    pub(super) result: OnceLock<(&'static str, Vec<String>)>,
 }
 
 /// The last ones, by number. The first number is the time by the wall clock: unless that steps
@@ -60,7 +60,7 @@ mod tests {
             back: String::new(),
             total: 0,
             changed: AtomicU64::new(0),
-            told: OnceLock::new(),
+            result: OnceLock::new(),
         });
         let numbers = [(); MAX_JOBS + 1].map(|()| jobs.add(Arc::clone(&job)));
         let is_known = numbers.map(|number| jobs.get(number).is_some());

@@ -171,11 +171,12 @@ pub(super) enum Change {
 }
 
 impl Change {
-    /// The action, and the timers that it is for: all if none are chosen.
+    /// The action, and the timers that it is for.
     pub(super) fn parts(self) -> (Action, Which) {
         match self {
             Change::Purge { yes } => {
                 let all = Which {
+                    all: true,
                     yes,
                     ..Which::default()
                 };

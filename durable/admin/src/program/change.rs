@@ -1,4 +1,4 @@
-//! Changes: removes, moves, runs, releases, retries, discards, purges.
+//! Changes: removes, moves, runs, releases, acknowledges, retries, discards, purges.
 
 use std::io::{BufRead as _, IsTerminal as _};
 
@@ -10,7 +10,7 @@ use super::output::{print, print_json};
 use super::{records, stop};
 use crate::actions::{Action, Outcome, Selection, Work, question};
 use crate::failure::Failure;
-use crate::operator::{Operator, tell};
+use crate::operator::{Operator, write_stderr};
 
 /// The user that runs the program.
 fn who() -> String {
@@ -88,7 +88,7 @@ fn ask(namespace: &str, what: &str) -> Result<(), Failure> {
     if !input.is_terminal() {
         return Err(nothing("needs --yes"));
     }
-    tell(&format!(
+    write_stderr(&format!(
         "{what}, in namespace {namespace}. This cannot be undone. Type the name of the namespace to go on:"
     ));
     let mut line = String::new();
@@ -105,16 +105,19 @@ async fn select(operator: &Operator, action: Action, which: Which) -> Result<Sel
         let prefix = operator.prefix(&prefix, which.hex, state).await?;
         return Ok(Selection::Prefix(prefix));
     }
+    if which.all {
+        return Ok(Selection::All);
+    }
     if !which.tokens.is_empty() {
         return Ok(Selection::Tokens(which.tokens));
     }
     let mut keys = Vec::new();
     for key in &which.keys {
-        keys.push(operator.key(key, which.hex).await?);
+        let key = operator.key(key, which.hex).await?;
+        // Named twice, it is changed once.
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
     }
-    Ok(if keys.is_empty() {
-        Selection::All
-    } else {
-        Selection::Keys(keys)
-    })
+    Ok(Selection::Keys(keys))
 }

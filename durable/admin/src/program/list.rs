@@ -18,7 +18,7 @@ const VALUE: usize = 60;
 
 /// Prints a page.
 pub(super) async fn list(operator: &Operator, json: bool, which: List) -> Result<(), Failure> {
-    let prefix = match which.prefix {
+    let prefix = match which.prefix.filter(|prefix| !prefix.is_empty()) {
         Some(prefix) => Some(operator.prefix(&prefix, which.hex, which.state).await?),
         None => None,
     };
@@ -34,10 +34,17 @@ pub(super) async fn list(operator: &Operator, json: bool, which: List) -> Result
         return print_json(&records::timers(operator, &rows, next.as_deref()));
     }
     let now = operator.counts().await?.now;
-    print(&rows_table(&rows, now))?;
+    print(&page_text(&rows, next.as_deref(), now))
+}
+
+/// The timers of a page, and how to read on.
+fn page_text(rows: &[Stored], next: Option<&str>, now: StoreTime) -> String {
+    let shown = rows_table(rows, now);
     match next {
-        Some(next) => print(&format!("more with --after {next}")),
-        None => Ok(()),
+        // Others were looked at.
+        Some(next) if rows.is_empty() => format!("none so far: more with --after {next}"),
+        Some(next) => format!("{shown}\nmore with --after {next}"),
+        None => shown,
     }
 }
 
@@ -121,5 +128,15 @@ mod tests {
             let when = format!("{when} 1 min ago");
             assert!(table.contains(&when), "{when}: {table}");
         }
+    }
+
+    #[test]
+    fn empty_page_before_others_says_none_so_far() {
+        let now = StoreTime::default();
+        let text = page_text(&[], Some("17-1"), now);
+        assert_eq!(text, "none so far: more with --after 17-1");
+        let row = Stored::new(Version(1), State::Dead, b"a".to_vec(), b"1".to_vec(), now);
+        let text = page_text(&[row], Some("17-1"), now);
+        assert!(text.ends_with("\nmore with --after 17-1"), "{text}");
     }
 }

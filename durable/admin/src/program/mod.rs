@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser as _};
 
 use crate::failure::Failure;
-use crate::operator::{Operator, StoreAccess, tell};
+use crate::operator::{Operator, StoreAccess, write_stderr};
 use crate::shown::whole;
 use args::{Args, Command, Common};
 
@@ -36,7 +36,7 @@ pub fn main() -> ExitCode {
         Err(failure @ Failure::NotFound(_)) => (3, failure),
     };
     // The store's text may have what moves the cursor of a terminal.
-    tell(&format!("error: {}", whole(failure.to_string().as_bytes())));
+    write_stderr(&format!("error: {}", whole(failure.to_string().as_bytes())));
     ExitCode::from(code)
 }
 

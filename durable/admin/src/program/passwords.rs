@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
-use crate::operator::tell;
+use crate::operator::write_stderr;
 
 /// Where libpq expects sockets, as it was built for one system or another.
 #[cfg(unix)]
@@ -25,7 +25,7 @@ pub(super) fn find(config: &Config) -> io::Result<Option<String>> {
     }
     let Some(file) = file() else { return Ok(None) };
     if !is_private(&file)? {
-        tell(&format!(
+        write_stderr(&format!(
             "warning: the password file {} is ignored: its mode must be 0600 or less",
             file.display()
         ));

@@ -13,7 +13,7 @@ use super::records;
 use crate::details::{INSTANCE, instance_cells};
 use crate::failure::Failure;
 use crate::health::{NONE, Summary};
-use crate::operator::{Operator, StoreAccess, tell};
+use crate::operator::{Operator, StoreAccess, write_stderr};
 use crate::shown::{text_line, whole};
 
 /// The namespace that is named, or else each one.
@@ -25,7 +25,10 @@ async fn summaries(access: &StoreAccess, common: &Common) -> Result<Vec<Summary>
     Summary::of_all(&operators).await
 }
 
-fn stats_table(summaries: &[Summary]) -> String {
+fn stats_text(summaries: &[Summary]) -> String {
+    if summaries.is_empty() {
+        return NONE.to_owned();
+    }
     let columns = [
         "namespace",
         "codec",
@@ -52,10 +55,7 @@ pub(super) async fn stats(access: &StoreAccess, common: &Common) -> Result<(), F
     if common.json {
         return print_json(&records::namespaces(&summaries));
     }
-    if summaries.is_empty() {
-        return print(NONE);
-    }
-    print(&stats_table(&summaries))
+    print(&stats_text(&summaries))
 }
 
 pub(super) async fn instances(operator: &Operator, json: bool) -> Result<(), Failure> {
@@ -89,7 +89,7 @@ pub(super) async fn watch(
         let summaries = match summaries(access, common).await {
             // A script that watches a few times is told.
             Err(failure @ Failure::Failed(_)) if times.is_none() => {
-                tell(&format!("error: {}", whole(failure.to_string().as_bytes())));
+                write_stderr(&format!("error: {}", whole(failure.to_string().as_bytes())));
                 continue;
             }
             summaries => summaries?,
@@ -98,7 +98,7 @@ pub(super) async fn watch(
             print_json(&records::namespaces(&summaries))?;
             continue;
         }
-        let mut parts = vec![stats_table(&summaries)];
+        let mut parts = vec![stats_text(&summaries)];
         for each in &summaries {
             let (name, Some(Counts { now, .. })) = (&each.operator.namespace, each.counts) else {
                 continue;

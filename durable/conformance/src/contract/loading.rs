@@ -136,8 +136,8 @@ pub async fn leaves_rows_to_those_that_can_decode_them<T: Stores>(world: &World<
     let leave = async |token, by, pause| {
         let settlement = Settlement::Leave(LeftRow::new(by, pause, alive));
         let settle = Settle::new(token, settlement).with_error("no number");
-        let near = Terms::new(HOUR, Some(by));
-        case.settle_as(vec![settle], near).await[0]
+        let terms = Terms::new(HOUR, Some(by));
+        case.settle_as(vec![settle], terms).await[0]
     };
     load(first).await;
     let token = case.fired("a").await;

@@ -65,9 +65,9 @@ impl<S: Store> Case<S> {
         self.write_near(writes, Terms::NONE).await
     }
 
-    async fn write_near(&self, writes: Vec<Write>, near: Terms) -> Vec<WriteOutcome> {
+    async fn write_near(&self, writes: Vec<Write>, terms: Terms) -> Vec<WriteOutcome> {
         let count = writes.len();
-        let written = self.store.write(&self.space, writes, near).await;
+        let written = self.store.write(&self.space, writes, terms).await;
         let written = written.expect("it writes");
         assert_eq!(written.len(), count, "an answer for each write");
         written
@@ -136,8 +136,8 @@ impl<S: Store> Case<S> {
         self.settle_as(settles.collect(), Terms::NONE).await
     }
 
-    async fn settle_as(&self, settles: Vec<Settle>, near: Terms) -> Vec<Settled> {
-        let settled = self.store.settle(&self.space, settles, near).await;
+    async fn settle_as(&self, settles: Vec<Settle>, terms: Terms) -> Vec<Settled> {
+        let settled = self.store.settle(&self.space, settles, terms).await;
         settled.expect("it settles")
     }
 

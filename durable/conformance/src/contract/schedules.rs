@@ -48,8 +48,8 @@ pub async fn leaves_unknown_schedules_to_others<T: Stores>(world: &World<T>) {
         unmarked.await.expect("it unmarks");
     }
     let fire_some = async |unloaded, schedules| {
-        let near = Terms::new(HOUR, Some(instance));
-        let mut request = Fire::new(vec![], Some(HOUR), near);
+        let terms = Terms::new(HOUR, Some(instance));
+        let mut request = Fire::new(vec![], Some(HOUR), terms);
         (request.unloaded, request.schedules) = (unloaded, schedules);
         case.fire_as(request).await
     };

@@ -262,11 +262,10 @@ impl History {
                 })?;
                 continue;
             }
-            let latest = self.versions.entry(row.key.clone()).or_insert(*version);
-            ensure(*latest <= *version, || {
+            let latest = self.versions.insert(row.key.clone(), *version);
+            ensure(latest < Some(*version), || {
                 format!("D7: {row:?} after {latest:?}")
             })?;
-            *latest = *version;
         }
         Ok(())
     }

@@ -101,17 +101,15 @@ pub(super) fn nothing_is_lost(taken: &Taken<'_>) -> Verdict {
     };
     let key = taken.step.key().unwrap_or_default();
     match taken.outcome {
-        Outcome::Written(written)
-            if taken.step.sets() && matches!(written[..], [WriteOutcome::Armed { .. }]) =>
-        {
-            before
-                .of_key(&key, State::Waiting)
-                .for_each(|row| leave(&row.value));
-            *expected.entry(taken.run.last_value()).or_default() += 1;
-        }
-        Outcome::Written(written) if matches!(written[..], [WriteOutcome::Removed { .. }]) => {
-            let waiting = before.of_key(&key, State::Waiting);
-            waiting.for_each(|row| leave(&row.value));
+        Outcome::Written(written) => {
+            let sets = taken.step.sets() && matches!(written[..], [WriteOutcome::Armed { .. }]);
+            if sets || matches!(written[..], [WriteOutcome::Removed { .. }]) {
+                let waiting = before.of_key(&key, State::Waiting);
+                waiting.for_each(|row| leave(&row.value));
+            }
+            if sets {
+                *expected.entry(taken.run.last_value()).or_default() += 1;
+            }
         }
         Outcome::Fired(report) => {
             for fired in &report.fired {

@@ -19,10 +19,10 @@ impl Run {
         // Each set has another value.
         self.sets += u32::from(call.sets_in().is_some());
         let instance = &self.instances[by];
-        let near = Terms::new(self.unit, Some(instance.id)).under(instance.edition);
+        let terms = Terms::new(self.unit, Some(instance.id)).under(instance.edition);
         let write = |key: Key, action| {
             let write = Write::new(key_bytes(key), action);
-            Request::Write(vec![write], near)
+            Request::Write(vec![write], terms)
         };
         let due = |delay| self.due(delay, now);
         let set = |delay, period, if_absent| {
@@ -32,7 +32,7 @@ impl Run {
             let plan = |version| instance.plans.get(version).copied();
             let plans = named.iter().filter_map(plan).collect();
             let lease = (!self.bounds.charter.at_most_once).then_some(self.lease());
-            let mut fire = Fire::new(named, lease, near);
+            let mut fire = Fire::new(named, lease, terms);
             (fire.unloaded, fire.by, fire.plans) = (unloaded, Some(instance.id), plans);
             (fire.missed, fire.no_overlap) = (self.bounds.missed, self.bounds.charter.no_overlap);
             fire.schedules = self.schedules(by);
@@ -46,7 +46,7 @@ impl Run {
         let request = match call {
             _ if call.fires() && !instance.lost_fires.is_empty() => {
                 let held = instance.claims.iter().map(|claim| claim.token).collect();
-                Request::Unfire(instance.lost_fires.clone(), held, near)
+                Request::Unfire(instance.lost_fires.clone(), held, terms)
             }
             Call::Fire if instance.due(now).is_empty() => return None,
             Call::Fire => fire(instance.due(now), 0),
@@ -72,7 +72,7 @@ impl Run {
                 if claim.unanswered.is_some_and(|before| before != how) {
                     return None;
                 }
-                Request::Settle(vec![(claim.token, how)], near)
+                Request::Settle(vec![(claim.token, how)], terms)
             }
             Call::Move(key, delay) => write(key, Action::move_to(due(delay))),
             Call::Remove(key) => write(key, Action::Remove),

@@ -150,20 +150,11 @@ impl Step {
         let (Step::Call { by, call, fault }, Step::Call { call: other, .. }) = (self, next) else {
             return false;
         };
-        let ends = |call| match call {
-            Call::Settle(how) => !matches!(how, Settling::Extend | Settling::Lapse),
-            _ => false,
-        };
-        let alike = match fault {
-            Fault::None => ends(call) && ends(other),
-            _ => false,
-        };
-        let same = next
-            == Step::Call {
-                by,
-                call: other,
-                fault,
-            };
+        let ends = |call| matches!(call, Call::Settle(how) if !matches!(how, Settling::Extend | Settling::Lapse));
+        let alike = fault == Fault::None && ends(call) && ends(other);
+        // In all but the call.
+        let call = other;
+        let same = next == Step::Call { by, call, fault };
         let writes = self.key().is_some() && next.key().is_some();
         same && fault != Fault::Lost && (alike || writes)
     }

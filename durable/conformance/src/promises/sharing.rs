@@ -58,6 +58,7 @@ pub async fn gives_back_what_it_loaded_at_shutdown<T: Stores>(world: &World<T>) 
     first.set("due", 1, 0).await;
     first.set("near", 2, 14).await;
     world.wait(2).await;
+    first.has_loaded_all().await;
     first.timers.shutdown().await;
     assert!(first.claims.recv().await.is_none());
     let pending = first.timers.admin().pending(None, 10).await;
@@ -81,18 +82,11 @@ pub async fn gives_back_what_it_loaded_at_shutdown<T: Stores>(world: &World<T>) 
 /// last load is three polls old.
 pub async fn takes_over_what_a_dead_instance_had_loaded<T: Stores>(world: &World<T>) {
     let first = world.instance().await;
-    // Within three polls, and after four.
+    // Some are due before the takeover, some after it.
     for units in 3..10 {
         first.set(&key(units.into()), 1, units).await;
     }
-    // An instance loads nothing before its first load has made it count as alive.
-    loop {
-        let pending = first.timers.admin().pending(None, 10).await;
-        if pending.expect("it lists").iter().all(|entry| entry.loaded) {
-            break;
-        }
-        world.wait(1).await;
-    }
+    first.has_loaded_all().await;
     let killed = first.now().await;
     first.kill();
     let mut second = world.instance().await;

@@ -23,8 +23,8 @@ async fn poison<T: Stores>(world: &World<T>, key: &str, due: Duration, period: O
     let value = b"[neither, nor]".to_vec();
     let set = Action::set(value, Due::In(due), period, false);
     let writes = vec![Write::new(format!("{key:?}").into(), set)];
-    let near = Terms::NONE;
-    store.write(&space, writes, near).await.expect("it writes");
+    let terms = Terms::NONE;
+    store.write(&space, writes, terms).await.expect("it writes");
 }
 
 /// An instance that cannot decode a timer leaves it to others, and its series goes on.
@@ -120,9 +120,13 @@ pub async fn set_outlives_what_does_not_decode<T: Stores>(world: &World<T>) {
     for number in 0..3 {
         let key = format!("key {number}");
         poison(world, &key, Duration::ZERO, Some(world.units(1))).await;
-        while instance.timers.metrics().undecoded <= number {
-            instance.sees_nothing(1).await;
-        }
+        let fails = async {
+            while instance.timers.metrics().undecoded <= number {
+                instance.sees_nothing(1).await;
+            }
+        };
+        let failed = timeout(world.units(1_200), fails).await;
+        failed.expect("it fails to decode");
         let set = writer.timers.set_timer(&key, &number, FAR);
         set.await.expect("it is set");
     }

@@ -94,7 +94,7 @@ pub(in crate::page) fn job(frame: &Frame<'_>, job: &Job) -> Markup {
     let changed = job.changed.load(Ordering::Relaxed);
     let content = html! {
         section #work data-live="" {
-            @if let Some((title, lines)) = job.told.get() {
+            @if let Some((title, lines)) = job.result.get() {
                 h1 { (title) }
                 p { (job.title) "." }
                 @for line in lines { p { bdi { (line) } } }

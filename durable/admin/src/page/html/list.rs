@@ -57,6 +57,15 @@ impl ListQuery {
     }
 }
 
+/// The label of the link back. A way back that was cut ends with the first page, too.
+fn previous_text(pages: &str) -> &'static str {
+    if pages.is_empty() {
+        "first"
+    } else {
+        "previous"
+    }
+}
+
 /// One page of a list.
 pub(in crate::page) fn list(
     frame: &Frame<'_>,
@@ -70,7 +79,7 @@ pub(in crate::page) fn list(
     let whole = frame.here(&format!("/list/{}", state_name(state)));
     let previous = query
         .previous()
-        .map(|pages| query.address(frame, state, pages));
+        .map(|pages| (query.address(frame, state, pages), previous_text(pages)));
     let next = found
         .next
         .as_ref()
@@ -93,14 +102,16 @@ pub(in crate::page) fn list(
         }
         @if found.rows.is_empty() {
             p.empty {
-                @if is_filtered { "No timer fits the filter." } @else { "None." }
+                @if found.next.is_some() { "None so far: go on with next." }
+                @else if is_filtered { "No timer fits the filter." }
+                @else { "None." }
             }
         } @else {
             (table(frame, state, &found.rows, now, &here))
         }
         @if previous.is_some() || next.is_some() {
             nav.pages aria-label="pages" {
-                @if let Some(previous) = previous { a href=(previous) rel="prev" { "previous" } }
+                @if let Some((previous, text)) = previous { a href=(previous) rel="prev" { (text) } }
                 @if let Some(next) = next { a href=(next) rel="next" { "next" } }
             }
         }
@@ -184,6 +195,31 @@ mod tests {
         let long = vec!["ab".repeat(MAX_KEY_BYTES); 9].join(".");
         let next = at(&long).next("z");
         assert!(next.ends_with("ab.z") && next.len() < 8_000, "{next}");
+    }
+
+    /// Regression: a page whose timers did not fit said that none does, with a link to the next.
+    #[test]
+    fn empty_page_before_others_says_none_so_far() {
+        let filter = Filter {
+            state: State::Dead,
+            prefix: None,
+            error: Some("rare".to_owned()),
+        };
+        let list = |pages: &str, next: Option<&str>| {
+            let mut query = at(pages);
+            query.error = "rare".to_owned();
+            let (rows, next) = (Vec::new(), next.map(str::to_owned));
+            let found = Rows { rows, next };
+            list(&FRAME, &query, &filter, &found, StoreTime::default()).into_string()
+        };
+        let (so_far, none) = ("None so far: go on with next.", "No timer fits the filter.");
+        let page = list("", Some("b"));
+        assert!(page.contains(so_far) && !page.contains(none), "{page}");
+        let page = list("b", None);
+        assert!(page.contains(none) && !page.contains(so_far), "{page}");
+        assert!(page.contains("rel=\"prev\">first<"), "{page}");
+        let page = list("b.c", None);
+        assert!(page.contains("rel=\"prev\">previous<"), "{page}");
     }
 
     /// A change of a prefix takes no error: it would change timers that the list does not show.

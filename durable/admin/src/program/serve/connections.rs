@@ -3,9 +3,9 @@
 //!
 //! | limit | |
 //! |---|---|
-//! | [`HEADERS`] | from the start of a connection, or from the end of a request, until the head of the next one is there |
+//! | [`HEADERS`] | from the start of a connection, or from the end of a request, until the head of the next one is there: an idle connection is closed then |
 //! | [`BODY`] | for the body of a request |
-//! | [`SILENCE`] | a connection that owes no response, or has a client that does not read one |
+//! | [`SILENCE`] | a connection whose client does not read its response |
 //! | [`CONNECTIONS`] | so many at once; others wait |
 
 use std::sync::Arc;

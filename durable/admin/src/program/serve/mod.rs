@@ -46,9 +46,9 @@ type Shared = State<Arc<Site>>;
 fn token(options: &Serve) -> Result<Option<String>, Failure> {
     let token = given("token", options.token_file.as_deref(), VARIABLE)?;
     match &token {
-        Some(token) if token.len() < TOKEN => Err(Failure::Usage(format!(
+        Some(token) if token.chars().count() < TOKEN => Err(Failure::Usage(format!(
             "the token has {} characters; it must have {TOKEN} at least",
-            token.len()
+            token.chars().count()
         ))),
         None if !options.listen.ip().is_loopback() => Err(Failure::Usage(format!(
             "{} is not on the loopback: that needs --token-file",
@@ -81,6 +81,7 @@ pub(super) async fn serve(common: &Common, options: Serve) -> Result<(), Failure
         .route("/login", get(async || login_page()).post(login))
         .route("/logout", post(logout))
         .merge(page.routes())
+        .fallback(async || refusal("", StatusCode::NOT_FOUND, "there is no such page"))
         .layer(middleware::from_fn_with_state(Arc::clone(&site), guarded))
         .with_state(site);
     let stop = stop()?;
