@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use tickwheel_durable::store::{
-    Action, Due, Fire, Namespace, Store as _, Terms, Write, WriteOutcome,
-};
+use tickwheel_durable::store::{Action, Due, Fire, Store as _, Terms, Write, WriteOutcome};
 
 use super::server::Server;
 
@@ -115,9 +113,7 @@ async fn move_of_a_damaged_row_sets_it_aside() {
     let Some(server) = Server::start(&[]) else {
         return;
     };
-    let store = server.connect().await;
-    let space = Namespace::new("damaged").expect("it is a name");
-    store.open(&space, &"json".into()).await.expect("it opens");
+    let (store, space) = server.open("damaged").await;
     let row = packed(b'w', [5.0, -1.0, 0.0], "a", b"1");
     let (key, version) = (b"\"a\"", "1000000000001001");
     let mut write = redis::pipe();
@@ -151,9 +147,7 @@ async fn row_without_its_entry_in_an_index_fires() {
     let Some(server) = Server::start(&[]) else {
         return;
     };
-    let store = server.connect().await;
-    let space = Namespace::new("damaged").expect("it is a name");
-    store.open(&space, &"json".into()).await.expect("it opens");
+    let (store, space) = server.open("damaged").await;
     let hour = Duration::from_secs(3_600);
     let set = Action::set(b"1".to_vec(), Due::In(hour), Some(hour), false);
     let writes = vec![Write::new(b"\"a\"".to_vec(), set)];

@@ -237,9 +237,7 @@ async fn keeps_the_order_of_calls_that_were_given_up() {
     let Some(server) = Server::start(&[]) else {
         return;
     };
-    let store = server.connect().await;
-    let space = Namespace::new("faults").expect("it is a name");
-    store.open(&space, &"json".into()).await.expect("it opens");
+    let (store, space) = server.open("faults").await;
     let near = Terms::NONE;
     let set = |value| store.write(&space, vec![set("timer", value, FAR)], near);
     set(0).await.expect("it is set");
@@ -360,9 +358,7 @@ async fn versions_grow_after_the_server_has_lost_its_last_writes() {
     let Some(server) = Server::start(&[]) else {
         return;
     };
-    let store = server.connect().await;
-    let space = Namespace::new("faults").expect("it is a name");
-    store.open(&space, &"json".into()).await.expect("it opens");
+    let (store, space) = server.open("faults").await;
     let near = Terms::NONE;
     let version = async || {
         let written = store.write(&space, vec![set("timer", 1, SECOND)], near);

@@ -13,13 +13,6 @@ use crate::server::Server;
 
 const NEAR: Terms = Terms::NONE;
 
-async fn open(server: &Server) -> (Redis, Namespace) {
-    let (store, space) = (server.connect().await, Namespace::new("language"));
-    let space = space.expect("it is a name");
-    store.open(&space, &"json".into()).await.expect("it opens");
-    (store, space)
-}
-
 async fn set(store: &Redis, space: &Namespace, keys: impl IntoIterator<Item = Vec<u8>>) {
     let set = |key| {
         let action = Action::set(b"v".to_vec(), Due::In(Duration::ZERO), None, false);
@@ -37,7 +30,7 @@ async fn failed_timer_fires_again_in_each_language() {
     let Some(server) = Server::start_in_english() else {
         return;
     };
-    let (store, space) = open(&server).await;
+    let (store, space) = server.open("language").await;
     set(&store, &space, [b"a".to_vec()]).await;
     for error in [None, Some("first"), Some("second")] {
         let mut fire = Fire::new(Vec::new(), Some(Duration::from_secs(60)), NEAR);
@@ -60,7 +53,7 @@ async fn pages_by_prefix_list_each_key_in_each_language() {
     let Some(server) = Server::start_in_english() else {
         return;
     };
-    let (store, space) = open(&server).await;
+    let (store, space) = server.open("language").await;
     let keys: BTreeSet<_> = (0..=255).map(|byte| vec![b'k', byte, b'x']).collect();
     set(&store, &space, keys.clone()).await;
     let mut request = PrefixRows::new(State::Waiting, b"k".to_vec(), 10);

@@ -14,13 +14,6 @@ use crate::server::{Server, until};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-async fn open(server: &Server) -> (Redis, Namespace) {
-    let (store, space) = (server.connect().await, Namespace::new("leftovers"));
-    let space = space.expect("it is a name");
-    store.open(&space, &"json".into()).await.expect("it opens");
-    (store, space)
-}
-
 /// The last parts of the names of all keys, but for those that only instances have.
 async fn kept(server: &Server) -> Vec<String> {
     let keys: Value = server.command(&["KEYS", "*leftovers*"]).await;
@@ -43,7 +36,7 @@ async fn timers_that_come_and_go_leave_nothing() {
     let Some(server) = Server::start(&[]) else {
         return;
     };
-    let (store, space) = open(&server).await;
+    let (store, space) = server.open("leftovers").await;
     let near = Terms::new(HOUR, Some(live(&store, &space).await));
     let before = kept(&server).await;
     let (now, soon) = (Due::In(Duration::ZERO), Due::In(HOUR / 2));
@@ -104,7 +97,7 @@ async fn old_epochs_are_forgotten() {
     let Some(server) = Server::start(&[]) else {
         return;
     };
-    let (store, space) = open(&server).await;
+    let (store, space) = server.open("leftovers").await;
     let now = store.count(&space).await.expect("it counts").now;
     for (name, days) in [("old", 31), ("recent", 29)] {
         let epoch = now.before(DAY * days).as_micros().to_string();
@@ -128,7 +121,7 @@ async fn purge_leaves_no_row_in_any_state() {
     let Some(server) = Server::start(&[]) else {
         return;
     };
-    let (store, space) = open(&server).await;
+    let (store, space) = server.open("leftovers").await;
     let instance = live(&store, &space).await;
     let before = kept(&server).await;
     let now = Due::In(Duration::ZERO);
@@ -166,7 +159,7 @@ async fn dead_instances_leave_nothing() {
     let Some(server) = Server::start(&[]) else {
         return;
     };
-    let (store, space) = open(&server).await;
+    let (store, space) = server.open("leftovers").await;
     let instance = async || {
         let opened = store.open(&space, &"json".into()).await;
         opened.expect("it opens").instance
@@ -209,7 +202,7 @@ async fn version_without_a_row_is_forgotten() {
     let Some(server) = Server::start(&[]) else {
         return;
     };
-    let (store, space) = open(&server).await;
+    let (store, space) = server.open("leftovers").await;
     let opened = store.open(&space, &"json".into()).await.expect("it opens");
     let load = async |wanted: usize| {
         let loading = Load::new(opened.instance, HOUR, wanted, HOUR);

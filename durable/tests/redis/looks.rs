@@ -2,23 +2,15 @@
 
 use std::time::Duration;
 
-use tickwheel_durable::Redis;
 use tickwheel_durable::store::{
-    Action, DeadChange, DeadRows, Due, Fire, List, Load, Namespace, Settle, Settlement, State,
-    Store, Terms, Write, WriteOutcome,
+    Action, DeadChange, DeadRows, Due, Fire, List, Load, Settle, Settlement, State, Store, Terms,
+    Write, WriteOutcome,
 };
 
 use crate::server::Server;
 
 /// A value of which three make an answer long enough.
 const LARGE: usize = 400 * 1024;
-
-async fn open(server: &Server) -> (Redis, Namespace) {
-    let (store, space) = (server.connect().await, Namespace::new("looks"));
-    let space = space.expect("it is a name");
-    store.open(&space, &"json".into()).await.expect("it opens");
-    (store, space)
-}
 
 fn write(key: u32, action: Action) -> Write {
     let key = format!("{key:04}").into();
@@ -54,7 +46,7 @@ async fn lists_come_in_short_pages() {
     let Some(server) = Server::start(&[]) else {
         return;
     };
-    let (store, space) = open(&server).await;
+    let (store, space) = server.open("looks").await;
     let writes = (0..400).map(|key| set(key, 1)).collect();
     store
         .write(&space, writes, Terms::NONE)
@@ -79,7 +71,7 @@ async fn loads_come_in_short_pages() {
     let Some(server) = Server::start(&[]) else {
         return;
     };
-    let (store, space) = open(&server).await;
+    let (store, space) = server.open("looks").await;
     let instance = store
         .open(&space, &"json".into())
         .await
@@ -106,7 +98,7 @@ async fn few_dead_rows_of_a_key_are_found_among_many() {
     let Some(server) = Server::start(&[]) else {
         return;
     };
-    let (store, space) = open(&server).await;
+    let (store, space) = server.open("looks").await;
     let near = Terms::NONE;
     let die = async || {
         let mut dead = Vec::new();
@@ -154,7 +146,7 @@ async fn batches_of_large_rows_are_divided() {
     let Some(server) = Server::start(&[]) else {
         return;
     };
-    let (store, space) = open(&server).await;
+    let (store, space) = server.open("looks").await;
     let writes = (0..9).map(|key| set(key, LARGE)).collect();
     let written = store.write(&space, writes, Terms::NONE).await;
     let written = written.expect("it writes");

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) use not_run::not_run;
 use tickwheel_durable::Redis;
+use tickwheel_durable::store::{Namespace, Store as _};
 
 /// A server to use instead of a new one, by tests that leave it as it was.
 const URL: &str = "TICKWHEEL_REDIS_URL";
@@ -225,6 +226,14 @@ impl Server {
     /// Connects to it, which may load its data first.
     pub(crate) async fn connect(&self) -> Redis {
         connect(&self.url()).await
+    }
+
+    /// Connects to it, and opens a namespace.
+    pub(crate) async fn open(&self, name: &str) -> (Redis, Namespace) {
+        let store = self.connect().await;
+        let space = Namespace::new(name).expect("it is a name");
+        store.open(&space, &"json".into()).await.expect("it opens");
+        (store, space)
     }
 
     /// Sends it a command, in words.

@@ -117,19 +117,28 @@ fn arms_for_a_later_tick_during_expiration() {
     arm_against_expiration(3);
 }
 
-/// A sleep is dropped while it fires: it is woken only if it had fired before it was cancelled.
+/// Cancels a sleep, and then calls `then` with its entry, while the actor reaches its node: it is
+/// woken only if it had fired before. Returns what `then` does, and how often it was woken.
+fn cancel_during_firing<T>(
+    then: impl FnOnce(EntryArc<SleepEntry>) -> T,
+) -> (Actor, Arc<Wakes>, usize, T) {
+    let (_shared, actor, entry, wakes) = armed(2);
+    let actor = turn(actor, 2);
+    let fired = usize::from(cancel(&entry).was == Phase::Fired);
+    let result = then(entry);
+    let actor = actor.join().unwrap();
+    assert_eq!(wakes.count(), fired);
+    (actor, wakes, fired, result)
+}
+
+/// A sleep is dropped while it fires.
 ///
 /// Fails without `state.end_wait` in [`Entry::disarm`] or [`Entry::process_expiration`], and if
 /// that does not check the phase.
 #[test]
 fn cancels_during_firing() {
     check(None, || {
-        let (_shared, actor, entry, wakes) = armed(2);
-        let actor = turn(actor, 2);
-        let was = cancel(&entry).was;
-        let fired = usize::from(was == Phase::Fired);
-        let mut actor = actor.join().unwrap();
-        assert_eq!(wakes.count(), fired);
+        let (mut actor, wakes, fired, entry) = cancel_during_firing(|entry| entry);
         assert_eq!(actor.fired().len(), fired);
         assert_invariants(&mut actor, &entry);
         actor.turn(9);
@@ -307,14 +316,10 @@ fn drops_an_entry_with_two_nodes_during_a_sweep() {
 #[test]
 fn drops_an_entry_during_expiration() {
     check(None, || {
-        let (_shared, actor, entry, wakes) = armed(2);
-        let actor = turn(actor, 2);
-        let was = cancel(&entry).was;
-        drop(entry);
-        let mut actor = actor.join().unwrap();
+        let (mut actor, wakes, fired, ()) = cancel_during_firing(drop);
         actor.sweep(false);
         assert_eq!(actor.next_wake(), None);
-        assert_eq!(wakes.count(), usize::from(was == Phase::Fired));
+        assert_eq!(wakes.count(), fired);
     });
 }
 

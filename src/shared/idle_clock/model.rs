@@ -34,6 +34,17 @@ fn hold_guard(clock: &Arc<IdleClock>) -> thread::JoinHandle<bool> {
     })
 }
 
+/// A thread that touches. Returns whether that counted: then it is the last activity, or an earlier
+/// one, also as this thread sees it.
+fn touch(clock: &Arc<IdleClock>, nanos: u64) -> thread::JoinHandle<bool> {
+    let clock = Arc::clone(clock);
+    thread::spawn(move || {
+        let touched = clock.touch(nanos);
+        assert!(!touched || clock.either.activity.last() >= nanos);
+        touched
+    })
+}
+
 /// Two tasks touch, a guard is taken and dropped, and the owner decides. Touches and guards that
 /// return `true` come before the decision, which is not made then. Those that come after it return
 /// `false`.
@@ -44,10 +55,7 @@ fn hold_guard(clock: &Arc<IdleClock>) -> thread::JoinHandle<bool> {
 fn two_touchers_and_guard_against_decider() {
     check(Some(2), || {
         let clock = clock(10, [None; 3]);
-        let touchers = [5, 7].map(|nanos| {
-            let clock = Arc::clone(&clock);
-            thread::spawn(move || clock.touch(nanos))
-        });
+        let touchers = [5, 7].map(|nanos| touch(&clock, nanos));
         let guard = hold_guard(&clock);
         // The idle duration has passed since the start, but not since any of the touches.
         let idle = clock.decide(11);
@@ -77,16 +85,9 @@ fn two_touchers_and_guard_against_decider() {
 fn touch_before_the_decision_is_the_last_activity() {
     check(None, || {
         let clock = clock(10, [None; 3]);
-        let toucher = {
-            let clock = Arc::clone(&clock);
-            thread::spawn(move || {
-                let last = if clock.touch(5) { 5 } else { 0 };
-                assert!(clock.either.activity.last() >= last);
-                last
-            })
-        };
+        let toucher = touch(&clock, 5);
         assert!(clock.decide(20));
-        let last = toucher.join().unwrap();
+        let last = if toucher.join().unwrap() { 5 } else { 0 };
         assert_eq!(clock.either.activity.last(), last);
     });
 }
@@ -99,10 +100,7 @@ fn touch_before_the_decision_is_the_last_activity() {
 fn touch_against_decide_and_revive() {
     check(None, || {
         let clock = clock(10, [None; 3]);
-        let toucher = {
-            let clock = Arc::clone(&clock);
-            thread::spawn(move || clock.touch(12))
-        };
+        let toucher = touch(&clock, 12);
         let idle = clock.decide(11);
         if idle {
             clock.revive(11);
@@ -127,10 +125,7 @@ fn touch_and_guard_against_decision_by_each_kind() {
             let mut kinds = [Some(1_000); 3];
             kinds[deciding as usize] = Some(10);
             let clock = clock(1_000, kinds);
-            let toucher = {
-                let clock = Arc::clone(&clock);
-                thread::spawn(move || clock.touch(5))
-            };
+            let toucher = touch(&clock, 5);
             let guard = hold_guard(&clock);
             let idle = clock.decide(11);
             let (touched, entered) = (toucher.join().unwrap(), guard.join().unwrap());
