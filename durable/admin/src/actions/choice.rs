@@ -49,33 +49,36 @@ impl Action {
         all.into_iter().find(|action| action.verb() == verb)
     }
 
-    /// Its verb, the outcome for the timers, and the state of those that it changes.
-    fn about(self) -> (&'static str, &'static str, Option<State>) {
-        use State::{Dead, InFlight, Waiting};
+    /// Its verb, and the outcome for the timers.
+    fn words(self) -> (&'static str, &'static str) {
         match self {
-            Action::Remove => ("remove", "removed", Some(Waiting)),
-            Action::MoveIn(_) => ("move", "moved", Some(Waiting)),
-            Action::Run => ("run", "made due now", Some(Waiting)),
-            Action::Retry => ("retry", "retried", Some(Dead)),
-            Action::Discard => ("discard", "discarded", Some(Dead)),
-            Action::Release => ("release", "released", Some(InFlight)),
-            Action::Acknowledge => ("acknowledge", "acknowledged", Some(InFlight)),
-            Action::Purge => ("purge", "deleted", None),
+            Action::Remove => ("remove", "removed"),
+            Action::MoveIn(_) => ("move", "moved"),
+            Action::Run => ("run", "made due now"),
+            Action::Retry => ("retry", "retried"),
+            Action::Discard => ("discard", "discarded"),
+            Action::Release => ("release", "released"),
+            Action::Acknowledge => ("acknowledge", "acknowledged"),
+            Action::Purge => ("purge", "deleted"),
         }
     }
 
     pub(crate) fn verb(self) -> &'static str {
-        self.about().0
+        self.words().0
     }
 
     /// The outcome for the timers.
     pub(crate) fn past(self) -> &'static str {
-        self.about().1
+        self.words().1
     }
 
     /// The state of the timers that it changes.
     pub(crate) fn state(self) -> Option<State> {
-        self.about().2
+        match self.effect() {
+            Effect::Waiting(_) => Some(State::Waiting),
+            Effect::Token(effect) => Some(effect.state()),
+            Effect::Purge => None,
+        }
     }
 
     /// Whether it is asked first: nothing brings back what is deleted, or the deadlines of many.
