@@ -269,16 +269,17 @@ impl Calls {
     }
 
     /// After an amendment the next call opens the namespace again. So does each call while the
-    /// instance differs.
-    fn note_difference(&self, error: &StoreError) {
+    /// instance differs. Returns whether the store says that it does.
+    fn note_difference(&self, error: &StoreError) -> bool {
         use StoreError::{Amended, Charter, Schema};
-        let (Charter { .. } | Schema { .. } | Amended { .. }) = error else {
-            return;
-        };
-        self.edition.store(0, Ordering::Release);
-        if !matches!(error, Amended { .. }) {
+        let differs = matches!(error, Charter { .. } | Schema { .. });
+        if differs || matches!(error, Amended { .. }) {
+            self.edition.store(0, Ordering::Release);
+        }
+        if differs {
             self.differs.store(true, Ordering::Release);
         }
+        differs
     }
 
     /// The error of a call whose time is over.
@@ -313,7 +314,7 @@ impl Calls {
             m.store_errors += u64::from(!matches!(outcome, Ok(Ok(_))));
         });
         let kind = self.kinds.iter().find(|kind| kind.calls.contains(&call));
-        let error = match outcome {
+        let (differs, error) = match outcome {
             Ok(Ok(answer)) => {
                 if let Some(kind) = kind.filter(|kind| kind.calls[0] == call) {
                     kind.note(self, None);
@@ -324,21 +325,14 @@ impl Calls {
                     received,
                 });
             }
-            Ok(Err(error)) => {
-                self.note_difference(&error);
-                Error::Store(error)
-            }
-            Err(_) => self.timeout_of(call),
+            Ok(Err(error)) => (self.note_difference(&error), Error::Store(error)),
+            Err(_) => (false, self.timeout_of(call)),
         };
-        let is_difference = matches!(
-            error,
-            Error::Store(StoreError::Charter { .. } | StoreError::Schema { .. })
-        );
         if let Some(kind) = kind {
             // It may have taken effect all the same, or a part of it, unless the store has refused
             // it because the instance differs. An amendment counts, so that the next load gives
             // what is loaded to others.
-            if !is_difference {
+            if !differs {
                 self.lost_answer.store(true, Ordering::Release);
             }
             kind.note(self, Some(&error));
