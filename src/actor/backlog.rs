@@ -35,7 +35,7 @@ pub(super) struct Backlog {
     taken: Lanes<Command>,
     /// How many commands of the lanes soon and later were applied.
     applied: [u64; 2],
-    /// What was deferred since the queues were emptied.
+    /// The work that was deferred since the queues were emptied.
     unnumbered: Vec<Deferred>,
     /// Work that waits until this many commands of each lane are applied. No number is lower than
     /// those before it.

@@ -39,7 +39,7 @@ struct Program<'a, T: Stores> {
     instances: Vec<Running<T::Store>>,
     /// The value of each key. A value is set once.
     keys: BTreeMap<String, u64>,
-    /// What has become of each value that need not be delivered any more.
+    /// The end of each value that need not be delivered any more.
     done: BTreeMap<u64, &'static str>,
     /// Claims that are kept for a while.
     held: Vec<Claim<String, u64>>,

@@ -25,7 +25,8 @@ pub enum StoreError {
         cause: Option<Cause>,
     },
     /// The store refuses: a file that is read-only or full, a missing permission, a damaged table.
-    /// Of a batch that was divided, a part may have been changed. An operator has to look at it.
+    /// A part of a batch may have been changed, if the batch was divided. An operator has to look
+    /// at it.
     #[non_exhaustive]
     Refused {
         /// A description of the failure.
