@@ -261,12 +261,15 @@ impl Activity {
     pub(crate) fn reap(&self, idle_since: u64) -> Reap {
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
+            if is_gone(word) {
+                return Reap::Gone;
+            }
+            if word & BUSY != 0 {
+                return Reap::Busy;
+            }
             let last = nanos_of(word);
-            match word {
-                _ if is_gone(word) => return Reap::Gone,
-                _ if word & BUSY != 0 => return Reap::Busy,
-                _ if last > idle_since => return Reap::Active(last),
-                _ => {}
+            if last > idle_since {
+                return Reap::Active(last);
             }
             match (self.word).compare_exchange_weak(
                 word,
