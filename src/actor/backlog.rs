@@ -17,37 +17,30 @@ use std::collections::VecDeque;
 use tokio::sync::oneshot;
 
 use crate::shared::command::{Command, CommandMailbox};
-use crate::shared::mailbox::{Lane, Lanes};
-use crate::shared::note::SetKey;
+use crate::shared::mailbox::CommandQueue;
 use crate::sync::IN_EXPLORER;
 
 /// How many commands a turn applies before it fires timers. It applies whole blocks, so perhaps a
 /// few more.
 const COMMANDS_PER_TURN: usize = if IN_EXPLORER { 4 } else { 4096 };
 
-/// How many of these may be needed soon while others wait: at least a block of the others is
-/// applied too, so they do not wait forever.
-const SOON_PER_TURN: usize = if IN_EXPLORER { 2 } else { 3072 };
-
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Backlog {
-    taken: Lanes<Command>,
-    /// How many commands of the lanes soon and later were applied.
-    applied: [u64; 2],
+    taken: CommandQueue<Command>,
+    /// How many commands were applied.
+    applied: u64,
     /// The work that was deferred since the queues were emptied.
     unnumbered: Vec<Deferred>,
-    /// Work that waits until this many commands of each lane are applied. No number is lower than
-    /// those before it.
-    waiting: VecDeque<([u64; 2], Deferred)>,
+    /// Work that waits until this many commands are applied. No number is lower than those before
+    /// it.
+    waiting: VecDeque<(u64, Deferred)>,
 }
 
 /// Work that waits until commands are applied.
 #[derive(Debug)]
 pub(super) enum Deferred {
     Settle(oneshot::Sender<()>),
-    /// Forget a set.
-    Forget(SetKey),
     /// Take stale nodes off the wheel of the sleeps.
     Sweep,
     /// Take the sleeps off their wheel.
@@ -57,47 +50,36 @@ pub(super) enum Deferred {
 impl Backlog {
     pub(super) fn new() -> Self {
         Backlog {
-            taken: Lanes::new(),
-            applied: [0; 2],
+            taken: CommandQueue::new(),
+            applied: 0,
             unnumbered: Vec::new(),
             waiting: VecDeque::new(),
         }
     }
 
-    /// Takes everything that is queued, once all that is needed soon is applied.
+    /// Takes everything that is queued.
     pub(super) fn take(&mut self, mailbox: &CommandMailbox) {
-        if !self.taken.lane(Lane::Soon).is_empty() {
-            return;
-        }
         if !mailbox.take_all(&mut self.taken) {
             return;
         }
-        let lengths = self.taken.lengths();
-        let until = [0, 1].map(|lane| self.applied[lane] + lengths[lane] as u64);
+        let until = self.applied + self.taken.len() as u64;
         self.waiting
             .extend(self.unnumbered.drain(..).map(|work| (until, work)));
     }
 
-    /// The next commands for a turn that has applied so many, in order, and their lane. They are
-    /// counted, and have to be applied in this turn. Their memory can be
-    /// [recycled](Self::recycle).
-    pub(super) fn next_block(&mut self, applied: usize) -> Option<(Lane, VecDeque<Command>)> {
+    /// The next commands for a turn that has applied so many, in order. They are counted, and have
+    /// to be applied in this turn. Their memory can be [recycled](Self::recycle).
+    pub(super) fn next_block(&mut self, applied: usize) -> Option<VecDeque<Command>> {
         if applied >= COMMANDS_PER_TURN {
             return None;
         }
-        let [soon, later] = self.taken.lengths();
-        let lane = if soon > 0 && (applied < SOON_PER_TURN || later == 0) {
-            Lane::Soon
-        } else {
-            Lane::Later
-        };
-        let block = self.taken.lane(lane).pop_block()?;
-        self.applied[lane as usize] += block.len() as u64;
-        Some((lane, block))
+        let block = self.taken.pop_block()?;
+        self.applied += block.len() as u64;
+        Some(block)
     }
 
-    pub(super) fn recycle(&mut self, lane: Lane, emptied: VecDeque<Command>) {
-        self.taken.lane(lane).recycle(emptied);
+    pub(super) fn recycle(&mut self, emptied: VecDeque<Command>) {
+        self.taken.recycle(emptied);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -120,9 +102,8 @@ impl Backlog {
 
     /// The next work whose commands are all applied.
     pub(super) fn passed(&mut self) -> Option<Deferred> {
-        let (until, _) = self.waiting.front()?;
-        let is_passed = (until.iter().zip(&self.applied)).all(|(until, applied)| until <= applied);
-        if !is_passed {
+        let &(until, _) = self.waiting.front()?;
+        if until > self.applied {
             return None;
         }
         Some(self.waiting.pop_front()?.1)
@@ -143,31 +124,5 @@ impl Backlog {
                 Deferred::Settle(done) => Some(done),
                 _ => None,
             })
-    }
-}
-
-#[cfg(all(test, not(any(tickwheel_loom, tickwheel_shuttle))))]
-mod tests {
-    use super::*;
-    use crate::shared::command::Request;
-    use crate::shared::notifier::ActorNotifier;
-
-    // A settle once counted the commands of the queues that were not locked, and was done before
-    // those of the locked one were applied.
-    #[test]
-    fn settle_waits_for_the_commands_of_a_locked_queue() {
-        let mailbox = CommandMailbox::new(2, ActorNotifier::for_thread());
-        let mut backlog = Backlog::new();
-        let pushed = mailbox.push(1, 5, Request::Evict.into());
-        assert!(pushed.is_ok());
-        backlog.defer(Deferred::Settle(oneshot::channel().0));
-        let held = mailbox.hold_queue(1);
-        backlog.take(&mailbox);
-        assert!(backlog.passed().is_none(), "the queue was left");
-        drop(held);
-        backlog.take(&mailbox);
-        assert!(backlog.passed().is_none(), "its command is not applied");
-        assert!(backlog.next_block(0).is_some());
-        assert!(backlog.passed().is_some());
     }
 }

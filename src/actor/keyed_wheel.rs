@@ -1,132 +1,92 @@
-//! The wheel of keyed timers and watches, and the sets they belong to.
+//! The wheel of keyed timers and watches: the indices of all sets.
 //!
-//! Notes are applied, and the wheel is advanced, without a lock. An index that the wheel reaches
-//! goes onto the list of its set. The actor [visits](TimerSet::visit) each set with such a list, or
-//! with timers that it has found due. It only tries to lock the set: one that is locked by another
-//! thread is visited again in the next turn, and delays nothing but itself. The same goes for the
-//! [list](crate::shared::sets) in which it looks a set up at the first visit.
+//! The actor knows the node of each index, and what it is told by notes, in order: so the last one
+//! counts. It tells the reader of a set which indices the wheel has reached. Whether a timer is due
+//! there, the reader decides. The actor never looks at a set.
 
-#[cfg(all(test, not(tickwheel_shuttle)))]
-mod tests;
-
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
 use std::mem;
-use std::sync::Weak;
+use std::sync::Arc;
 
-use super::backlog::{Backlog, Deferred};
-use super::places::{IndexWheel, Places};
-use crate::shared::note::{Note, SetKey};
-use crate::shared::timer_set::{Due, DueTimers, TimerSet};
-use crate::shared::turn::Turn;
-use crate::sync::IN_EXPLORER;
+use crate::shared::reached::Reached;
+use crate::shared::sets::SetKey;
 use crate::tick::NEVER;
+use crate::wheel::BareWheel;
 
-/// The cost of an attempt to lock a set that is locked by another thread. The unit is one timer.
-const CONTENDED_COST: usize = if IN_EXPLORER { 1 } else { 64 };
+/// The index has no node.
+const NO_NODE: u32 = u32::MAX;
 
-/// An empty heap of due timers, and an empty list of chunks, keep memory for this many.
-const KEPT_CAPACITY: usize = 64;
+/// A set with nothing scheduled keeps memory for so many nodes.
+const KEPT_CAPACITY: usize = 256;
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct KeyedWheel {
     /// Others only read it.
-    pub(super) wheel: IndexWheel,
-    /// By the position of the set's key. `None` until a note about the set is applied.
-    sets: Vec<Option<Box<Known>>>,
-    /// The sets with due timers, those first that have waited longest for a visit.
-    due_sets: VecDeque<SetKey>,
-    /// No timer of these sets is due before this tick.
-    earliest: u64,
-    /// The visits since all of these sets were asked for their earliest tick.
-    visits: usize,
+    pub(super) wheel: BareWheel<(SetKey, u32)>,
+    /// By the position of the set's key.
+    sets: Vec<Option<Known>>,
+    /// The sets with indices of this tick, which are not all added yet.
+    added: Vec<SetKey>,
+    added_at: u64,
     /// What the wheel has just reached; kept for its memory.
-    reached: Vec<(SetKey, u32)>,
-    /// The notes of the last visit; kept for its memory.
-    notes: Vec<Note>,
-    /// An empty heap for the next set that has none; kept for its memory.
-    found: BinaryHeap<Reverse<Due>>,
-    /// Chunks of places that were left with nothing scheduled.
-    emptied: Vec<(SetKey, u32)>,
+    batch: Vec<(SetKey, u32)>,
 }
 
-/// A set that the actor knows.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Known {
-    /// `None` until the first visit.
-    set: Option<Weak<dyn TimerSet>>,
-    places: Places,
-    due: DueTimers,
+    reached: Arc<Reached>,
+    /// By index.
+    nodes: Vec<u32>,
+    /// How many indices have a node.
+    scheduled: usize,
+    /// It is in `added`.
+    is_added: bool,
 }
 
-/// A set with a node or a due timer, which is not forgotten.
-fn expect_known(sets: &mut [Option<Box<Known>>], set: SetKey) -> &mut Known {
-    let known = sets[set.position()].as_deref_mut();
-    known.expect("a set is forgotten once it has neither nodes nor due timers")
+impl Known {
+    /// So many nodes have left the wheel.
+    fn left(&mut self, nodes: usize) {
+        self.scheduled -= nodes;
+        if self.scheduled == 0 && self.nodes.capacity() > KEPT_CAPACITY {
+            self.nodes = Vec::new();
+        }
+    }
 }
 
 impl KeyedWheel {
     pub(super) fn new(slots: usize) -> Self {
         KeyedWheel {
-            wheel: IndexWheel::new(slots),
+            wheel: BareWheel::new(slots),
             sets: Vec::new(),
-            due_sets: VecDeque::new(),
-            earliest: NEVER,
-            visits: 0,
-            reached: Vec::new(),
-            notes: Vec::new(),
-            found: BinaryHeap::new(),
-            emptied: Vec::new(),
+            added: Vec::new(),
+            added_at: 0,
+            batch: Vec::new(),
         }
     }
 
-    /// Applies a note.
-    pub(super) fn apply(&mut self, note: &Note) {
-        let position = note.set.position();
+    /// A set was made.
+    pub(super) fn register(&mut self, set: SetKey, reached: Arc<Reached>) {
+        let position = set.position();
         if position >= self.sets.len() {
             self.sets.resize_with(position + 1, || None);
         }
-        // A key keeps its set while a note is left, so no note is for an earlier set.
-        let known = self.sets[position].get_or_insert_default();
-        if let Some(chunk) = known.places.apply(note, &mut self.wheel) {
-            self.emptied.push((note.set, chunk));
-        }
+        self.sets[position] = Some(Known {
+            reached,
+            nodes: Vec::new(),
+            scheduled: 0,
+            is_added: false,
+        });
     }
 
-    fn known(&mut self, set: SetKey) -> Option<&mut Known> {
-        self.sets.get_mut(set.position())?.as_deref_mut()
-    }
-
-    /// The actor has parked: frees at most that many chunks of places (N7). Returns whether some
-    /// are left.
-    pub(super) fn free_emptied(&mut self, limit: usize) -> bool {
-        for _ in 0..limit {
-            let Some((set, chunk)) = self.emptied.pop() else {
-                break;
-            };
-            if let Some(known) = self.known(set) {
-                known.places.free(chunk);
+    /// A set was dropped.
+    pub(super) fn forget(&mut self, set: SetKey) {
+        let known = self.sets[set.position()].take();
+        // Its timers were removed before: few nodes are left, if any.
+        let known = known.filter(|known| known.scheduled > 0);
+        for node in known.into_iter().flat_map(|known| known.nodes) {
+            if node != NO_NODE {
+                self.wheel.remove(node);
             }
-        }
-        if self.emptied.is_empty() {
-            self.emptied.shrink_to(KEPT_CAPACITY);
-        }
-        !self.emptied.is_empty()
-    }
-
-    /// Forgets a set that was dropped, when every command about it is applied. Returns whether it
-    /// has: one with due timers has to be visited first.
-    pub(super) fn try_forget(&mut self, set: SetKey) -> bool {
-        if self.known(set).is_some_and(|known| !known.due.is_empty()) {
-            return false;
-        }
-        let known = self.sets.get_mut(set.position());
-        if let Some(mut known) = known.and_then(Option::take) {
-            if known.places.has_listed() {
-                self.emptied.retain(|&(listed, _)| listed != set);
-            }
-            known.places.clear(&mut self.wheel);
         }
         while self.sets.last().is_some_and(Option::is_none) {
             self.sets.pop();
@@ -134,117 +94,75 @@ impl KeyedWheel {
         if self.sets.len() <= self.sets.capacity() / 4 {
             self.sets.shrink_to_fit();
         }
-        true
     }
 
-    /// Fires the timers that are due by tick `until`: advances the wheel by at most `limit` timers,
-    /// and processes at most twice as many in their sets. Returns the tick before which every timer
-    /// has fired.
-    pub(super) fn fire(
-        &mut self,
-        until: u64,
-        limit: usize,
-        turn: &Turn<'_>,
-        backlog: &mut Backlog,
-    ) -> u64 {
-        let before = self.advance(until, limit);
-        self.visit_due(before, 2 * limit, turn, backlog);
-        // Not in each turn, if there are more sets than a turn visits.
-        if self.visits >= self.due_sets.len() {
-            self.visits = 0;
-            self.earliest = self.ask_due_sets();
-        }
-        debug_assert!(self.earliest <= self.ask_due_sets(), "a lower bound");
-        before.min(self.earliest)
-    }
-
-    /// No timer of a due set is due before this tick.
-    fn ask_due_sets(&self) -> u64 {
-        let due = self.due_sets.iter();
-        let due = due.filter_map(|set| self.sets[set.position()].as_ref());
-        let earliest = due.map(|known| known.due.earliest());
-        earliest.min().unwrap_or(NEVER)
-    }
-
-    /// Takes the timers off the wheel that it reaches by tick `until`, as far as the budget goes.
-    /// Returns the tick before which none is left.
-    fn advance(&mut self, until: u64, mut budget: usize) -> u64 {
-        while self.wheel.step(until, &mut self.reached, &mut budget) {
-            while let Some((set, index)) = self.reached.pop() {
-                let known = expect_known(&mut self.sets, set);
-                known.places.reached(index);
-                if known.due.is_empty() {
-                    self.due_sets.push_back(set);
-                }
-                let tick = self.wheel.now();
-                known.due.reach(index, tick);
-                self.earliest = self.earliest.min(tick);
-            }
-        }
-        self.wheel.done_before(until)
-    }
-
-    /// Visits sets in turn, and delivers timers that are due before tick `before`.
-    fn visit_due(&mut self, before: u64, mut limit: usize, turn: &Turn<'_>, backlog: &mut Backlog) {
-        // As many visits as there are sets, not counting those that leave more to process.
-        let mut visits_left = self.due_sets.len();
-        while visits_left > 0 && limit > 0 {
-            visits_left -= 1;
-            let Some(set) = self.due_sets.pop_front() else {
+    /// Applies a note.
+    pub(super) fn apply(&mut self, set: SetKey, index: u32, tick: u64) {
+        let known = self.sets[set.position()].as_mut();
+        let known = known.expect("a set is registered before its notes, and forgotten after");
+        let position = index as usize;
+        if position >= known.nodes.len() {
+            if tick == NEVER {
                 return;
-            };
-            let processed = self.visit(set, before, limit, turn, backlog);
-            let cost = processed.map_or(CONTENDED_COST, |processed| processed.max(1));
-            limit = limit.saturating_sub(cost);
-            self.visits += 1;
-            let left = self.known(set).map_or(NEVER, |known| known.due.earliest());
-            if left != NEVER {
-                self.earliest = self.earliest.min(left);
-                self.due_sets.push_back(set);
-                visits_left += usize::from(processed.is_some_and(|processed| processed > 0));
+            }
+            known.nodes.resize(position + 1, NO_NODE);
+        }
+        let node = &mut known.nodes[position];
+        match (*node, tick) {
+            (NO_NODE, NEVER) => {}
+            (NO_NODE, tick) => {
+                *node = self.wheel.insert(tick, (set, index));
+                known.scheduled += 1;
+            }
+            (there, NEVER) => {
+                self.wheel.remove(there);
+                *node = NO_NODE;
+                known.left(1);
+            }
+            (there, tick) => {
+                self.wheel.reschedule(there, tick);
             }
         }
     }
 
-    /// Visits a set if it may have timers due before tick `before`. Returns how many timers it has
-    /// processed, or `None` if another thread has locked the set or the list.
-    fn visit(
-        &mut self,
-        set: SetKey,
-        before: u64,
-        limit: usize,
-        turn: &Turn<'_>,
-        backlog: &mut Backlog,
-    ) -> Option<usize> {
-        let known = expect_known(&mut self.sets, set);
-        if known.due.reached.is_empty() && known.due.earliest() >= before {
-            return Some(0);
+    /// Tells the readers what the wheel reaches by tick `until`, at most `limit` indices. Returns
+    /// the tick before which none is left.
+    pub(super) fn fire(&mut self, until: u64, mut limit: usize) -> u64 {
+        while self.wheel.step(until, &mut self.batch, &mut limit) {
+            let tick = self.wheel.now();
+            if self.added_at < tick {
+                self.publish(tick);
+            }
+            for run in self.batch.chunk_by(|one, other| one.0 == other.0) {
+                let known = self.sets[run[0].0.position()].as_mut();
+                let known = known.expect("a set with a node is not forgotten");
+                for &(_, index) in run {
+                    known.nodes[index as usize] = NO_NODE;
+                }
+                known.left(run.len());
+                known.reached.add(run.iter().map(|&(_, index)| index), tick);
+                if !mem::replace(&mut known.is_added, true) {
+                    self.added.push(run[0].0);
+                }
+            }
+            self.batch.clear();
         }
-        if known.set.is_none() {
-            known.set = Some(turn.shared.sets.try_get(set)?);
+        let before = self.wheel.done_before(until);
+        if before > self.wheel.now() {
+            self.publish(before);
         }
-        let Some(visited) = known.set.as_ref().and_then(Weak::upgrade) else {
-            // It was dropped with its timers.
-            known.due.clear();
-            return Some(0);
-        };
-        let due = &mut known.due;
-        if due.found.capacity() == 0 {
-            mem::swap(&mut due.found, &mut self.found);
-        }
-        let processed = visited.visit(due, before, limit, &mut self.notes, turn);
-        if due.found.is_empty() {
-            self.found = mem::take(&mut due.found);
-            self.found.shrink_to(KEPT_CAPACITY);
-        }
-        for note in self.notes.drain(..) {
-            if let Some(chunk) = known.places.visited(&note, &mut self.wheel) {
-                self.emptied.push((set, chunk));
+        before
+    }
+
+    /// All indices were added that are reached before this tick.
+    fn publish(&mut self, before: u64) {
+        for set in self.added.drain(..) {
+            // It may have been forgotten.
+            if let Some(known) = &mut self.sets.get_mut(set.position()).and_then(Option::as_mut) {
+                known.reached.publish(before);
+                known.is_added = false;
             }
         }
-        if let Some(set) = visited.give_back() {
-            backlog.defer(Deferred::Forget(set));
-        }
-        processed
+        self.added_at = before;
     }
 }

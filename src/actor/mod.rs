@@ -7,7 +7,6 @@ pub(crate) mod hosted;
 mod keyed_wheel;
 #[cfg(not(tickwheel_loom))]
 mod lateness;
-mod places;
 #[cfg(not(tickwheel_loom))]
 #[cfg_attr(
     not(all(feature = "precise", target_os = "linux")),

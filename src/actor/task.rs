@@ -30,8 +30,6 @@
 //! it holds.
 
 mod end;
-#[cfg(test)]
-mod tests;
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -55,7 +53,7 @@ use tracing::Instrument;
 use crate::clock;
 use crate::metrics::Event;
 use crate::panic::{WOKEN, catch_panic, wake};
-use crate::shared::command::{Command, Other, Request};
+use crate::shared::command::{Command, Request};
 use crate::shared::entry::Expiration;
 use crate::shared::notifier::ActorNotifier;
 use crate::shared::turn::Turn;
@@ -67,6 +65,9 @@ const SWEPT_PER_TURN: u32 = if IN_EXPLORER { 2 } else { 4096 };
 
 /// How many sleeps, keyed timers, ends of sets, and emptied chunks of places a turn processes.
 const ITEMS_PER_TURN: usize = if IN_EXPLORER { 2 } else { 256 };
+
+/// How many indices of keyed timers a turn reaches.
+const INDICES_PER_TURN: usize = if IN_EXPLORER { 2 } else { 2048 };
 
 /// How many tasks that settle a turn wakes.
 const SETTLED_PER_TURN: usize = if IN_EXPLORER { 1 } else { 256 };
@@ -190,7 +191,7 @@ impl Actor {
         // armed by a handle.
         let is_orphaned = self.shared.is_orphaned();
         let until = self.next_wake();
-        if more || !self.shared.mailbox.park(until) || self.keyed.free_emptied(ITEMS_PER_TURN) {
+        if more || !self.shared.mailbox.park(until) {
             return Step::Again;
         }
         self.pause = Pause::Waited { from: ended, until };
@@ -203,7 +204,7 @@ impl Actor {
 
     /// Whether nothing is armed.
     fn is_unused(&self) -> bool {
-        self.sleeps.wheel.is_empty() && self.keyed.wheel.is_empty()
+        self.sleeps.wheel.is_empty() && self.shared.keyed_pending() == 0
     }
 
     /// The tick at which a wheel next has something to do; `None` when both are empty.
@@ -293,7 +294,7 @@ impl Actor {
 
     /// Takes steps 1 to 3 of a turn. Returns whether anything is left to do.
     fn pass(&mut self, turn: &Turn<'_>) -> bool {
-        self.shared.mailbox.set_horizon(turn.tick);
+        self.shared.mailbox.set_clock(turn.tick);
         self.backlog.take(&self.shared.mailbox);
         let earliest_queued = self.shared.mailbox.earliest();
         self.apply_commands(turn);
@@ -321,28 +322,29 @@ impl Actor {
     /// Applies commands of the backlog, as many as a turn may before it fires timers.
     fn apply_commands(&mut self, turn: &Turn<'_>) {
         let mut applied = 0;
-        while let Some((lane, mut block)) = self.backlog.next_block(applied) {
+        while let Some(mut block) = self.backlog.next_block(applied) {
             applied += block.len();
             while let Some(command) = block.pop_front() {
                 self.apply(command);
             }
-            self.backlog.recycle(lane, block);
+            self.backlog.recycle(block);
         }
         turn.metrics().actor.add(Event::Command, applied as u64);
     }
 
     fn apply(&mut self, command: Command) {
         match command {
-            Command::Note(note) => self.keyed.apply(&note),
-            Command::Other(Other::Sleep { entry, tick }) => self.sleeps.schedule(entry, tick),
-            Command::Other(Other::Request(request)) => self.serve(*request),
+            Command::Note { set, index, tick } => self.keyed.apply(set, index, tick),
+            Command::Sleep { entry, tick } => self.sleeps.schedule(entry, tick),
+            Command::Request(request) => self.serve(*request),
         }
     }
 
     fn serve(&mut self, request: Request) {
         match request {
             Request::Settle(done) => self.backlog.defer(Deferred::Settle(done)),
-            Request::Forget(set) => self.backlog.defer(Deferred::Forget(set)),
+            Request::Register(set, reached) => self.keyed.register(set, reached),
+            Request::Forget(set) => self.keyed.forget(set),
             // The turn looks at the count.
             Request::Sweep => {}
             Request::Evict => self.backlog.defer(Deferred::Evict),
@@ -360,12 +362,6 @@ impl Actor {
             };
             match work {
                 Deferred::Settle(done) => self.settling.push_back((tick, done)),
-                Deferred::Forget(set) => {
-                    let is_forgotten = self.keyed.try_forget(set);
-                    if !is_forgotten || !self.shared.sets.try_unregister(set) {
-                        self.backlog.defer(Deferred::Forget(set));
-                    }
-                }
                 Deferred::Sweep => self.sweep = Sweep::At(0),
                 Deferred::Evict => self.evict(),
             }
@@ -377,12 +373,6 @@ impl Actor {
     ///
     /// This is not bounded, and waits for locks: it takes place once, in tests.
     fn evict(&mut self) {
-        for set in self.shared.sets.all() {
-            set.vacate_kept();
-            if let Some(set) = set.give_back() {
-                self.backlog.defer(Deferred::Forget(set));
-            }
-        }
         // Commands that were pushed meanwhile make stale nodes.
         self.begin_sweep();
         let wakers = (self.sleeps).evict(|context: &Arc<SleepContext>| context.clock.is_none());
@@ -423,7 +413,7 @@ impl Actor {
             return 0;
         };
         let sleeps = self.fire_sleeps(until, turn);
-        let keyed = (self.keyed).fire(until, ITEMS_PER_TURN, turn, &mut self.backlog);
+        let keyed = self.keyed.fire(until, INDICES_PER_TURN);
         let fired_before = sleeps.min(keyed);
         self.wake_settled(fired_before);
         if let Some(tick) = fired_before.checked_sub(1) {

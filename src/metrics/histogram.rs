@@ -177,13 +177,9 @@ impl fmt::Debug for AtomicHistogram {
 impl AtomicHistogram {
     pub(crate) fn record(&self, duration: Duration) {
         let nanos = nanos(duration);
-        let sum = self.sum_nanos.load(Ordering::Relaxed).saturating_add(nanos);
-        self.sum_nanos.store(sum, Ordering::Relaxed);
-        if nanos > self.max_nanos.load(Ordering::Relaxed) {
-            self.max_nanos.store(nanos, Ordering::Relaxed);
-        }
-        let count = &self.counts[bucket(nanos)];
-        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Release);
+        self.sum_nanos.fetch_add(nanos, Ordering::Relaxed);
+        self.max_nanos.fetch_max(nanos, Ordering::Relaxed);
+        self.counts[bucket(nanos)].fetch_add(1, Ordering::Release);
     }
 
     pub(super) fn read(&self) -> DurationHistogram {

@@ -3,26 +3,27 @@
 //! A command about a timer carries all that the actor needs to put it on the wheel, so it need not
 //! look at the timer: that lies in the cache of another core, or under a lock.
 
+use std::sync::Arc;
+
 use tokio::sync::oneshot;
 
 use crate::shared::SleepEntry;
 use crate::shared::entry::EntryArc;
 use crate::shared::mailbox::Mailbox;
-use crate::shared::note::{Note, SetKey};
 use crate::shared::notifier::ActorNotifier;
+use crate::shared::reached::Reached;
+use crate::shared::sets::SetKey;
 
-/// A command to the actor. It takes 24 bytes: a note's number is not zero, which leaves one value
-/// to tell a second variant by, and no third.
+/// A command to the actor.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// About a keyed timer.
-    Note(Note),
-    Other(Other),
-}
-
-/// A command that is no note. It takes two words.
-#[derive(Debug)]
-pub(crate) enum Other {
+    /// Put the index of a set where it reaches it at this tick; `NEVER` takes it off the wheel. The
+    /// last note for an index counts: those of a set arrive in the order in which its lock was held.
+    Note {
+        set: SetKey,
+        index: u32,
+        tick: u64,
+    },
     /// Put a node for the entry of a sleeping future on the wheel.
     Sleep {
         entry: EntryArc<SleepEntry>,
@@ -37,6 +38,8 @@ pub(crate) enum Request {
     /// Report once every command that was pushed before is applied, and every timer due by now has
     /// fired.
     Settle(oneshot::Sender<()>),
+    /// A set was made.
+    Register(SetKey, Arc<Reached>),
     /// The set was dropped.
     Forget(SetKey),
     /// Too many nodes of sleeps are [stale](super::stale): look at their count.
@@ -52,7 +55,7 @@ pub(crate) enum Request {
 
 impl From<Request> for Command {
     fn from(request: Request) -> Self {
-        Command::Other(Other::Request(Box::new(request)))
+        Command::Request(Box::new(request))
     }
 }
 

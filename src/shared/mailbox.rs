@@ -85,11 +85,6 @@
 //! [`close`](Mailbox::close) closes each queue under its lock; from then on a push returns the
 //! command.
 
-#[cfg(all(test, tickwheel_loom))]
-mod model;
-#[cfg(all(test, not(tickwheel_loom)))]
-mod tests;
-
 use crate::collections::BlockQueue;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{CachePadded, IN_EXPLORER, Mutex, lock, try_lock_with_backoff, yield_now};
@@ -115,12 +110,8 @@ const BLOCK: usize = if IN_EXPLORER { 2 } else { 512 };
 /// How many empty blocks a queue keeps.
 const SPARE_BLOCKS: usize = 4;
 
-/// How far the horizon lies ahead of the clock, in ticks.
-pub(crate) const HORIZON: u64 = if IN_EXPLORER { 4 } else { 256 };
-
-/// The horizon follows the clock each time a queue has grown by this many commands. A queue beyond
-/// its bound is filled again as often.
-pub(crate) const CHECK_EVERY: usize = if IN_EXPLORER { 2 } else { 256 };
+/// A queue beyond its bound is filled again each time that it has grown by this many commands.
+const CHECK_EVERY: usize = if IN_EXPLORER { 2 } else { 256 };
 
 /// Commands in order. The actor takes over a burst of a million block by block, without a copy, and
 /// frees their memory a block at a time, so no thread waits until a vector of many megabytes is
@@ -144,52 +135,6 @@ impl WakeBy {
     pub(crate) const NEVER: WakeBy = WakeBy::Tick(NEVER);
 }
 
-/// See the module.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Lane {
-    Soon,
-    Later,
-}
-
-/// The commands of both lanes.
-#[derive(Debug)]
-pub(crate) struct Lanes<C>([CommandQueue<C>; 2]);
-
-impl<C> Lanes<C> {
-    pub(crate) fn new() -> Self {
-        Lanes([const { CommandQueue::new() }; 2])
-    }
-
-    pub(crate) fn lane(&mut self, lane: Lane) -> &mut CommandQueue<C> {
-        &mut self.0[lane as usize]
-    }
-
-    /// How many commands each lane has.
-    pub(crate) fn lengths(&self) -> [usize; 2] {
-        [self.0[0].len(), self.0[1].len()]
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.lengths() == [0; 2]
-    }
-
-    /// No command in here is needed before this tick; `NEVER` when there is none.
-    pub(crate) fn earliest(&self) -> u64 {
-        self.0[0].earliest().min(self.0[1].earliest())
-    }
-
-    /// The next command; those that are needed soon come first.
-    pub(crate) fn pop(&mut self) -> Option<C> {
-        self.0.iter_mut().find_map(CommandQueue::pop)
-    }
-
-    fn append(&mut self, other: &mut Self) {
-        for (lane, other) in self.0.iter_mut().zip(&mut other.0) {
-            lane.append(other);
-        }
-    }
-}
-
 /// Wakes the actor.
 pub(crate) trait Notifier {
     /// Wakes the actor now, or makes its next wait return at once.
@@ -209,14 +154,14 @@ pub(crate) struct Mailbox<C, S> {
 #[derive(Debug)]
 struct Published {
     next_wake: AtomicU64,
-    /// A hint: it decides the lane of a command, and what an overdue one holds up.
-    horizon: AtomicU64,
+    /// The tick of the actor's last turn: a hint, which decides what an overdue command holds up.
+    clock: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Shard<C> {
     /// `None` once the actor has ended, and will not empty the queue any more.
-    queue: Mutex<Option<Lanes<C>>>,
+    queue: Mutex<Option<CommandQueue<C>>>,
     /// The earliest tick of the commands in the queue. Written under its lock, read without.
     earliest: AtomicU64,
 }
@@ -226,7 +171,7 @@ impl<C, S: Notifier> Mailbox<C, S> {
     pub(crate) fn new(cores: usize, notifier: S) -> Self {
         let shard = |_| {
             CachePadded(Shard {
-                queue: Mutex::new(Some(Lanes::new())),
+                queue: Mutex::new(Some(CommandQueue::new())),
                 earliest: AtomicU64::new(NEVER),
             })
         };
@@ -234,7 +179,7 @@ impl<C, S: Notifier> Mailbox<C, S> {
             shards: (0..cores.next_power_of_two()).map(shard).collect(),
             published: CachePadded(Published {
                 next_wake: AtomicU64::new(AWAKE),
-                horizon: AtomicU64::new(HORIZON),
+                clock: AtomicU64::new(0),
             }),
             notifier,
         }
@@ -246,28 +191,15 @@ impl<C, S: Notifier> Mailbox<C, S> {
 
     // --- callers ---
 
-    /// Queues a command that is needed by `tick`, without notifying the actor. `thread` chooses the
-    /// queue. `now` gives the current tick. The caller must then [wake](Self::wake) the actor as
-    /// this says. Returns the command if the actor has ended.
+    /// Queues a command that is needed by `tick`, without notifying the actor. Commands in the same
+    /// `queue` are applied in order. The caller must then [wake](Self::wake) the actor as this
+    /// says. Returns the command if the actor has ended.
     ///
     /// A caller that holds a lock queues the command before it releases the lock, and notifies the
     /// actor after.
-    pub(crate) fn enqueue(
-        &self,
-        thread: usize,
-        tick: u64,
-        command: C,
-        now: impl FnOnce() -> u64,
-    ) -> Result<WakeBy, C> {
-        let shard = self.shard(thread);
-        let horizon = self.published.0.horizon.load(Ordering::Relaxed);
-        let lane = if tick < horizon {
-            Lane::Soon
-        } else {
-            Lane::Later
-        };
-        // The clock as it was last published.
-        let needed_by = tick.max(horizon - HORIZON);
+    pub(crate) fn enqueue(&self, queue: usize, tick: u64, command: C) -> Result<WakeBy, C> {
+        let shard = self.shard(queue);
+        let needed_by = tick.max(self.published.0.clock.load(Ordering::Relaxed));
         let mut queue = lock(&shard.queue);
         let Some(commands) = &mut *queue else {
             return Err(command);
@@ -275,12 +207,8 @@ impl<C, S: Notifier> Mailbox<C, S> {
         if needed_by < shard.earliest.load(Ordering::Relaxed) {
             shard.earliest.store(needed_by, Ordering::SeqCst);
         }
-        commands.lane(lane).push(needed_by, command);
-        let length: usize = commands.lengths().iter().sum();
-        if length % CHECK_EVERY == 0 {
-            self.set_horizon(now());
-        }
-        let beyond = length.checked_sub(QUEUE_BOUND);
+        commands.push(needed_by, command);
+        let beyond = commands.len().checked_sub(QUEUE_BOUND);
         let is_full = beyond.is_some_and(|beyond| beyond % CHECK_EVERY == 0);
         Ok(if is_full {
             WakeBy::Full
@@ -292,7 +220,7 @@ impl<C, S: Notifier> Mailbox<C, S> {
     /// Queues a command and follows the wake rule, at tick 0.
     #[cfg(test)]
     pub(crate) fn push(&self, thread: usize, tick: u64, command: C) -> Result<(), C> {
-        self.wake(self.enqueue(thread, tick, command, || 0)?);
+        self.wake(self.enqueue(thread, tick, command)?);
         Ok(())
     }
 
@@ -321,8 +249,8 @@ impl<C, S: Notifier> Mailbox<C, S> {
         }
     }
 
-    fn shard(&self, thread: usize) -> &Shard<C> {
-        &self.shards[thread & (self.shards.len() - 1)].0
+    fn shard(&self, number: usize) -> &Shard<C> {
+        &self.shards[number & (self.shards.len() - 1)].0
     }
 
     // --- the actor ---
@@ -332,10 +260,9 @@ impl<C, S: Notifier> Mailbox<C, S> {
         self.published.0.next_wake.store(AWAKE, Ordering::SeqCst);
     }
 
-    /// Publishes the horizon for this current tick.
-    pub(crate) fn set_horizon(&self, now: u64) {
-        let horizon = now.saturating_add(HORIZON);
-        self.published.0.horizon.store(horizon, Ordering::Relaxed);
+    /// Publishes the current tick.
+    pub(crate) fn set_clock(&self, now: u64) {
+        self.published.0.clock.store(now, Ordering::Relaxed);
     }
 
     /// Publishes that the actor is about to wait until `next_wake`. If a queue holds a command the
@@ -359,7 +286,7 @@ impl<C, S: Notifier> Mailbox<C, S> {
         for shard in &self.shards {
             // One that is locked is about to hold something.
             let queue = try_lock_with_backoff(&shard.0.queue);
-            if !queue.is_some_and(|queue| queue.as_ref().is_none_or(Lanes::is_empty)) {
+            if !queue.is_some_and(|queue| queue.as_ref().is_none_or(CommandQueue::is_empty)) {
                 return false;
             }
         }
@@ -368,7 +295,7 @@ impl<C, S: Notifier> Mailbox<C, S> {
 
     /// Moves every command that was queued before this call, and perhaps some more, to the end of
     /// `taken`. Leaves a queue that another thread has locked, and returns `false` then.
-    pub(crate) fn take_all(&self, taken: &mut Lanes<C>) -> bool {
+    pub(crate) fn take_all(&self, taken: &mut CommandQueue<C>) -> bool {
         let mut is_complete = true;
         for CachePadded(shard) in &self.shards {
             let Some(mut queue) = try_lock_with_backoff(&shard.queue) else {
@@ -394,7 +321,7 @@ impl<C, S: Notifier> Mailbox<C, S> {
 
     /// Closes the queues: pushes fail from now on. Moves the commands in them to the end of
     /// `taken`.
-    pub(crate) fn close(&self, taken: &mut Lanes<C>) {
+    pub(crate) fn close(&self, taken: &mut CommandQueue<C>) {
         for shard in &self.shards {
             if let Some(mut commands) = lock(&shard.0.queue).take() {
                 taken.append(&mut commands);

@@ -11,7 +11,6 @@ pub(crate) mod activity;
 pub(crate) mod entry;
 pub(crate) mod idle_clock;
 pub(crate) mod mailbox;
-pub(crate) mod note;
 pub(crate) mod stale;
 
 #[cfg(not(tickwheel_loom))]
@@ -23,13 +22,13 @@ pub(crate) mod notifier;
 #[cfg(not(tickwheel_loom))]
 pub(crate) mod pending;
 #[cfg(not(tickwheel_loom))]
+pub(crate) mod reached;
+#[cfg(not(tickwheel_loom))]
 pub(crate) mod sets;
 #[cfg(not(tickwheel_loom))]
 pub(crate) mod sleep_context;
 #[cfg(not(tickwheel_loom))]
 pub(crate) mod state;
-#[cfg(not(tickwheel_loom))]
-pub(crate) mod timer_set;
 #[cfg(not(tickwheel_loom))]
 pub(crate) mod turn;
 

@@ -6,18 +6,20 @@ use std::time::Duration;
 
 use crate::clock::{self, ClockPolicy};
 use crate::metrics::Metrics;
-use crate::shared::command::{Command, CommandMailbox, Other, Request};
+use crate::shared::command::{Command, CommandMailbox, Request};
 use crate::shared::end::End;
 use crate::shared::entry::{ActorAction, Entry, EntryArc};
 use crate::shared::mailbox::WakeBy;
 use crate::shared::notifier::ActorNotifier;
-use crate::shared::sets::SetList;
+use crate::shared::sets::{SetKey, SetList};
 use crate::shared::sleep_context::{SleepContext, Spread};
 use crate::shared::stale::{self, STALE_BATCH, StaleNodes};
-use crate::shared::timer_set::MAX_KEYED;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{CachePadded, IN_EXPLORER, thread_number};
 use crate::tick::{NEVER, Ticks};
+
+/// The most keyed timers a wheel can have, over all of its sets.
+pub(crate) const MAX_KEYED: usize = 1 << 29;
 
 /// The entry of a sleeping future.
 pub(crate) type SleepEntry = Entry<Arc<SleepContext>>;
@@ -151,8 +153,7 @@ impl Shared {
             self.count_stale(1);
         }
         let entry = EntryArc::clone(entry);
-        self.send(tick, Command::Other(Other::Sleep { entry, tick }))
-            .is_ok()
+        self.send(tick, Command::Sleep { entry, tick }).is_ok()
     }
 
     /// A thread has left so many stale nodes on the wheel.
@@ -222,7 +223,16 @@ impl Shared {
 
     /// Counts keyed timers that have ended.
     pub(crate) fn unreserve(&self, timers: usize) {
-        self.keyed_pending.0.fetch_sub(timers, Ordering::Relaxed);
+        let pending = self.keyed_pending.0.fetch_sub(timers, Ordering::SeqCst);
+        if pending == timers && self.is_orphaned() {
+            // An error means that the actor has ended.
+            let _ = self.send_now(Request::Orphaned);
+        }
+    }
+
+    /// How many keyed timers are pending.
+    pub(crate) fn keyed_pending(&self) -> usize {
+        self.keyed_pending.0.load(Ordering::SeqCst)
     }
 
     // --- commands ---
@@ -230,7 +240,18 @@ impl Shared {
     /// Queues a command that is needed by `tick`. The caller must then wake the actor as this says.
     /// Returns the command if the actor has ended.
     pub(crate) fn enqueue(&self, tick: u64, command: Command) -> Result<WakeBy, Command> {
-        (self.mailbox).enqueue(thread_number(), tick, command, || self.tick_now())
+        self.mailbox.enqueue(thread_number(), tick, command)
+    }
+
+    /// Queues a command about a set, behind those before. Otherwise like
+    /// [`enqueue`](Self::enqueue).
+    pub(crate) fn enqueue_for(
+        &self,
+        set: SetKey,
+        tick: u64,
+        command: Command,
+    ) -> Result<WakeBy, Command> {
+        self.mailbox.enqueue(set.position(), tick, command)
     }
 
     /// Sends a command that is needed by `tick`. Returns it if the actor has ended.

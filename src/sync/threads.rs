@@ -39,22 +39,6 @@ pub(super) fn back_off<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     })
 }
 
-/// Spins for some microseconds, and then yields this often at most, while `goes_on`.
-pub(crate) fn spin_while(yields: u32, goes_on: impl Fn() -> bool) {
-    for _ in 0..1 << BACKOFF_STEPS {
-        if !goes_on() {
-            return;
-        }
-        std::hint::spin_loop();
-    }
-    for _ in 0..yields {
-        if !goes_on() {
-            return;
-        }
-        yield_now();
-    }
-}
-
 /// A mutex for critical sections of a few instructions that call nothing. It is made for the case
 /// without contention.
 ///

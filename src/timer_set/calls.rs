@@ -13,7 +13,7 @@ use super::table::{Timer, hash_of};
 use super::{BATCH, Closed, Guard, Payload, Plain, Repeat, Set, SetTimerError};
 use crate::clock;
 use crate::metrics::Event;
-use crate::panic::{drop_caught, drop_pair, wake};
+use crate::panic::{drop_caught, drop_pair};
 use crate::shared::Alive;
 use crate::tick::Timestamp;
 
@@ -270,13 +270,11 @@ impl<K, S: Payload> Set<K, S> {
             return;
         }
         let taken = guard.take_out(index, Event::KeyedRemoved);
-        let receiver = if guard.is_finished() {
-            guard.receiver.take()
-        } else {
-            None
-        };
+        let is_finished = guard.is_finished();
         drop(guard);
-        wake(receiver);
+        if is_finished {
+            self.reached.wake();
+        }
         if let Some(Timer { key, value, .. }) = taken {
             drop_pair(key, value);
         }
@@ -304,10 +302,9 @@ impl<K, S: Payload> Drop for Handles<K, S> {
     fn drop(&mut self) {
         let mut guard = self.set.lock();
         guard.has_handles = false;
-        let receiver = guard.receiver.take();
         // No timer is set any more.
         guard.vacate_kept();
         drop(guard);
-        wake(receiver);
+        self.set.reached.wake();
     }
 }

@@ -98,35 +98,31 @@
 mod calls;
 mod drain;
 mod error;
+mod expire;
 mod expired;
 mod key_index;
-mod lock;
 mod notes;
 mod stream_side;
 mod table;
-#[cfg(all(test, not(tickwheel_loom)))]
-mod tests;
-mod visit;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Weak};
-use std::task::Waker;
 
 use hashbrown::DefaultHashBuilder;
 
-use crate::collections::BlockQueue;
 use crate::console::{SetResource, TimerType};
 use crate::metrics::OwnCounters;
 use crate::shared::Shared;
 use crate::shared::command::Request;
 use crate::shared::mailbox::WakeBy;
-use crate::shared::note::{Note, SetKey};
-use crate::sync::{IN_EXPLORER, MutexGuard};
+use crate::shared::reached::Reached;
+use crate::shared::sets::{SetKey, TimerSet};
+use crate::sync::{IN_EXPLORER, Mutex, MutexGuard, lock_with_backoff};
 use crate::tick::{NEVER, Ticks, Timestamp};
-use lock::SetLock;
+use expire::Reader;
 use table::{Table, Timer};
 
 pub(crate) use calls::Handles;
@@ -137,11 +133,12 @@ pub(crate) use stream_side::ExpirationSource;
 /// The most timers that one hold of the lock touches.
 const BATCH: u32 = if IN_EXPLORER { 2 } else { 256 };
 
+/// A reader that is so late lets others run before it decides.
+#[cfg(feature = "_yield")]
+const LATE: std::time::Duration = std::time::Duration::from_millis(20);
+
 /// The most slots that are kept with their nodes.
 const MAX_KEPT: usize = if IN_EXPLORER { 2 } else { 16 };
-
-/// The expirations that were delivered and not received, a block for each batch.
-type Delivered<T> = BlockQueue<T, { BATCH as usize }, 0>;
 
 /// A value in a set. It decides when its timer expires.
 pub(crate) trait Payload {
@@ -196,7 +193,10 @@ pub(crate) struct Set<K, S: Payload> {
     /// The idle duration of watches, in nanoseconds; zero for keyed timers.
     idle: u64,
     hasher: DefaultHashBuilder,
-    state: SetLock<State<K, S>>,
+    state: Mutex<State<K, S>>,
+    /// Locked before the state, by the reader alone.
+    reader: Mutex<Reader>,
+    reached: Arc<Reached>,
     resource: SetResource,
 }
 
@@ -208,8 +208,6 @@ struct State<K, S: Payload> {
     /// The repeating timers by index, with the numbers that they had when they were set or moved.
     repeats: BTreeMap<u32, (NonZeroU64, Repeat<K, S>)>,
     kept: Vec<Kept>,
-    delivered: Delivered<Expired<K, S::Value>>,
-    receiver: Option<Waker>,
     /// The last number that was drawn.
     number: NonZeroU64,
     /// Whether timers can be set. It is closed once the stream is dropped, or the actor has ended.
@@ -301,25 +299,31 @@ where
             shared: Arc::clone(shared),
             idle,
             hasher,
-            state: SetLock::new(State {
+            state: Mutex::new(State {
                 counters: shared.metrics.0.register(),
                 set_key: None,
                 table: Table::new(),
                 repeats: BTreeMap::new(),
                 kept: Vec::new(),
-                delivered: Delivered::new(),
-                receiver: None,
                 number: NonZeroU64::MIN,
                 is_open: true,
                 has_handles: true,
             }),
+            reader: Mutex::new(Reader::new()),
+            reached: Arc::new(Reached::new()),
             resource,
         });
         let registered: Weak<Self> = Arc::downgrade(&set);
-        match shared.sets.register(registered) {
-            None => set.lock().is_open = false,
-            key => set.lock().set_key = key,
+        let Some(key) = shared.sets.register(registered) else {
+            set.lock().is_open = false;
+            return set;
+        };
+        let register = Request::Register(key, Arc::clone(&set.reached));
+        // An error means that the actor has ended, and closes the set.
+        if let Ok(wake_by) = shared.enqueue_for(key, NEVER, register.into()) {
+            shared.mailbox.wake(wake_by);
         }
+        set.lock().set_key = Some(key);
         set
     }
 }
@@ -340,16 +344,17 @@ impl<K, S: Payload> Set<K, S> {
     #[inline]
     fn lock(&self) -> Guard<'_, K, S> {
         // This may send a command, which no thread does that holds the lock.
-        self.shared.detect_virtual_clock();
-        self.guard(self.state.lock())
-    }
-
-    fn guard<'a>(&'a self, state: MutexGuard<'a, State<K, S>>) -> Guard<'a, K, S> {
+        let is_virtual = self.shared.detect_virtual_clock();
+        let state = lock_with_backoff(&self.state);
         let after = AfterUnlock {
             set: self,
             wake_by: WakeBy::NEVER,
         };
-        Guard { state, after }
+        let mut guard = Guard { state, after };
+        if is_virtual && !guard.kept.is_empty() && !guard.may_keep() {
+            guard.vacate_kept();
+        }
+        guard
     }
 
     #[inline]
@@ -380,8 +385,27 @@ impl<K, S: Payload> Drop for Set<K, S> {
         let set_key = self.lock().set_key;
         if let Some(key) = set_key {
             // An error means that the actor has ended.
-            let _ = self.shared.send(NEVER, Request::Forget(key));
+            let forget = Request::Forget(key).into();
+            if let Ok(wake_by) = self.shared.enqueue_for(key, NEVER, forget) {
+                self.shared.mailbox.wake(wake_by);
+            }
+            self.shared.sets.unregister(key);
         }
+    }
+}
+
+impl<K, S> TimerSet for Set<K, S>
+where
+    K: Send + 'static,
+    S: Payload<Value: Send> + Send + 'static,
+{
+    fn close(&self) {
+        self.lock().is_open = false;
+        if !S::KEYED {
+            // Touches of what is watched return false from now on.
+            self.end_all();
+        }
+        self.reached.wake();
     }
 }
 
@@ -396,17 +420,6 @@ impl<K, S: Payload> State<K, S> {
     fn next_number(&mut self) -> NonZeroU64 {
         self.number = self.number.saturating_add(1);
         self.number
-    }
-
-    /// The next note, which schedules an index for a tick. `None` if no actor knows the set.
-    #[inline]
-    fn next_note(&mut self, index: u32, tick: u64) -> Option<Note> {
-        Some(Note {
-            set: self.set_key?,
-            number: self.next_number(),
-            tick,
-            index,
-        })
     }
 
     /// A kept slot for a timer with this deadline: the one that was kept last of those that
@@ -433,13 +446,12 @@ impl<K, S: Payload> State<K, S> {
 impl<K, S: Payload> fmt::Debug for Set<K, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.lock();
-        let (pending, undelivered) = (state.len(), state.delivered.len());
+        let pending = state.len();
         let is_open = state.is_open;
         drop(state);
         f.debug_struct("Set")
             .field("wheel", &self.shared.name)
             .field("pending", &pending)
-            .field("undelivered", &undelivered)
             .field("is_open", &is_open)
             .finish_non_exhaustive()
     }

@@ -14,12 +14,11 @@ impl<K, S: Payload> Guard<'_, K, S> {
     /// none.
     #[inline(never)]
     pub(super) fn note(&mut self, index: u32, tick: u64) {
-        let Some(note) = self.next_note(index, tick) else {
-            return;
-        };
+        let Some(set) = self.set_key else { return };
         // Without an actor nothing will fire; it has closed the set, or is about to.
         let shared = &self.set().shared;
-        let Ok(mut wake_by) = shared.enqueue(tick, Command::Note(note)) else {
+        let note = Command::Note { set, index, tick };
+        let Ok(mut wake_by) = shared.enqueue_for(set, tick, note) else {
             return;
         };
         // A virtual clock moves on its own to the earliest tick of the wheel, also to that of a
@@ -50,7 +49,7 @@ impl<K, S: Payload> Guard<'_, K, S> {
 
     /// Takes out a timer, and counts its end as `event`.
     pub(super) fn take_out(&mut self, index: u32, event: Event) -> Option<Timer<K, S>> {
-        let scheduled = self.table.get(index)?.scheduled();
+        let scheduled = self.table.get(index)?.scheduled;
         // One more than the timers that are left.
         let most = MAX_KEPT.min(self.len());
         let timer = self.remove(index)?;
@@ -59,16 +58,16 @@ impl<K, S: Payload> Guard<'_, K, S> {
         if scheduled != Timestamp::NEVER && self.kept.len() < most && self.may_keep() {
             self.kept.push(Kept { index, scheduled });
         } else {
-            self.vacate(index);
+            self.vacate(index, scheduled);
         }
         if self.kept.len() > most {
             let oldest = self.kept.remove(0);
-            self.vacate(oldest.index);
+            self.vacate(oldest.index, oldest.scheduled);
         }
         Some(timer)
     }
 
-    fn may_keep(&self) -> bool {
+    pub(super) fn may_keep(&self) -> bool {
         let shared = &self.set().shared;
         // Watches have no use for kept slots.
         S::KEYED
@@ -78,15 +77,17 @@ impl<K, S: Payload> Guard<'_, K, S> {
     }
 
     /// A slot without a timer is not kept: its index leaves the wheel.
-    fn vacate(&mut self, index: u32) {
+    fn vacate(&mut self, index: u32, scheduled: Timestamp) {
         debug_assert!(self.kept.iter().all(|kept| kept.index != index), "N5");
         self.table.vacate(index);
-        self.note(index, NEVER);
+        if scheduled != Timestamp::NEVER {
+            self.note(index, NEVER);
+        }
     }
 
     pub(super) fn vacate_kept(&mut self) {
         while let Some(kept) = self.kept.pop() {
-            self.vacate(kept.index);
+            self.vacate(kept.index, kept.scheduled);
         }
     }
 

@@ -36,45 +36,21 @@ pub(super) struct Timer<K, S> {
 
 /// Room for one timer.
 pub(super) struct Slot<K, S> {
-    /// See [`scheduled`](Self::scheduled): how long that is before the deadline, in whole
-    /// microseconds. A lower bound, in four bytes.
-    lead: u32,
+    /// The last note was for the tick of this instant, or for an earlier one. `NEVER`: the wheel has
+    /// reached the index since, or there was none.
+    pub(super) scheduled: Timestamp,
     /// The hash of the key; without a timer, the slab's next vacant slot.
     hash: u32,
     pub(super) timer: Option<Timer<K, S>>,
-}
-
-/// There is no node. The next change that arms the timer sends a note.
-const NO_LEAD: u32 = u32::MAX;
-
-const NANOS_PER_MICRO: u32 = 1_000;
-
-#[inline]
-fn lead(scheduled: Timestamp, deadline: Timestamp) -> u32 {
-    debug_assert!(scheduled <= deadline, "N4");
-    let micros = deadline.nanos().abs_diff(scheduled.nanos()) / u64::from(NANOS_PER_MICRO);
-    u32::try_from(micros).map_or(NO_LEAD - 1, |micros| micros.min(NO_LEAD - 1))
 }
 
 impl<K, S> Slot<K, S> {
     #[inline]
     fn of(hash: u32, timer: Timer<K, S>, scheduled: Timestamp) -> Self {
         Slot {
-            lead: lead(scheduled, timer.deadline),
+            scheduled,
             hash,
             timer: Some(timer),
-        }
-    }
-
-    /// The newest note is for the tick of this instant, or for an earlier one; `NEVER` if the timer
-    /// has no node. It is at most 71 minutes before the deadline.
-    #[inline]
-    pub(super) fn scheduled(&self) -> Timestamp {
-        match &self.timer {
-            Some(timer) if self.lead != NO_LEAD => {
-                (timer.deadline).plus(-i64::from(NANOS_PER_MICRO) * i64::from(self.lead))
-            }
-            _ => Timestamp::NEVER,
         }
     }
 
@@ -82,30 +58,20 @@ impl<K, S> Slot<K, S> {
     /// deadline is later.
     #[inline]
     pub(super) fn rearm(&mut self, deadline: Timestamp, number: NonZeroU64) -> Timestamp {
-        let scheduled = self.scheduled();
+        let scheduled = self.scheduled;
         if let Some(timer) = &mut self.timer {
             timer.deadline = deadline;
             timer.number = number;
-            self.lead = lead(scheduled.min(deadline), deadline);
+            self.scheduled = scheduled.min(deadline);
         }
         scheduled
-    }
-
-    /// The newest note is for the tick of this instant; `NEVER` if the timer has no node.
-    #[inline]
-    pub(super) fn set_scheduled(&mut self, at: Timestamp) {
-        if at == Timestamp::NEVER {
-            self.lead = NO_LEAD;
-        } else if let Some(timer) = &self.timer {
-            self.lead = lead(at, timer.deadline);
-        }
     }
 }
 
 impl<K, S> SlabCell for Slot<K, S> {
     fn new() -> Self {
         Slot {
-            lead: NO_LEAD,
+            scheduled: Timestamp::NEVER,
             hash: 0,
             timer: None,
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::Actor;
 use crate::panic::{WOKEN, catch_panic, wake};
-use crate::shared::command::{Command, Other};
+use crate::shared::command::Command;
 
 impl Drop for Actor {
     /// Closes everything, step by step. A panic in one step is caught, and the next step follows.
@@ -23,8 +23,6 @@ impl Drop for Actor {
                 "a waker panicked as its set was closed: its task may not be woken",
                 || set.close(),
             );
-            // The actor has ended, so no key is to be forgotten.
-            let _ = set.give_back();
         }
         let settling = self.settling.drain(..).map(|(_, done)| done);
         for done in settling.chain(self.backlog.close_deferred()) {
@@ -38,7 +36,7 @@ impl Drop for Actor {
 /// Closes the entry of a command. Dropping the command may wake a task, or drop a set with its keys
 /// and values.
 fn close(command: Command) {
-    if let Command::Other(Other::Sleep { entry, .. }) = &command {
+    if let Command::Sleep { entry, .. } = &command {
         wake(entry.close());
     }
     catch_panic(
