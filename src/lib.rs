@@ -120,8 +120,6 @@ mod sleep;
 #[cfg(not(tickwheel_loom))]
 pub mod time;
 #[cfg(not(tickwheel_loom))]
-mod timer_set;
-#[cfg(not(tickwheel_loom))]
 mod timer_wheel;
 
 #[cfg(not(tickwheel_loom))]
@@ -131,10 +129,12 @@ pub use crate::{
         BusyGuard, IdleHandle, IdleLimits, IdleStream, IdleTimer, Reaper, WatchGuard, WatchOptions,
         WeakReaper,
     },
-    keyed::{Expirations, KeyedTimers, WeakKeyedTimers},
+    keyed::{
+        Cause, Closed, Expirations, Expired, KeyedTimers, SetTimerError, TryRecvError,
+        WeakKeyedTimers,
+    },
     metrics::{DurationBucket, DurationHistogram, WheelMetrics},
     sleep::{Interval, Sleep, Timeout},
-    timer_set::{Cause, Closed, Expired, SetTimerError, TryRecvError},
     timer_wheel::{Builder, TimerWheel},
 };
 

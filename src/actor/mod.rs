@@ -4,8 +4,6 @@
 mod backlog;
 pub(crate) mod hosted;
 #[cfg(not(tickwheel_loom))]
-mod keyed_wheel;
-#[cfg(not(tickwheel_loom))]
 mod lateness;
 #[cfg(not(tickwheel_loom))]
 #[cfg_attr(

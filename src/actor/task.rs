@@ -40,7 +40,6 @@ use std::thread;
 use std::time::Duration;
 
 use super::backlog::{Backlog, Deferred};
-use super::keyed_wheel::KeyedWheel;
 use super::lateness::{Lateness, Pause};
 use super::sleep_wheel::SleepWheel;
 use super::timer::ActorTimer;
@@ -51,6 +50,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::clock;
+use crate::keyed::node::KeyedWheel;
 use crate::metrics::Event;
 use crate::panic::{WOKEN, catch_panic, wake};
 use crate::shared::command::{Command, Request};
@@ -68,6 +68,9 @@ const ITEMS_PER_TURN: usize = if IN_EXPLORER { 2 } else { 256 };
 
 /// How many indices of keyed timers a turn reaches.
 const INDICES_PER_TURN: usize = if IN_EXPLORER { 2 } else { 2048 };
+
+/// How many nodes of forgotten sets a turn takes off the wheel.
+const NODES_PER_TURN: usize = if IN_EXPLORER { 2 } else { 4096 };
 
 /// How many tasks that settle a turn wakes.
 const SETTLED_PER_TURN: usize = if IN_EXPLORER { 1 } else { 256 };
@@ -302,6 +305,7 @@ impl Actor {
         let earliest = self.backlog.earliest().min(earliest_queued);
         let fired_before = self.fire(earliest.min(turn.tick.saturating_add(1)), turn);
         self.sweep();
+        self.keyed.dismantle(NODES_PER_TURN, &self.shared.set_keys);
         let is_done = fired_before > turn.tick;
         self.lateness.end(turn, is_done);
         !is_done || self.has_work_left()
@@ -314,7 +318,7 @@ impl Actor {
             || !self.settling.is_empty()
             || self.sweep != Sweep::None
             || self.sleeps.wheel.has_spare()
-            || self.keyed.wheel.has_spare()
+            || self.keyed.has_work_left()
     }
 
     // --- commands ---
@@ -343,7 +347,7 @@ impl Actor {
     fn serve(&mut self, request: Request) {
         match request {
             Request::Settle(done) => self.backlog.defer(Deferred::Settle(done)),
-            Request::Register(set, reached) => self.keyed.register(set, reached),
+            Request::Register(set, hints) => self.keyed.register(set, hints),
             Request::Forget(set) => self.keyed.forget(set),
             // The turn looks at the count.
             Request::Sweep => {}
@@ -379,6 +383,7 @@ impl Actor {
         for waker in wakers {
             wake(Some(waker));
         }
+        self.keyed.wake_readers();
     }
 
     // --- stale nodes ---
@@ -413,7 +418,8 @@ impl Actor {
             return 0;
         };
         let sleeps = self.fire_sleeps(until, turn);
-        let keyed = self.keyed.fire(until, INDICES_PER_TURN);
+        let (keyed, reached) = self.keyed.fire(until, INDICES_PER_TURN);
+        turn.reached(reached);
         let fired_before = sleeps.min(keyed);
         self.wake_settled(fired_before);
         if let Some(tick) = fired_before.checked_sub(1) {

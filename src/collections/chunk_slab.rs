@@ -210,6 +210,11 @@ impl<T: SlabCell, const CHUNK: u32> ChunkSlab<T, CHUNK> {
         Some(taken_out)
     }
 
+    /// All cells, vacant ones too. The memory of a chunk is freed after its last one.
+    pub(crate) fn into_cells(self) -> impl Iterator<Item = T> {
+        self.chunks.into_iter().flat_map(|chunk| chunk.cells)
+    }
+
     /// Whether there is memory to free. One idle chunk stays for the next items, but only a small
     /// one if no cell is in use.
     #[inline]

@@ -11,11 +11,10 @@ use tokio::time::Instant;
 use super::idle_timer::BusyGuard;
 use super::watched::Watched;
 use crate::clock;
-use crate::keyed::Expirations;
+use crate::keyed::{Cause, Closed, Expirations, Expired, Handles, Set, SetTimerError};
 use crate::shared::Alive;
 use crate::shared::activity::Activity;
 use crate::tick::{Ticks, Timestamp, after, nanos};
-use crate::timer_set::{Cause, Closed, Expired, Handles, Set, SetTimerError};
 
 /// The largest part of a maximum age by which a watch ends before it.
 const SPREAD: f64 = 0.1;

@@ -4,16 +4,16 @@
 use std::sync::Arc;
 
 use crate::clock;
+use crate::keyed::{Cause, Payload};
+use crate::shared::Shared;
 use crate::shared::activity::{Activity, Reap, latest_counted};
-use crate::tick::{Ticks, Timestamp};
-use crate::timer_set::{Cause, Payload};
+use crate::tick::Timestamp;
 
 /// A value and its activity.
 pub(crate) struct Watched<V> {
     pub(super) value: V,
     pub(super) activity: Arc<Activity>,
-    /// Why the watch ended, if that was before its timer was taken out: it expires now, or the
-    /// actor has ended.
+    /// Why the watch ended, if that was before its timer is taken out: it expires now.
     pub(super) ended: Option<Cause>,
 }
 
@@ -27,16 +27,22 @@ impl<V> Payload for Watched<V> {
     const KEYED: bool = false;
 
     /// `oldest` is the instant of the maximum age, or the instant at which it ended.
-    fn due(&self, oldest: Timestamp, now: Timestamp, idle: u64, ticks: &Ticks) -> Timestamp {
+    fn due(&self, oldest: Timestamp, now: Timestamp, idle: u64, shared: &Shared) -> Timestamp {
         let now = now.after_origin();
-        // The actor reads one that is busy again after an idle duration.
-        let read_now = || ticks.nanos(clock::now());
+        // One that is busy is looked at again after an idle duration.
+        let read_now = || shared.ticks.nanos(clock::now());
         let last = (self.activity).last_counted(now, idle, read_now);
         // The activity is gone only if the watch has ended.
         last.map_or(oldest, |last| idle_after(last, idle).min(oldest))
     }
 
-    fn expire(&self, oldest: Timestamp, now: Timestamp, idle: u64) -> Option<(Timestamp, Cause)> {
+    fn expire(
+        &self,
+        oldest: Timestamp,
+        now: Timestamp,
+        idle: u64,
+        _: &Shared,
+    ) -> Option<(Timestamp, Cause)> {
         if let Some(cause) = self.ended {
             return Some((oldest, cause));
         }
@@ -56,7 +62,7 @@ impl<V> Payload for Watched<V> {
         }
     }
 
-    fn end(&mut self, oldest: Timestamp, now: Timestamp, idle: u64) -> (Timestamp, Cause) {
+    fn end(&self, oldest: Timestamp, now: Timestamp, idle: u64) -> (Timestamp, Cause) {
         if let Some(cause) = self.ended {
             return (oldest, cause);
         }
@@ -64,9 +70,7 @@ impl<V> Payload for Watched<V> {
         // above.
         let last = self.activity.end().unwrap_or(0);
         let last = last.min(latest_counted(now.after_origin(), idle));
-        let (deadline, cause) = earlier(idle_after(last, idle), oldest);
-        self.ended = Some(cause);
-        (deadline, cause)
+        earlier(idle_after(last, idle), oldest)
     }
 
     fn into_value(self) -> V {

@@ -11,7 +11,10 @@ use futures_util::StreamExt;
 use tokio::task::coop;
 
 use super::dispatch::Handler;
-use crate::timer_set::{ExpirationSource, Expired, TryRecvError};
+use super::error::TryRecvError;
+use super::expired::Expired;
+use super::receipt::Reader;
+use super::stream::ExpirationSource;
 
 /// The expirations of one set of timers. Made by [`TimerWheel::keyed`](crate::TimerWheel::keyed)
 /// and [`TimerWheel::reaper`](crate::TimerWheel::reaper).
@@ -30,6 +33,7 @@ use crate::timer_set::{ExpirationSource, Expired, TryRecvError};
 /// Dropping it closes the set: it drops pending timers, and setting one is an error.
 pub struct Expirations<K, V> {
     set: Arc<dyn ExpirationSource<K, V>>,
+    reader: Reader,
     /// A poll has found that there will be no more.
     has_ended: bool,
 }
@@ -38,6 +42,7 @@ impl<K, V> Expirations<K, V> {
     pub(crate) fn new(set: Arc<dyn ExpirationSource<K, V>>) -> Self {
         Expirations {
             set,
+            reader: Reader::new(),
             has_ended: false,
         }
     }
@@ -55,7 +60,7 @@ impl<K, V> Expirations<K, V> {
     /// Polls for the next expiration; `None` when there will be no more.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Expired<K, V>>> {
         let budget = ready!(coop::poll_proceed(cx));
-        let received = ready!(self.set.poll_recv(cx));
+        let received = ready!(self.set.poll_recv(&mut self.reader, cx));
         budget.made_progress();
         self.has_ended = received.is_none();
         Poll::Ready(received)
@@ -68,7 +73,7 @@ impl<K, V> Expirations<K, V> {
     /// [`Empty`](TryRecvError::Empty) when there may be one later, [`Closed`](TryRecvError::Closed)
     /// when there will be no more.
     pub fn try_recv(&mut self) -> Result<Expired<K, V>, TryRecvError> {
-        self.set.try_recv()
+        self.set.try_recv(&mut self.reader)
     }
 
     /// Waits for expirations and appends at most `limit` of them to `into`. Returns how many; zero
@@ -107,7 +112,7 @@ impl<K, V> Expirations<K, V> {
             return 0;
         };
         into.push(first);
-        1 + self.set.recv_more(limit - 1, into)
+        1 + self.set.recv_more(&mut self.reader, limit - 1, into)
     }
 
     /// Runs `handler` for each expiration, at most `concurrency` of them at once, until there are
@@ -179,7 +184,7 @@ impl<K, V> FusedStream for Expirations<K, V> {
 
 impl<K, V> Drop for Expirations<K, V> {
     fn drop(&mut self) {
-        self.set.close_unread();
+        self.set.close();
     }
 }
 

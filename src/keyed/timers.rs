@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::error::{Closed, SetTimerError};
 use super::expirations::Expirations;
+use super::payload::Plain;
+use super::set::{Handles, Repeat, Set};
 use crate::shared::Alive;
 use crate::tick::{Timestamp, after};
-use crate::timer_set::{Closed, Handles, Plain, Repeat, Set, SetTimerError};
 
 /// Sets, moves and removes the timers of one set. Made by
 /// [`TimerWheel::keyed`](crate::TimerWheel::keyed).

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::Weak;
 
+use super::payload::Plain;
+use super::set::Handles;
 use super::timers::KeyedTimers;
-use crate::timer_set::{Handles, Plain};
 
 /// A handle that does not keep the stream of expirations open. Made by [`KeyedTimers::downgrade`].
 ///

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::error::Closed;
+use super::expired::Expired;
 use super::timers::KeyedTimers;
 use super::weak_timers::WeakKeyedTimers;
-use crate::timer_set::{Closed, Expired};
 
 impl<K, V> KeyedTimers<K, V> {
     /// The deadline of the timer that expires next; `None` if there is no timer, or the set is

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
+use crate::keyed::hint::Hints;
+use crate::keyed::set_key::SetKey;
 use crate::shared::SleepEntry;
 use crate::shared::entry::EntryArc;
 use crate::shared::mailbox::Mailbox;
 use crate::shared::notifier::ActorNotifier;
-use crate::shared::reached::Reached;
-use crate::shared::sets::SetKey;
 
 /// A command to the actor.
 #[derive(Debug)]
@@ -39,8 +39,8 @@ pub(crate) enum Request {
     /// fired.
     Settle(oneshot::Sender<()>),
     /// A set was made.
-    Register(SetKey, Arc<Reached>),
-    /// The set was dropped.
+    Register(SetKey, Arc<Hints>),
+    /// No more notes of the set come under this key.
     Forget(SetKey),
     /// Too many nodes of sleeps are [stale](super::stale): look at their count.
     Sweep,

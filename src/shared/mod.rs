@@ -3,8 +3,7 @@
 //! Everything a caller and the actor agree on: the [commands](command) and the [mailbox] that
 //! carries them, the half of a sleeping future that the actor sees ([`entry`]), the nodes that
 //! dropped sleeps leave behind ([`stale`]), the activity that touches record ([`activity`],
-//! [`idle_clock`]), the wakers of a stream's operations ([`pending`]), the list of a wheel's
-//! sets of keyed timers ([`sets`]), and the state that all handles of one wheel share
+//! [`idle_clock`]), the wakers of a stream's operations ([`pending`]), and the state that all handles of one wheel share
 //! ([`state`]). Callers and the actor depend on this module, never on each other.
 
 pub(crate) mod activity;
@@ -21,10 +20,6 @@ pub(crate) mod end;
 pub(crate) mod notifier;
 #[cfg(not(tickwheel_loom))]
 pub(crate) mod pending;
-#[cfg(not(tickwheel_loom))]
-pub(crate) mod reached;
-#[cfg(not(tickwheel_loom))]
-pub(crate) mod sets;
 #[cfg(not(tickwheel_loom))]
 pub(crate) mod sleep_context;
 #[cfg(not(tickwheel_loom))]

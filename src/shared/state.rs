@@ -5,13 +5,13 @@ use std::task::Waker;
 use std::time::Duration;
 
 use crate::clock::{self, ClockPolicy};
+use crate::keyed::set_key::{SetKey, SetKeys};
 use crate::metrics::Metrics;
 use crate::shared::command::{Command, CommandMailbox, Request};
 use crate::shared::end::End;
 use crate::shared::entry::{ActorAction, Entry, EntryArc};
 use crate::shared::mailbox::WakeBy;
 use crate::shared::notifier::ActorNotifier;
-use crate::shared::sets::{SetKey, SetList};
 use crate::shared::sleep_context::{SleepContext, Spread};
 use crate::shared::stale::{self, STALE_BATCH, StaleNodes};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -38,7 +38,7 @@ pub(crate) struct Shared {
     max_keyed: usize,
     /// The number of pending keyed timers, over all sets.
     keyed_pending: CachePadded<AtomicUsize>,
-    pub(crate) sets: SetList,
+    pub(crate) set_keys: SetKeys,
     pub(crate) stale: CachePadded<StaleNodes>,
     pub(super) idle_spread: CachePadded<Spread>,
 }
@@ -82,7 +82,7 @@ impl Shared {
             end: End::default(),
             max_keyed: config.max_keyed,
             keyed_pending: CachePadded::default(),
-            sets: SetList::new(),
+            set_keys: SetKeys::new(),
             stale: CachePadded::default(),
             idle_spread: CachePadded::default(),
         }

@@ -53,6 +53,11 @@ impl<'a> Turn<'a> {
         self.count.set(self.count.get() + 1);
     }
 
+    /// The wheel has reached so many keyed timers.
+    pub(crate) fn reached(&self, indices: usize) {
+        self.count.set(self.count.get() + indices);
+    }
+
     /// How many timers have fired.
     pub(crate) fn count(&self) -> usize {
         self.count.get()

@@ -7,8 +7,9 @@
 use std::sync::Arc;
 
 use super::Actor;
+use crate::keyed::hint::Hints;
 use crate::panic::{WOKEN, catch_panic, wake};
-use crate::shared::command::Command;
+use crate::shared::command::{Command, Request};
 
 impl Drop for Actor {
     /// Closes everything, step by step. A panic in one step is caught, and the next step follows.
@@ -18,12 +19,7 @@ impl Drop for Actor {
         for entry in self.sleeps.drain() {
             wake(entry.close());
         }
-        for set in shared.sets.close() {
-            catch_panic(
-                "a waker panicked as its set was closed: its task may not be woken",
-                || set.close(),
-            );
-        }
+        self.keyed.hints().for_each(Hints::end);
         let settling = self.settling.drain(..).map(|(_, done)| done);
         for done in settling.chain(self.backlog.close_deferred()) {
             catch_panic(WOKEN, || drop(done));
@@ -36,8 +32,14 @@ impl Drop for Actor {
 /// Closes the entry of a command. Dropping the command may wake a task, or drop a set with its keys
 /// and values.
 fn close(command: Command) {
-    if let Command::Sleep { entry, .. } = &command {
-        wake(entry.close());
+    match &command {
+        Command::Sleep { entry, .. } => wake(entry.close()),
+        Command::Request(request) => {
+            if let Request::Register(_, hints) = &**request {
+                hints.end();
+            }
+        }
+        Command::Note { .. } => {}
     }
     catch_panic(
         "a waker or value panicked as the wheel ended: a task may not be woken, and memory may leak",

@@ -48,7 +48,7 @@ impl KeyIndex {
         Some(found?.index)
     }
 
-    pub(super) fn insert(&mut self, hash: u32, index: u32, _hash_of: impl Fn(u32) -> u32) {
+    pub(super) fn insert(&mut self, hash: u32, index: u32) {
         if self.pairs.len() == self.pairs.capacity() {
             self.replace(self.pairs.len() + 1);
         }
@@ -58,7 +58,7 @@ impl KeyIndex {
     }
 
     /// Removes an index that was added with this hash.
-    pub(super) fn remove(&mut self, hash: u32, index: u32, _hash_of: impl Fn(u32) -> u32) {
+    pub(super) fn remove(&mut self, hash: u32, index: u32) {
         let is = |pair: &Pair| pair.index == index;
         if let Ok(found) = self.pairs.find_entry(spread(hash), is) {
             found.remove();

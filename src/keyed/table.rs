@@ -13,7 +13,6 @@ use std::num::NonZeroU64;
 
 use hashbrown::DefaultHashBuilder;
 
-use super::Kept;
 use super::key_index::KeyIndex;
 use crate::collections::{ChunkSlab, SlabCell};
 use crate::tick::Timestamp;
@@ -146,25 +145,34 @@ impl<K, S> Table<K, S> {
 
     /// Fills a slot again that a timer has left.
     #[inline]
-    pub(super) fn fill(&mut self, kept: Kept, hash: u32, timer: Timer<K, S>) {
-        let slot = self
-            .slots
-            .get_mut(kept.index)
-            .expect("it waits to be filled");
+    pub(super) fn fill(&mut self, index: u32, hash: u32, timer: Timer<K, S>) {
+        let slot = self.slots.get_mut(index).expect("it waits to be filled");
         debug_assert!(slot.timer.is_none(), "a timer has left it");
-        *slot = Slot::of(hash, timer, kept.scheduled);
+        *slot = Slot::of(hash, timer, slot.scheduled);
+    }
+
+    /// For when a slot is scheduled.
+    #[inline]
+    pub(super) fn scheduled(&self, index: u32) -> Timestamp {
+        self.get(index)
+            .map_or(Timestamp::NEVER, |slot| slot.scheduled)
     }
 
     /// Takes a timer out, which is under a key or not. Its slot waits to be filled again or
     /// vacated.
     #[inline]
     pub(super) fn take(&mut self, index: u32, has_key: bool) -> Option<Timer<K, S>> {
-        let Table { keys, slots } = self;
-        let hash = slots.get(index).filter(|slot| slot.timer.is_some())?.hash;
+        let slot = self.slots.get_mut(index)?;
+        let timer = slot.timer.take()?;
         if has_key {
-            keys.remove(hash, index, |index| hash_at(slots, index));
+            self.keys.remove(slot.hash, index);
         }
-        slots.get_mut(index)?.timer.take()
+        Some(timer)
+    }
+
+    /// All timers. Their memory is freed bit by bit.
+    pub(super) fn into_timers(self) -> impl Iterator<Item = Timer<K, S>> {
+        self.slots.into_cells().filter_map(|slot| slot.timer)
     }
 
     /// A slot that a timer has left is not filled again. Its chunk goes back to the allocator when
@@ -186,13 +194,8 @@ impl<K, S> Table<K, S> {
     /// Puts a timer that has no key under a key that has no timer.
     #[inline]
     pub(super) fn add_key(&mut self, hash: u32, index: u32) {
-        let Table { keys, slots } = self;
-        keys.insert(hash, index, |index| hash_at(slots, index));
+        self.keys.insert(hash, index);
     }
-}
-
-fn hash_at<K, S>(slots: &Slots<K, S>, index: u32) -> u32 {
-    slots.get(index).expect("a key has a slot").hash
 }
 
 /// Half of the hash of a key. Unwinds if `Hash` does.

@@ -3,18 +3,18 @@
 use std::borrow::Borrow;
 use std::hash::Hash;
 use std::mem;
-use std::num::NonZeroU64;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::error::{Closed, SetTimerError};
+use super::payload::{Payload, Plain};
+use super::set::{BATCH, Guard, Repeat, Set};
 use super::table::{Timer, hash_of};
-use super::{BATCH, Closed, Guard, Payload, Plain, Repeat, Set, SetTimerError};
 use crate::clock;
 use crate::metrics::Event;
 use crate::panic::{drop_caught, drop_pair};
-use crate::shared::Alive;
 use crate::tick::Timestamp;
 
 impl<K: Hash + Eq, V> Set<K, Plain<V>> {
@@ -28,17 +28,17 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
     ) -> Result<Option<V>, SetTimerError<K, V>> {
         let hash = hash_of(&self.hasher, &key);
         let mut guard = self.lock();
-        if !guard.is_open {
+        if !guard.is_open() {
             return Err(SetTimerError::Closed(key, value));
         }
         let found = guard.table.find(hash, |other| *other == key);
         let Some(index) = found else {
-            let (index, number) = guard.add(hash, key, Plain(value), deadline, deadline)?;
-            guard.set_repeat(index, number, repeat);
+            let index = guard.add(hash, key, Plain(value), deadline, deadline)?;
+            guard.set_repeat(index, repeat);
             return Ok(None);
         };
-        let number = guard.rearm(index, deadline);
-        guard.set_repeat(index, number, repeat);
+        guard.rearm(index, deadline);
+        guard.set_repeat(index, repeat);
         let timer = guard.table.timer_mut(index);
         let replaced = timer.map(|timer| mem::replace(&mut timer.value, Plain(value)).0);
         guard.counters.add(Event::KeyedReplaced, 1);
@@ -57,7 +57,7 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
     ) -> Result<Option<(K, V)>, SetTimerError<K, V>> {
         let hash = hash_of(&self.hasher, &key);
         let mut guard = self.lock();
-        if !guard.is_open {
+        if !guard.is_open() {
             return Err(SetTimerError::Closed(key, value));
         }
         if guard.table.find(hash, |other| *other == key).is_some() {
@@ -78,10 +78,7 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
         let Some(index) = guard.table.find(hash, |other| other.borrow() == key) else {
             return Ok(false);
         };
-        let number = guard.rearm(index, deadline);
-        if let Some((armed, _)) = guard.repeats.get_mut(&index) {
-            *armed = number;
-        }
+        guard.rearm(index, deadline);
         guard.counters.add(Event::KeyedMoved, 1);
         Ok(true)
     }
@@ -137,16 +134,16 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
 }
 
 impl<K, S: Payload> Guard<'_, K, S> {
-    /// The timer at an index, which was armed with this number, repeats or does not.
-    fn set_repeat(&mut self, index: u32, number: NonZeroU64, repeat: Option<Repeat<K, S>>) {
+    /// The timer at an index repeats or does not.
+    fn set_repeat(&mut self, index: u32, repeat: Option<Repeat<K, S>>) {
         match repeat {
-            Some(repeat) => self.repeats.insert(index, (number, repeat)),
+            Some(repeat) => self.repeats.insert(index, repeat),
             None => self.repeats.remove(&index),
         };
     }
 
     /// Adds a timer, in a kept slot or another one. If timers are found by their keys, its key has
-    /// none. Returns its index and number.
+    /// none. Returns its index.
     #[inline]
     fn add(
         &mut self,
@@ -155,7 +152,7 @@ impl<K, S: Payload> Guard<'_, K, S> {
         value: S,
         deadline: Timestamp,
         now: Timestamp,
-    ) -> Result<(u32, NonZeroU64), SetTimerError<K, S::Value>> {
+    ) -> Result<u32, SetTimerError<K, S::Value>> {
         if !self.set().shared.reserve() {
             return Err(SetTimerError::Full(key, value.into_value()));
         }
@@ -172,7 +169,7 @@ impl<K, S: Payload> Guard<'_, K, S> {
         let kept = if S::KEYED { self.take_kept(due) } else { None };
         let index = if let Some(kept) = kept {
             self.table.fill(kept, hash, timer);
-            kept.index
+            kept
         } else {
             let index = self.table.insert(hash, timer, due);
             if due != Timestamp::NEVER {
@@ -183,11 +180,19 @@ impl<K, S: Payload> Guard<'_, K, S> {
         if S::KEYED {
             self.table.add_key(hash, index);
         }
-        Ok((index, number))
+        Ok(index)
     }
 }
 
 impl<K, V> Set<K, Plain<V>> {
+    /// All indices of now, in parts that one hold of the lock visits. Timers that are set meanwhile
+    /// extend the table, and must not keep a visit going.
+    fn batches(&self) -> impl Iterator<Item = Range<u32>> + use<K, V> {
+        let end = self.lock().table.end();
+        let batch = move |from: u32| from..end.min(from.saturating_add(BATCH));
+        (0..end).step_by(BATCH as usize).map(batch)
+    }
+
     /// Removes the timers for which `keep` is false. Timers that are pending throughout are visited
     /// once each.
     pub(crate) fn retain(
@@ -231,10 +236,10 @@ impl<K, S: Payload> Set<K, S> {
         now: Timestamp,
     ) -> Result<u32, SetTimerError<K, S::Value>> {
         let mut guard = self.lock();
-        if !guard.is_open {
+        if !guard.is_open() {
             return Err(SetTimerError::Closed(key, value.into_value()));
         }
-        Ok(guard.add(0, key, value, deadline, now)?.0)
+        guard.add(0, key, value, deadline, now)
     }
 
     /// Reads the value of the timer at an index.
@@ -251,7 +256,7 @@ impl<K, S: Payload> Set<K, S> {
     pub(crate) fn expire_now(&self, index: u32, decide: impl FnOnce(&mut S) -> bool) -> bool {
         let now = self.shared.ticks.timestamp(clock::now());
         let mut guard = self.lock();
-        if !guard.is_open {
+        if !guard.is_open() {
             return false;
         }
         let timer = guard.table.timer_mut(index);
@@ -273,38 +278,10 @@ impl<K, S: Payload> Set<K, S> {
         let is_finished = guard.is_finished();
         drop(guard);
         if is_finished {
-            self.reached.wake();
+            self.hints.wake();
         }
         if let Some(Timer { key, value, .. }) = taken {
             drop_pair(key, value);
         }
-    }
-}
-
-/// Exists while there is a handle that could set a timer.
-pub(crate) struct Handles<K, S: Payload> {
-    pub(crate) set: Arc<Set<K, S>>,
-    /// Keeps the actor running.
-    _wheel: Arc<Alive>,
-}
-
-impl<K, S: Payload> Handles<K, S> {
-    pub(crate) fn new(set: &Arc<Set<K, S>>, wheel: &Arc<Alive>) -> Arc<Self> {
-        Arc::new(Handles {
-            set: Arc::clone(set),
-            _wheel: Arc::clone(wheel),
-        })
-    }
-}
-
-impl<K, S: Payload> Drop for Handles<K, S> {
-    /// The last handle was dropped.
-    fn drop(&mut self) {
-        let mut guard = self.set.lock();
-        guard.has_handles = false;
-        // No timer is set any more.
-        guard.vacate_kept();
-        drop(guard);
-        self.set.reached.wake();
     }
 }

@@ -1,23 +1,29 @@
-//! Sending notes, and keeping the slots of removed timers: N1, N4 and N5 of the [set](super).
+//! Notes to the actor, and the slots of removed timers that are kept.
 
 use std::num::NonZeroU64;
 
+use super::payload::Payload;
+use super::set::Guard;
 use super::table::Timer;
-use super::{Guard, Kept, MAX_KEPT, Payload};
 use crate::metrics::Event;
 use crate::shared::command::Command;
 use crate::shared::mailbox::WakeBy;
+use crate::sync::IN_EXPLORER;
 use crate::tick::{NEVER, Timestamp};
 
+/// The most slots that are kept with their nodes.
+const MAX_KEPT: usize = if IN_EXPLORER { 2 } else { 16 };
+
 impl<K, S: Payload> Guard<'_, K, S> {
-    /// Pushes a note. The drop of the guard follows the wake rule. Not inlined: most changes send
-    /// none.
+    /// Pushes a note: schedule the index for this tick, or take it off the wheel. The drop of the
+    /// guard follows the wake rule. Not inlined: most changes send none.
     #[inline(never)]
     pub(super) fn note(&mut self, index: u32, tick: u64) {
-        let Some(set) = self.set_key else { return };
-        // Without an actor nothing will fire; it has closed the set, or is about to.
+        // Without one nothing expires any more.
+        let Some(set) = self.key else { return };
         let shared = &self.set().shared;
         let note = Command::Note { set, index, tick };
+        // An error means that the actor has ended.
         let Ok(mut wake_by) = shared.enqueue_for(set, tick, note) else {
             return;
         };
@@ -26,11 +32,11 @@ impl<K, S: Payload> Guard<'_, K, S> {
         if shared.clock.was_found_virtual() {
             wake_by = wake_by.min(WakeBy::Now);
         }
-        self.after.wake_by = self.after.wake_by.min(wake_by);
+        self.wake(wake_by);
     }
 
-    /// The timer at an index gets another deadline, and a note if the wheel processes it too late
-    /// (N4). Returns the number of this arming.
+    /// The timer at an index gets another deadline, and a note if its reader would look at it too
+    /// late (K2). Returns the number of this arming.
     #[inline]
     pub(super) fn rearm(&mut self, index: u32, deadline: Timestamp) -> NonZeroU64 {
         let number = self.next_number();
@@ -47,24 +53,32 @@ impl<K, S: Payload> Guard<'_, K, S> {
         number
     }
 
-    /// Takes out a timer, and counts its end as `event`.
+    /// Takes out a timer, and counts its end as `event`. Its slot is kept, or vacated.
     pub(super) fn take_out(&mut self, index: u32, event: Event) -> Option<Timer<K, S>> {
-        let scheduled = self.table.get(index)?.scheduled;
         // One more than the timers that are left.
         let most = MAX_KEPT.min(self.len());
         let timer = self.remove(index)?;
         self.count_ended(event, 1);
-        // Its slot is kept, or its index leaves the wheel (N5).
-        if scheduled != Timestamp::NEVER && self.kept.len() < most && self.may_keep() {
-            self.kept.push(Kept { index, scheduled });
+        let is_scheduled = self.table.scheduled(index) != Timestamp::NEVER;
+        if is_scheduled && self.kept.len() < most && self.may_keep() {
+            self.kept.push(index);
         } else {
-            self.vacate(index, scheduled);
+            self.vacate(index);
         }
         if self.kept.len() > most {
             let oldest = self.kept.remove(0);
-            self.vacate(oldest.index, oldest.scheduled);
+            self.vacate(oldest);
         }
         Some(timer)
+    }
+
+    /// A kept slot for a timer that is due then: the one that was kept last of those that are
+    /// scheduled early enough.
+    #[inline]
+    pub(super) fn take_kept(&mut self, due: Timestamp) -> Option<u32> {
+        let is_in_time = |&index: &u32| self.table.scheduled(index) <= due;
+        let position = self.kept.iter().rposition(is_in_time)?;
+        Some(self.kept.remove(position))
     }
 
     pub(super) fn may_keep(&self) -> bool {
@@ -72,30 +86,23 @@ impl<K, S: Payload> Guard<'_, K, S> {
         // Watches have no use for kept slots.
         S::KEYED
             && self.has_handles
-            && self.is_open
+            && self.is_open()
             && (!shared.clock.was_found_virtual() || shared.clock.sleeps_on_wheel())
     }
 
     /// A slot without a timer is not kept: its index leaves the wheel.
-    fn vacate(&mut self, index: u32, scheduled: Timestamp) {
-        debug_assert!(self.kept.iter().all(|kept| kept.index != index), "N5");
+    fn vacate(&mut self, index: u32) {
+        debug_assert!(!self.kept.contains(&index), "it is not kept");
+        let is_scheduled = self.table.scheduled(index) != Timestamp::NEVER;
         self.table.vacate(index);
-        if scheduled != Timestamp::NEVER {
+        if is_scheduled {
             self.note(index, NEVER);
         }
     }
 
     pub(super) fn vacate_kept(&mut self) {
-        while let Some(kept) = self.kept.pop() {
-            self.vacate(kept.index, kept.scheduled);
+        while let Some(index) = self.kept.pop() {
+            self.vacate(index);
         }
-    }
-
-    /// Counts the end of timers, which left the set.
-    pub(super) fn count_ended(&self, event: Event, n: usize) {
-        self.counters.add(event, n as u64);
-        let set = self.set();
-        set.resource.changed(-i64::try_from(n).unwrap_or(i64::MAX));
-        set.shared.unreserve(n);
     }
 }

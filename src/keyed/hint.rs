@@ -1,0 +1,162 @@
+//! The way from the actor to the reader of a set: the indices that the wheel has reached.
+//!
+//! A *hint* is such an index: the reader should look at its timer. The list is locked for a few
+//! instructions at a time. The actor only tries to lock it, and tells the reader in its next turn
+//! if the reader has it just then.
+//!
+//! The reader waits only while there are no news: it registers its waker, and the actor, or
+//! whoever has something else to tell, sets `has_news`, under the lock of the list. So one of the
+//! two sees the other.
+
+use std::mem;
+use std::task::Waker;
+
+use crate::panic::{drop_replaced, wake};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, lock_with_backoff, try_lock_with_backoff};
+
+/// An emptied list keeps memory for so many indices.
+const KEPT_CAPACITY: usize = 256;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Hints {
+    list: Mutex<List>,
+    /// There is something that the reader does not know. Written under the lock of the list.
+    has_news: AtomicBool,
+    /// The actor has ended: nothing is reached any more.
+    is_ended: AtomicBool,
+}
+
+#[derive(Debug)]
+struct List {
+    indices: Vec<u32>,
+    reach: Reach,
+    /// The task of a reader that has found nothing due.
+    reader: Option<Waker>,
+}
+
+/// How far the wheel has come, as the reader of a set knows it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Reach {
+    /// A timer is due if its deadline's tick is this one or an earlier one.
+    pub(crate) tick: u64,
+    /// The reader was told everything that was reached before this tick. So the order of the timers
+    /// that are due before it is known.
+    pub(crate) before: u64,
+}
+
+impl Hints {
+    pub(crate) fn new() -> Self {
+        Hints {
+            list: Mutex::new(List {
+                indices: Vec::new(),
+                reach: Reach::default(),
+                reader: None,
+            }),
+            has_news: AtomicBool::new(false),
+            is_ended: AtomicBool::new(false),
+        }
+    }
+
+    // --- the actor ---
+
+    /// The wheel has come so far, and has reached these indices. Returns `false`, and does nothing,
+    /// if another thread has the lock.
+    #[must_use]
+    pub(crate) fn tell(&self, indices: impl Iterator<Item = u32>, reach: Reach) -> bool {
+        let Some(mut list) = try_lock_with_backoff(&self.list) else {
+            return false;
+        };
+        list.indices.extend(indices);
+        let is_further = reach.before > list.reach.before;
+        list.reach = reach;
+        let reader = if is_further {
+            self.has_news.store(true, Ordering::Release);
+            list.reader.take()
+        } else {
+            // More indices of the same tick follow; the reader can take none of them out before.
+            None
+        };
+        drop(list);
+        wake(reader);
+        true
+    }
+
+    /// The actor has ended. This alone waits for the lock.
+    pub(crate) fn end(&self) {
+        self.is_ended.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    // --- everybody ---
+
+    /// Wakes the reader, which looks at its set again.
+    pub(crate) fn wake(&self) {
+        let mut list = lock_with_backoff(&self.list);
+        self.has_news.store(true, Ordering::Release);
+        let reader = list.reader.take();
+        drop(list);
+        wake(reader);
+    }
+
+    #[inline]
+    pub(crate) fn is_ended(&self) -> bool {
+        self.is_ended.load(Ordering::Acquire)
+    }
+
+    // --- the reader ---
+
+    #[inline]
+    pub(crate) fn has_news(&self) -> bool {
+        self.has_news.load(Ordering::Acquire)
+    }
+
+    /// Moves the hints into `indices`, which is empty, and says how far the wheel had come with the
+    /// last of them. `None` if nothing is new.
+    #[inline]
+    pub(crate) fn take(&self, indices: &mut Vec<u32>) -> Option<Reach> {
+        if !self.has_news() {
+            return None;
+        }
+        indices.shrink_to(KEPT_CAPACITY);
+        let mut list = lock_with_backoff(&self.list);
+        mem::swap(&mut list.indices, indices);
+        self.has_news.store(false, Ordering::Relaxed);
+        Some(list.reach)
+    }
+
+    /// Registers the waker of the reader, which has found nothing due. Returns `false`, and does
+    /// not, if there are news.
+    pub(crate) fn wait(&self, waker: &Waker) -> bool {
+        let list = lock_with_backoff(&self.list);
+        if self.has_news() {
+            return false;
+        }
+        let knows = |reader: &Waker| reader.will_wake(waker);
+        if list.reader.as_ref().is_some_and(knows) {
+            return true;
+        }
+        // Wakers are cloned and dropped while nothing is locked.
+        drop(list);
+        let waker = waker.clone();
+        let mut list = lock_with_backoff(&self.list);
+        if self.has_news() {
+            drop(list);
+            drop_replaced(Some(waker));
+            return false;
+        }
+        let replaced = list.reader.replace(waker);
+        drop(list);
+        drop_replaced(replaced);
+        true
+    }
+
+    /// The stream is dropped: so is the waker of its last reader.
+    pub(crate) fn forget_reader(&self) {
+        let mut list = lock_with_backoff(&self.list);
+        let reader = list.reader.take();
+        drop(list);
+        drop_replaced(reader);
+    }
+}

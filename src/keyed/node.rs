@@ -1,0 +1,267 @@
+//! The wheel of keyed timers and watches: the indices of all sets, and which node each has.
+//!
+//! It applies notes in order, so the last one for an index counts. It tells the reader of a set
+//! which indices the wheel has reached; the reader decides what is due there. The actor never looks
+//! at a set.
+//!
+//! When a set is forgotten its nodes leave the wheel a bounded number each turn. Its key is given
+//! back after the last one.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::hint::{Hints, Reach};
+use super::set_key::{SetKey, SetKeys};
+use crate::tick::NEVER;
+use crate::wheel::BareWheel;
+
+/// The index has no node.
+const NO_NODE: u32 = u32::MAX;
+
+/// A set keeps memory for so many nodes at least.
+const KEPT_CAPACITY: usize = 256;
+
+/// A list of nodes beyond this many times the nodes in it is cut, where it has none at its end.
+const SPARSE: usize = 4;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct KeyedWheel {
+    /// Others only read it.
+    pub(crate) wheel: BareWheel<(SetKey, u32)>,
+    /// By the position of the set's key.
+    sets: Vec<Option<Box<Nodes>>>,
+    /// The indices that the wheel has reached, and of which their readers were not told.
+    reached: Vec<(SetKey, u32)>,
+    /// Sets whose readers were told of a part of what is reached at this tick.
+    partly: VecDeque<(u64, SetKey)>,
+    /// Sets that are forgotten, and have nodes left.
+    forgotten: Vec<SetKey>,
+    /// The keys that are to be given back.
+    unused: Vec<SetKey>,
+    /// What a step of the wheel has reached; kept for its memory.
+    batch: Vec<(SetKey, u32)>,
+}
+
+/// The nodes of a set.
+#[derive(Debug)]
+struct Nodes {
+    /// `None` once the set is forgotten.
+    hints: Option<Arc<Hints>>,
+    /// By index. It ends with one that is on the wheel, or is short.
+    by_index: Vec<u32>,
+    /// How many are on the wheel.
+    scheduled: usize,
+    /// The last tick at which it came into `partly`; `NEVER` if it did not.
+    partly_told_at: u64,
+}
+
+impl Nodes {
+    /// The node at this index has left the wheel.
+    fn leave(&mut self, index: usize) {
+        self.by_index[index] = NO_NODE;
+        self.scheduled -= 1;
+        if self.by_index.len() > KEPT_CAPACITY.max(self.scheduled * SPARSE) {
+            self.cut();
+        }
+    }
+
+    /// Cuts off what lies behind the last node on the wheel, a bounded part of it.
+    #[cold]
+    fn cut(&mut self) {
+        for _ in 0..KEPT_CAPACITY {
+            if self.by_index.last() != Some(&NO_NODE) {
+                break;
+            }
+            self.by_index.pop();
+        }
+        if self.by_index.len() <= self.by_index.capacity() / SPARSE {
+            self.by_index.shrink_to(KEPT_CAPACITY);
+        }
+    }
+}
+
+impl KeyedWheel {
+    pub(crate) fn new(slots: usize) -> Self {
+        KeyedWheel {
+            wheel: BareWheel::new(slots),
+            sets: Vec::new(),
+            reached: Vec::new(),
+            partly: VecDeque::new(),
+            forgotten: Vec::new(),
+            unused: Vec::new(),
+            batch: Vec::new(),
+        }
+    }
+
+    /// A set has drawn this key.
+    pub(crate) fn register(&mut self, set: SetKey, hints: Arc<Hints>) {
+        let position = set.position();
+        if position >= self.sets.len() {
+            self.sets.resize_with(position + 1, || None);
+        }
+        debug_assert!(self.sets[position].is_none(), "a key names one set");
+        self.sets[position] = Some(Box::new(Nodes {
+            hints: Some(hints),
+            by_index: Vec::new(),
+            scheduled: 0,
+            partly_told_at: NEVER,
+        }));
+    }
+
+    /// The set has sent its last note under this key.
+    pub(crate) fn forget(&mut self, set: SetKey) {
+        self.nodes(set).hints = None;
+        self.forgotten.push(set);
+    }
+
+    fn nodes(&mut self, set: SetKey) -> &mut Nodes {
+        let nodes = self.sets[set.position()].as_mut();
+        nodes.expect("a set is registered first, and is there until all its nodes are gone")
+    }
+
+    /// Applies a note: schedules the index for this tick, or takes it off the wheel.
+    pub(crate) fn apply(&mut self, set: SetKey, index: u32, tick: u64) {
+        let nodes = self.sets[set.position()].as_mut();
+        let nodes = nodes.expect("a set is registered before its notes, and forgotten after");
+        let position = index as usize;
+        let node = nodes.by_index.get(position).copied().unwrap_or(NO_NODE);
+        match (node, tick) {
+            (NO_NODE, NEVER) => {}
+            (NO_NODE, tick) => {
+                if position >= nodes.by_index.len() {
+                    nodes.by_index.resize(position + 1, NO_NODE);
+                }
+                nodes.by_index[position] = self.wheel.insert(tick, (set, index));
+                nodes.scheduled += 1;
+            }
+            (node, NEVER) => {
+                self.wheel.remove(node);
+                nodes.leave(position);
+            }
+            (node, tick) => {
+                self.wheel.reschedule(node, tick);
+            }
+        }
+    }
+
+    /// Takes nodes of forgotten sets off the wheel, at most `limit`, and gives keys back.
+    pub(crate) fn dismantle(&mut self, mut limit: usize, keys: &SetKeys) {
+        while limit > 0
+            && let Some(&set) = self.forgotten.last()
+        {
+            limit -= 1;
+            match self.nodes(set).by_index.pop() {
+                Some(NO_NODE) => {}
+                Some(node) => {
+                    self.wheel.remove(node);
+                }
+                None => {
+                    self.forgotten.pop();
+                    self.sets[set.position()] = None;
+                    self.unused.push(set);
+                }
+            }
+        }
+        if !self.unused.is_empty() {
+            while self.sets.last().is_some_and(Option::is_none) {
+                self.sets.pop();
+            }
+            if self.sets.len() <= self.sets.capacity() / SPARSE {
+                self.sets.shrink_to_fit();
+            }
+            keys.give_back(&mut self.unused);
+        }
+    }
+
+    /// Whether there is work beside what is due.
+    pub(crate) fn has_work_left(&self) -> bool {
+        !self.forgotten.is_empty() || !self.unused.is_empty() || self.wheel.has_spare()
+    }
+
+    /// Tells the readers what the wheel reaches by tick `until`, at most `limit` indices. Returns
+    /// the tick before which all of it is told, and how many indices it has reached.
+    pub(crate) fn fire(&mut self, until: u64, limit: usize) -> (u64, usize) {
+        let (mut left, mut count) = (limit, 0);
+        while self.wheel.step(until, &mut self.batch, &mut left) {
+            for &(set, index) in &self.batch {
+                let nodes = self.sets[set.position()].as_mut();
+                let nodes = nodes.expect("a set is there until all its nodes are gone");
+                nodes.leave(index as usize);
+            }
+            count += self.batch.len();
+            self.reached.append(&mut self.batch);
+        }
+        let before = self.wheel.done_before(until);
+        let is_told = self.tell_reached(before) && self.tell_partly(before, limit);
+        (if is_told { before } else { 0 }, count)
+    }
+
+    /// The wheel has told everything before this tick, or is about to.
+    fn reach(&self, before: u64) -> Reach {
+        let tick = self.wheel.now().max(before.saturating_sub(1));
+        Reach { tick, before }
+    }
+
+    /// Tells the readers what was reached. Returns `false` if the lists of some are locked, which
+    /// are told in the next turn.
+    fn tell_reached(&mut self, before: u64) -> bool {
+        let (reach, now) = (self.reach(before), self.wheel.now());
+        // A reader is told once how far the wheel has come, with all of its indices.
+        self.reached.sort_by_key(|&(set, _)| set);
+        let mut kept = Vec::new();
+        for run in self.reached.chunk_by(|one, other| one.0 == other.0) {
+            let set = run[0].0;
+            let Some(nodes) = self.sets[set.position()].as_deref_mut() else {
+                continue;
+            };
+            let Some(hints) = &nodes.hints else {
+                continue;
+            };
+            if !hints.tell(run.iter().map(|&(_, index)| index), reach) {
+                kept.extend_from_slice(run);
+            } else if before <= now && nodes.partly_told_at != now {
+                nodes.partly_told_at = now;
+                self.partly.push_back((now, set));
+            }
+        }
+        self.reached.clear();
+        self.reached.append(&mut kept);
+        self.reached.is_empty()
+    }
+
+    /// Tells readers that a tick is complete of which they were told a part, at most `limit`.
+    /// Returns whether that is all of them.
+    fn tell_partly(&mut self, before: u64, limit: usize) -> bool {
+        let reach = self.reach(before);
+        for _ in 0..limit {
+            let Some(&(tick, set)) = self.partly.front() else {
+                break;
+            };
+            if tick >= before {
+                return true;
+            }
+            // It may be forgotten by now. Then another set may have the key, which may know this.
+            let nodes = self.sets.get(set.position()).and_then(Option::as_ref);
+            let hints = nodes.and_then(|nodes| nodes.hints.as_ref());
+            if hints.is_some_and(|hints| !hints.tell([].into_iter(), reach)) {
+                return false;
+            }
+            self.partly.pop_front();
+        }
+        self.partly.is_empty()
+    }
+
+    /// The clock has become virtual: the readers see that when they lock their sets.
+    pub(crate) fn wake_readers(&self) {
+        for hints in self.hints() {
+            hints.wake();
+        }
+    }
+
+    /// The lists of all sets.
+    pub(crate) fn hints(&self) -> impl Iterator<Item = &Hints> {
+        let nodes = self.sets.iter().flatten();
+        nodes.filter_map(|nodes| nodes.hints.as_deref())
+    }
+}

@@ -1,0 +1,64 @@
+//! What a set stores for each timer, and how its reader decides about it.
+
+use super::expired::Cause;
+use crate::shared::Shared;
+use crate::tick::Timestamp;
+
+/// A value in a set. It decides when its timer expires.
+pub(crate) trait Payload {
+    /// The value that the reader receives.
+    type Value;
+    /// Whether timers are found by their key.
+    const KEYED: bool;
+
+    /// The deadline as far as it is known now. Nobody need look at the timer before that. `idle` is
+    /// the set's idle duration in nanoseconds.
+    fn due(&self, deadline: Timestamp, now: Timestamp, idle: u64, shared: &Shared) -> Timestamp;
+
+    /// Decides, once, whether the timer expires as it is received. Returns the deadline that was
+    /// reached. `None` if the timer does not expire yet: then [`due`](Self::due) is later than
+    /// `now`, or the next call decides.
+    fn expire(
+        &self,
+        deadline: Timestamp,
+        now: Timestamp,
+        idle: u64,
+        shared: &Shared,
+    ) -> Option<(Timestamp, Cause)>;
+
+    /// Ends the value of a timer that is taken out otherwise. Returns the deadline it would have
+    /// reached, and why.
+    fn end(&self, deadline: Timestamp, now: Timestamp, idle: u64) -> (Timestamp, Cause);
+
+    fn into_value(self) -> Self::Value;
+}
+
+/// The value of a timer that expires at its deadline.
+pub(crate) struct Plain<V>(pub(crate) V);
+
+impl<V> Payload for Plain<V> {
+    type Value = V;
+    const KEYED: bool = true;
+
+    fn due(&self, deadline: Timestamp, _: Timestamp, _: u64, _: &Shared) -> Timestamp {
+        deadline
+    }
+
+    fn expire(
+        &self,
+        deadline: Timestamp,
+        _: Timestamp,
+        _: u64,
+        _: &Shared,
+    ) -> Option<(Timestamp, Cause)> {
+        Some((deadline, Cause::Deadline))
+    }
+
+    fn end(&self, deadline: Timestamp, _: Timestamp, _: u64) -> (Timestamp, Cause) {
+        (deadline, Cause::Deadline)
+    }
+
+    fn into_value(self) -> V {
+        self.0
+    }
+}

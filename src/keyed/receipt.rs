@@ -1,0 +1,330 @@
+//! The receipt: the reader looks at the indices that the wheel has reached, and decides.
+
+use std::any::Any;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::num::NonZeroU64;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::expired::Expired;
+use super::hint::{Hints, Reach};
+use super::payload::Payload;
+use super::set::{BATCH, Copied, Guard, Set};
+use super::table::Timer;
+use crate::clock;
+use crate::metrics::Event;
+use crate::panic::{drop_pair, report};
+use crate::tick::{NEVER, Ticks, Timestamp};
+
+/// Logged when a repeating timer cannot be cloned.
+const CLONE: &str = "the Clone of a repeating timer panicked: the timer is removed";
+
+/// Emptied lists keep memory for this many.
+const KEPT_CAPACITY: usize = 256;
+
+/// What the reader of a set was told, and has found.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    /// The indices that it has to look at, the next one last.
+    hints: Vec<u32>,
+    due: DueTimers,
+    reach: Reach,
+    /// The time at which it learned that.
+    now: Timestamp,
+}
+
+/// A timer that was found due. It counts if it still has this number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Due {
+    tick: u64,
+    number: NonZeroU64,
+    index: u32,
+}
+
+/// Timers that were found due, in the order in which they are received. Nearly all come in that
+/// order.
+#[derive(Debug)]
+struct DueTimers {
+    in_order: VecDeque<Due>,
+    others: BinaryHeap<Reverse<Due>>,
+}
+
+impl DueTimers {
+    fn reserve(&mut self, more: usize) {
+        self.in_order.reserve(more);
+        self.others.reserve(more);
+    }
+
+    fn push(&mut self, due: Due) {
+        if self.in_order.back().is_none_or(|last| *last < due) {
+            self.in_order.push_back(due);
+        } else {
+            self.others.push(Reverse(due));
+        }
+    }
+
+    /// Takes the first one, if its tick is before this one.
+    fn pop(&mut self, before: u64) -> Option<Due> {
+        let other = self.others.peek().map(|Reverse(due)| due);
+        let is_other =
+            other.is_some_and(|other| self.in_order.front().is_none_or(|first| other < first));
+        let first = if is_other {
+            other
+        } else {
+            self.in_order.front()
+        };
+        if first?.tick >= before {
+            return None;
+        }
+        if is_other {
+            Some(self.others.pop()?.0)
+        } else {
+            self.in_order.pop_front()
+        }
+    }
+
+    fn free_spare(&mut self) {
+        if self.in_order.is_empty() {
+            self.in_order.shrink_to(KEPT_CAPACITY);
+        }
+        if self.others.is_empty() {
+            self.others.shrink_to(KEPT_CAPACITY);
+        }
+    }
+}
+
+impl Reader {
+    pub(super) fn new() -> Self {
+        Reader {
+            hints: Vec::new(),
+            due: DueTimers {
+                in_order: VecDeque::new(),
+                others: BinaryHeap::new(),
+            },
+            reach: Reach::default(),
+            now: Timestamp::MIN,
+        }
+    }
+
+    /// Takes over what the actor has told since, once it has looked at all before.
+    fn fetch(&mut self, hints: &Hints, ticks: &Ticks) {
+        if self.hints.is_empty()
+            && let Some(reach) = hints.take(&mut self.hints)
+        {
+            self.reach = reach;
+            self.now = ticks.timestamp(clock::now());
+            self.hints.reverse();
+        }
+    }
+}
+
+/// What one hold of the lock has come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Receipt {
+    /// It has touched as many timers as it may.
+    More,
+    /// Nothing more is due.
+    Empty,
+    /// Nothing more is due, nor ever will be.
+    Finished,
+}
+
+/// A repeating timer whose `Clone` panicked, what that had copied, and what it panicked with.
+type Failed<K, S> = (
+    Timer<K, S>,
+    Copied<K, <S as Payload>::Value>,
+    Box<dyn Any + Send>,
+);
+
+impl<K, S: Payload> Set<K, S> {
+    /// One hold of the lock: looks at indices, then takes out timers that are due, at most `limit`.
+    pub(super) fn receive(
+        &self,
+        reader: &mut Reader,
+        limit: usize,
+        mut out: impl FnMut(Expired<K, S::Value>),
+    ) -> Receipt {
+        reader.fetch(&self.hints, &self.shared.ticks);
+        // They may have to move, which they do while the set is not locked.
+        reader.due.reserve(reader.hints.len().min(BATCH as usize));
+        let mut failed = Vec::new();
+        let mut guard = self.lock();
+        let receipt = guard.receive(reader, limit, &mut failed, &mut out);
+        drop(guard);
+        reader.due.free_spare();
+        for (timer, copied, panic) in failed {
+            report(CLONE, panic);
+            drop_pair(timer.key, timer.value);
+            drop_pair(copied.0, copied.1);
+        }
+        receipt
+    }
+}
+
+impl<K, S: Payload> Guard<'_, K, S> {
+    fn receive(
+        &mut self,
+        reader: &mut Reader,
+        mut limit: usize,
+        failed: &mut Vec<Failed<K, S>>,
+        out: &mut impl FnMut(Expired<K, S::Value>),
+    ) -> Receipt {
+        for _ in 0..BATCH {
+            // One of the indices may be due first.
+            if let Some(index) = reader.hints.pop() {
+                if let Some(due) = self.look_at(index, reader.reach.tick) {
+                    reader.due.push(due);
+                }
+                continue;
+            }
+            if limit == 0 {
+                return Receipt::More;
+            }
+            let Some(due) = reader.due.pop(reader.reach.before) else {
+                // In this order: the actor says what is due before it ends.
+                let is_finished = self.is_finished();
+                return if self.set().hints.has_news() {
+                    Receipt::More
+                } else if is_finished {
+                    Receipt::Finished
+                } else {
+                    Receipt::Empty
+                };
+            };
+            if let Some(expired) = self.decide(due, reader, failed) {
+                limit -= 1;
+                out(expired);
+            }
+        }
+        Receipt::More
+    }
+
+    /// The wheel has reached this index, perhaps for a timer that was there before. Returns its
+    /// timer if that is due by `tick`. One that is due later gets a note.
+    fn look_at(&mut self, index: u32, tick: u64) -> Option<Due> {
+        let set = self.set();
+        let state = &mut **self;
+        let slot = state.table.get_mut(index)?;
+        let Some(timer) = &slot.timer else {
+            if let Some(kept) = state.kept.iter().position(|kept| *kept == index) {
+                state.kept.remove(kept);
+                state.table.vacate(index);
+            }
+            return None;
+        };
+        let now = set.shared.ticks.begin_timestamp(tick);
+        let due = set.due(&timer.value, timer.deadline, now);
+        let due_tick = set.tick(due);
+        if due_tick <= tick {
+            slot.scheduled = Timestamp::NEVER;
+            return Some(Due {
+                tick: due_tick,
+                number: timer.number,
+                index,
+            });
+        }
+        slot.scheduled = due;
+        if due_tick != NEVER {
+            state.counters.add(Event::Rescheduled, 1);
+            self.note(index, due_tick);
+        }
+        None
+    }
+
+    /// Decides about a timer that was found due. `None` if it is no more, or its copy failed.
+    fn decide(
+        &mut self,
+        found: Due,
+        reader: &mut Reader,
+        failed: &mut Vec<Failed<K, S>>,
+    ) -> Option<Expired<K, S::Value>> {
+        let set = self.set();
+        let timer = self.table.timer(found.index);
+        let timer = timer.filter(|timer| timer.number == found.number)?;
+        let now = set.shared.ticks.begin_timestamp(reader.reach.tick);
+        let due = set.due(&timer.value, timer.deadline, now);
+        let expires = if set.tick(due) <= found.tick {
+            (timer.value).expire(timer.deadline, now, set.idle, &set.shared)
+        } else {
+            None
+        };
+        let Some((deadline, cause)) = expires else {
+            // It was touched in the meantime. If it is due nevertheless, it takes its new place in
+            // the order.
+            if let Some(due) = self.look_at(found.index, reader.reach.tick) {
+                reader.due.push(due);
+            }
+            return None;
+        };
+        let (key, value, missed) = self.take_or_rearm(found.index, deadline, failed)?;
+        let lateness = reader.now.since(deadline);
+        set.shared.metrics.0.lateness.record(lateness);
+        Some(Expired {
+            key,
+            value,
+            deadline: set.shared.ticks.instant(deadline),
+            missed,
+            cause,
+        })
+    }
+
+    /// Takes out a timer that expires, or arms it again if it repeats. Returns key and value, and
+    /// how many periods are skipped. `None` when copying them panicked.
+    fn take_or_rearm(
+        &mut self,
+        index: u32,
+        deadline: Timestamp,
+        failed: &mut Vec<Failed<K, S>>,
+    ) -> Option<(K, S::Value, u64)> {
+        let mut copied = (None, None);
+        let panic = match self.repeat(index, deadline, &mut copied) {
+            Ok(Some(missed)) => return Some((copied.0?, copied.1?, missed)),
+            Ok(None) => None,
+            Err(panic) => Some(panic),
+        };
+        let timer = self.remove(index)?;
+        // It has no node.
+        self.table.vacate(index);
+        let Some(panic) = panic else {
+            self.count_ended(Event::KeyedFired, 1);
+            return Some((timer.key, timer.value.into_value(), 0));
+        };
+        self.count_ended(Event::KeyedRemoved, 1);
+        failed.push((timer, copied, panic));
+        None
+    }
+
+    /// Copies a repeating timer, and arms it for the next multiple of its period that has not
+    /// passed. Returns how many periods are skipped, or what its `Clone` panicked with; `None` if
+    /// the timer does not repeat.
+    fn repeat(
+        &mut self,
+        index: u32,
+        deadline: Timestamp,
+        copied: &mut Copied<K, S::Value>,
+    ) -> Result<Option<u64>, Box<dyn Any + Send>> {
+        let set = self.set();
+        let state = &mut **self;
+        let repeat = state.repeats.get(&index);
+        let (Some(repeat), Some(timer)) = (repeat, state.table.timer(index)) else {
+            return Ok(None);
+        };
+        let clone = || (repeat.clone)(&timer.key, &timer.value, copied);
+        catch_unwind(AssertUnwindSafe(clone))?;
+        let now = set.shared.ticks.timestamp(clock::now());
+        let late = now.nanos().saturating_sub(deadline.nanos());
+        let missed = late.max(0) / repeat.period;
+        let next = deadline.plus(repeat.period.saturating_mul(missed.saturating_add(1)));
+        let number = state.next_number();
+        if let Some(slot) = state.table.get_mut(index) {
+            slot.scheduled = next;
+            if let Some(timer) = &mut slot.timer {
+                timer.deadline = next;
+                timer.number = number;
+            }
+        }
+        state.counters.add(Event::KeyedRepeated, 1);
+        self.note(index, set.tick(next));
+        Ok(Some(missed.unsigned_abs()))
+    }
+}

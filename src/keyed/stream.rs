@@ -1,0 +1,111 @@
+//! A set as the source of a stream of expirations.
+
+use std::fmt;
+use std::task::{Context, Poll, Waker};
+
+use super::error::TryRecvError;
+use super::expired::Expired;
+use super::payload::Payload;
+use super::receipt::{Reader, Receipt};
+use super::set::{BATCH, Set};
+
+/// How often a poll locks the set at most.
+const HOLDS_PER_POLL: usize = 16;
+
+/// The source of a stream of expirations: a set with any payload.
+pub(crate) trait ExpirationSource<K, V>: Send + Sync + fmt::Debug {
+    /// The next expiration; `None` when there will be no more.
+    fn poll_recv(&self, reader: &mut Reader, cx: &mut Context<'_>) -> Poll<Option<Expired<K, V>>>;
+
+    /// Appends what is due to `out`, at most `limit`. It ends when nothing is due, though the wheel
+    /// may reach more meanwhile.
+    fn recv_more(&self, reader: &mut Reader, limit: usize, out: &mut Vec<Expired<K, V>>) -> usize;
+
+    fn try_recv(&self, reader: &mut Reader) -> Result<Expired<K, V>, TryRecvError>;
+
+    /// The timers that were not received when the actor ended.
+    fn unexpired(&self) -> Vec<Expired<K, V>>;
+
+    /// The stream is dropped: drops every timer of the set.
+    fn close(&self);
+}
+
+impl<K, S> ExpirationSource<K, S::Value> for Set<K, S>
+where
+    K: Send,
+    S: Payload<Value: Send> + Send,
+{
+    fn poll_recv(
+        &self,
+        reader: &mut Reader,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Expired<K, S::Value>>> {
+        let poll = || self.poll_receive(reader, cx.waker());
+        self.resource.poll(poll)
+    }
+
+    fn recv_more(
+        &self,
+        reader: &mut Reader,
+        limit: usize,
+        out: &mut Vec<Expired<K, S::Value>>,
+    ) -> usize {
+        let before = out.len();
+        loop {
+            let most = (limit - (out.len() - before)).min(BATCH as usize);
+            // Not under the lock.
+            out.reserve(most);
+            let receipt = self.receive(reader, most, |expired| out.push(expired));
+            if receipt != Receipt::More || out.len() - before == limit {
+                return out.len() - before;
+            }
+        }
+    }
+
+    fn try_recv(&self, reader: &mut Reader) -> Result<Expired<K, S::Value>, TryRecvError> {
+        let mut received = None;
+        loop {
+            let receipt = self.receive(reader, 1, |expired| received = Some(expired));
+            match (received.take(), receipt) {
+                (Some(expired), _) => return Ok(expired),
+                (None, Receipt::More) => {}
+                (None, Receipt::Empty) => return Err(TryRecvError::Empty),
+                (None, Receipt::Finished) => return Err(TryRecvError::Closed),
+            }
+        }
+    }
+
+    fn unexpired(&self) -> Vec<Expired<K, S::Value>> {
+        self.take_unreceived()
+    }
+
+    fn close(&self) {
+        Set::close(self);
+    }
+}
+
+impl<K, S: Payload> Set<K, S> {
+    /// Takes out what is due first, or leaves the waker behind.
+    pub(super) fn poll_receive(
+        &self,
+        reader: &mut Reader,
+        waker: &Waker,
+    ) -> Poll<Option<Expired<K, S::Value>>> {
+        let mut received = None;
+        for _ in 0..HOLDS_PER_POLL {
+            let receipt = self.receive(reader, 1, |expired| received = Some(expired));
+            if received.is_some() {
+                return Poll::Ready(received);
+            }
+            match receipt {
+                Receipt::Finished => return Poll::Ready(None),
+                Receipt::Empty if self.hints.wait(waker) => return Poll::Pending,
+                // What is new may be due.
+                Receipt::Empty | Receipt::More => {}
+            }
+        }
+        // Others run first.
+        waker.wake_by_ref();
+        Poll::Pending
+    }
+}
