@@ -297,8 +297,8 @@ impl IdleHandle {
 }
 
 impl BusyGuard {
-    pub(super) fn of_watch(activity: &Arc<Activity>, ticks: Ticks) -> Self {
-        let on = if activity.enter() {
+    pub(super) fn of_watch(activity: &Arc<Activity>, ticks: Ticks, is_ended: bool) -> Self {
+        let on = if !is_ended && activity.enter() {
             BusyOn::Watch(Arc::clone(activity), ticks)
         } else {
             BusyOn::Nothing

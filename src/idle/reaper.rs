@@ -333,13 +333,13 @@ impl<K, V> WatchGuard<K, V> {
     #[inline]
     pub fn touch_at(&self, at: Instant) -> bool {
         let ticks = &self.watches.ticks;
-        self.activity.touch(ticks.nanos(at), ticks.tick_nanos())
+        !self.is_ended() && self.activity.touch(ticks.nanos(at), ticks.tick_nanos())
     }
 
     /// Keeps the watch from being idle while the guard is held, for instance while a request is in
     /// flight. Has no [effect](BusyGuard::is_effective) if the watch has ended.
     pub fn busy(&self) -> BusyGuard {
-        BusyGuard::of_watch(&self.activity, self.watches.ticks)
+        BusyGuard::of_watch(&self.activity, self.watches.ticks, self.is_ended())
     }
 
     /// Whether the watch goes on: it has not ended, the stream was not dropped, and the wheel is
@@ -370,7 +370,13 @@ impl<K, V> WatchGuard<K, V> {
     /// # }
     /// ```
     pub fn is_watched(&self) -> bool {
-        !self.activity.is_gone()
+        !self.activity.is_gone() && !self.is_ended()
+    }
+
+    /// Whether the wheel is shut down: nothing is watched any more.
+    #[inline]
+    fn is_ended(&self) -> bool {
+        self.watches.set.is_ended()
     }
 
     fn is_mine(&self, watched: &Watched<V>) -> bool {

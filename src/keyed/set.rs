@@ -157,6 +157,12 @@ impl<K, S: Payload> Set<K, S> {
         self.lock().len()
     }
 
+    /// Whether the actor has ended.
+    #[inline]
+    pub(crate) fn is_ended(&self) -> bool {
+        self.hints.is_ended()
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         !self.lock().is_open()
     }
