@@ -22,7 +22,7 @@ use crate::sync::IN_EXPLORER;
 
 /// How many commands a turn applies before it fires timers. It applies whole blocks, so perhaps a
 /// few more.
-const COMMANDS_PER_TURN: usize = if IN_EXPLORER { 4 } else { 4096 };
+pub(super) const COMMANDS_PER_TURN: usize = if IN_EXPLORER { 4 } else { 4096 };
 
 /// See the module.
 #[derive(Debug)]
@@ -84,6 +84,11 @@ impl Backlog {
 
     pub(super) fn is_empty(&self) -> bool {
         self.taken.is_empty()
+    }
+
+    /// How many commands are taken and not applied.
+    pub(super) fn len(&self) -> usize {
+        self.taken.len()
     }
 
     /// No command in here is needed before this tick; `NEVER` when there is none.

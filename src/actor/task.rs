@@ -15,12 +15,13 @@
 //!    before those that are due after it even if its command is not applied yet (P4), and waits for
 //!    no command that is needed later (P11). A command that is pushed after step 1 is not due
 //!    before the tick of this turn, or [counts](crate::shared::mailbox) as due when it was pushed.
-//! 4. If it has a backlog, or had one for which it left the mailbox alone, and there is no storm of
-//!    timers, it goes on with step 1 for as long as other tasks have kept the actor waiting. A
-//!    runtime with one thread gives the actor one turn for each round of its tasks. If they send
-//!    more commands in a round than step 2 applies, the backlog would grow from turn to turn, and
-//!    new timers would wait behind it (P11). With half of the thread's time the actor keeps up,
-//!    since sending a command takes longer than applying it.
+//! 4. If it has a backlog, and there is no storm of timers, it goes on with step 1 for the length of
+//!    a [slice](Slice), and no longer than other tasks have kept the actor waiting. A runtime with
+//!    one thread gives the actor one turn for each round of its tasks. If they send more commands
+//!    in a round than step 2 applies, the backlog grows from turn to turn, and new timers wait
+//!    behind it (P11): then slices grow. With half of the thread's time the actor keeps up, since
+//!    sending a command takes longer than applying it. After a single burst slices stay short, so
+//!    the actor works it off between the turns of other tasks.
 //!
 //! If something is left to do the actor lets other tasks run and takes the next turn. Otherwise it
 //! [parks](crate::shared::mailbox::Mailbox::park), frees [places](super::places) of keyed timers,
@@ -39,7 +40,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use super::backlog::{Backlog, Deferred};
+use super::backlog::{Backlog, COMMANDS_PER_TURN, Deferred};
 use super::lateness::{Lateness, Pause};
 use super::sleep_wheel::SleepWheel;
 use super::timer::ActorTimer;
@@ -75,6 +76,9 @@ const NODES_PER_TURN: usize = if IN_EXPLORER { 2 } else { 4096 };
 /// How many tasks that settle a turn wakes.
 const SETTLED_PER_TURN: usize = if IN_EXPLORER { 1 } else { 256 };
 
+/// How long a turn goes on with a backlog that does not grow.
+const SHORTEST_SLICE: Duration = Duration::from_micros(500);
+
 /// The longest wait on Tokio's timer, which reaches about two years.
 const LONGEST_SLEEP: Duration = Duration::from_secs(86_400 * 365);
 
@@ -95,6 +99,28 @@ pub(crate) struct Actor {
     must_end: bool,
     pause: Pause,
     lateness: Lateness,
+    slice: Slice,
+}
+
+/// How long a turn goes on with a backlog.
+#[derive(Debug)]
+struct Slice {
+    length: Duration,
+    /// The length of the backlog when the last turn began.
+    backlog: usize,
+}
+
+impl Slice {
+    /// A turn begins with so many commands. A slice becomes longer while their number grows from
+    /// turn to turn.
+    fn begin(&mut self, backlog: usize) {
+        if backlog <= COMMANDS_PER_TURN {
+            self.length = SHORTEST_SLICE;
+        } else if self.backlog > COMMANDS_PER_TURN && backlog > self.backlog {
+            self.length *= 2;
+        }
+        self.backlog = backlog;
+    }
 }
 
 /// Where the actor is with taking [stale](crate::shared::stale) nodes off the wheel.
@@ -131,6 +157,10 @@ impl Actor {
             must_end: false,
             pause,
             lateness: Lateness::new(),
+            slice: Slice {
+                length: SHORTEST_SLICE,
+                backlog: 0,
+            },
         }
     }
 
@@ -276,9 +306,12 @@ impl Actor {
         let shared = Arc::clone(&self.shared);
         let began = clock::now();
         let others_took = self.lateness.begin(self.pause, began, &shared);
-        // On a paused clock no time passes here.
-        let has_time = || clock::now().saturating_duration_since(began) < others_took;
         let mut turn = Turn::new(shared.ticks.timestamp(began), &shared);
+        self.backlog.take(&shared.mailbox);
+        self.slice.begin(self.backlog.len());
+        let slice = others_took.min(self.slice.length);
+        // On a paused clock no time passes here.
+        let has_time = || clock::now().saturating_duration_since(began) < slice;
         loop {
             turn.armed_after = self.lateness.armed_after;
             let had_backlog = !self.backlog.is_empty();
