@@ -4,21 +4,22 @@
 //!
 //! Some work has to wait until every command is applied that is on its way now: a task that
 //! [settles](crate::TimerWheel::settle) and an eviction for the commands that were pushed before
-//! them, the key of a set for the notes about it, and a sweep for the commands that make stale
-//! nodes. Such work is [deferred](Backlog::defer):
+//! them, and a sweep for the commands that make stale nodes. Such work is [deferred](Backlog::defer):
 //!
 //! 1. When it is deferred, a command that was pushed before lies in a queue or in the backlog.
 //! 2. The next time that all queues are emptied, those in the queues come into the backlog too. The
-//!    backlog then counts how many commands of each lane have to be applied.
+//!    backlog then marks how many commands have to be applied.
 //! 3. When that many are applied, [`passed`](Backlog::passed) returns the work.
 
 use std::collections::VecDeque;
+use std::mem;
 
 use tokio::sync::oneshot;
 
 use crate::shared::command::{Command, CommandMailbox};
 use crate::shared::mailbox::CommandQueue;
 use crate::sync::IN_EXPLORER;
+use crate::tick::NEVER;
 
 /// How many commands a turn applies before it fires timers. It applies whole blocks, so perhaps a
 /// few more.
@@ -30,11 +31,12 @@ pub(super) struct Backlog {
     taken: CommandQueue<Command>,
     /// How many commands were applied.
     applied: u64,
-    /// The work that was deferred since the queues were emptied.
-    unnumbered: Vec<Deferred>,
-    /// Work that waits until this many commands are applied. No number is lower than those before
-    /// it.
-    waiting: VecDeque<(u64, Deferred)>,
+    /// Work that waits, in order. In blocks: any number of tasks may settle.
+    waiting: CommandQueue<Deferred>,
+    /// So many of them, after those of earlier marks, wait until this many commands are applied.
+    marks: VecDeque<(usize, u64)>,
+    /// How many were deferred since the queues were emptied, and have no mark yet.
+    unmarked: usize,
 }
 
 /// Work that waits until commands are applied.
@@ -52,8 +54,9 @@ impl Backlog {
         Backlog {
             taken: CommandQueue::new(),
             applied: 0,
-            unnumbered: Vec::new(),
-            waiting: VecDeque::new(),
+            waiting: CommandQueue::new(),
+            marks: VecDeque::new(),
+            unmarked: 0,
         }
     }
 
@@ -62,9 +65,10 @@ impl Backlog {
         if !mailbox.take_all(&mut self.taken) {
             return;
         }
-        let until = self.applied + self.taken.len() as u64;
-        self.waiting
-            .extend(self.unnumbered.drain(..).map(|work| (until, work)));
+        if self.unmarked > 0 {
+            let until = self.applied + self.taken.len() as u64;
+            self.marks.push_back((mem::take(&mut self.unmarked), until));
+        }
     }
 
     /// The next commands for a turn that has applied so many, in order. They are counted, and have
@@ -98,20 +102,25 @@ impl Backlog {
 
     /// See the module.
     pub(super) fn defer(&mut self, work: Deferred) {
-        self.unnumbered.push(work);
+        self.waiting.push(NEVER, work);
+        self.unmarked += 1;
     }
 
     pub(super) fn has_deferred(&self) -> bool {
-        !(self.unnumbered.is_empty() && self.waiting.is_empty())
+        !self.waiting.is_empty()
     }
 
-    /// The next work whose commands are all applied.
+    /// The next work whose commands are all applied, as they were when the queues were emptied.
     pub(super) fn passed(&mut self) -> Option<Deferred> {
-        let &(until, _) = self.waiting.front()?;
-        if until > self.applied {
+        let (left, until) = self.marks.front_mut()?;
+        if *until > self.applied {
             return None;
         }
-        Some(self.waiting.pop_front()?.1)
+        *left -= 1;
+        if *left == 0 {
+            self.marks.pop_front();
+        }
+        self.waiting.pop()
     }
 
     /// The actor ends: closes the mailbox, and takes everything that is left.
@@ -122,12 +131,9 @@ impl Backlog {
 
     /// The actor ends: the tasks that settle.
     pub(super) fn close_deferred(&mut self) -> impl Iterator<Item = oneshot::Sender<()>> + '_ {
-        let waiting = self.waiting.drain(..).map(|(_, work)| work);
-        waiting
-            .chain(self.unnumbered.drain(..))
-            .filter_map(|work| match work {
-                Deferred::Settle(done) => Some(done),
-                _ => None,
-            })
+        std::iter::from_fn(|| self.waiting.pop()).filter_map(|work| match work {
+            Deferred::Settle(done) => Some(done),
+            _ => None,
+        })
     }
 }

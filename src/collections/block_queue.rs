@@ -89,6 +89,10 @@ impl<T, const BLOCK: usize, const SPARE: usize> BlockQueue<T, BLOCK, SPARE> {
         self.rest.push_back(block);
     }
 
+    pub(crate) fn front(&self) -> Option<&T> {
+        self.first.items.front()
+    }
+
     pub(crate) fn pop(&mut self) -> Option<T> {
         let item = self.first.items.pop_front()?;
         self.len -= 1;

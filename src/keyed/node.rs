@@ -12,16 +12,23 @@ use std::sync::Arc;
 
 use super::hint::{Hints, Reach};
 use super::set_key::{SetKey, SetKeys};
+use crate::shared::mailbox::CommandQueue;
 use crate::tick::NEVER;
 use crate::wheel::BareWheel;
 
 /// The index has no node.
 const NO_NODE: u32 = u32::MAX;
 
-/// A set keeps memory for so many nodes at least.
-const KEPT_CAPACITY: usize = 256;
+/// How many nodes a page has.
+const PAGE: usize = 1024;
 
-/// A list of nodes beyond this many times the nodes in it is cut, where it has none at its end.
+/// A page without a node on the wheel keeps memory for so many.
+const KEPT_CAPACITY: usize = 64;
+
+/// What it costs to let go of a set, in nodes.
+const COST_OF_SET: usize = 16;
+
+/// A list of sets with memory for this many times their number is moved to less.
 const SPARSE: usize = 4;
 
 /// See the module.
@@ -35,8 +42,8 @@ pub(crate) struct KeyedWheel {
     reached: Vec<(SetKey, u32)>,
     /// Sets whose readers were told of a part of what is reached at this tick.
     partly: VecDeque<(u64, SetKey)>,
-    /// Sets that are forgotten, and have nodes left.
-    forgotten: Vec<SetKey>,
+    /// Sets that are forgotten, and are there until all their nodes are gone.
+    forgotten: CommandQueue<SetKey>,
     /// The keys that are to be given back.
     unused: Vec<SetKey>,
     /// What a step of the wheel has reached; kept for its memory.
@@ -48,35 +55,64 @@ pub(crate) struct KeyedWheel {
 struct Nodes {
     /// `None` once the set is forgotten.
     hints: Option<Arc<Hints>>,
-    /// By index. It ends with one that is on the wheel, or is short.
-    by_index: Vec<u32>,
-    /// How many are on the wheel.
-    scheduled: usize,
+    /// By index: page by page, so that no list of millions is moved as it grows, and a page with
+    /// nothing on the wheel gives its memory back.
+    pages: Vec<Page>,
     /// The last tick at which it came into `partly`; `NEVER` if it did not.
     partly_told_at: u64,
 }
 
+/// The nodes of so many indices in a row.
+#[derive(Debug, Default)]
+struct Page {
+    nodes: Vec<u32>,
+    /// How many are on the wheel.
+    scheduled: usize,
+}
+
 impl Nodes {
-    /// The node at this index has left the wheel.
-    fn leave(&mut self, index: usize) {
-        self.by_index[index] = NO_NODE;
-        self.scheduled -= 1;
-        if self.by_index.len() > KEPT_CAPACITY.max(self.scheduled * SPARSE) {
+    fn get(&self, index: u32) -> u32 {
+        let page = self.pages.get(index as usize / PAGE);
+        let node = page.and_then(|page| page.nodes.get(index as usize % PAGE));
+        node.copied().unwrap_or(NO_NODE)
+    }
+
+    /// The index, which had none, has this node.
+    fn enter(&mut self, index: u32, node: u32) {
+        let (number, place) = (index as usize / PAGE, index as usize % PAGE);
+        if number >= self.pages.len() {
+            self.pages.resize_with(number + 1, Page::default);
+        }
+        let page = &mut self.pages[number];
+        if place >= page.nodes.len() {
+            if number > 0 {
+                page.nodes.reserve_exact(PAGE);
+            }
+            page.nodes.resize(place + 1, NO_NODE);
+        }
+        page.nodes[place] = node;
+        page.scheduled += 1;
+    }
+
+    /// The node of the index has left the wheel.
+    fn leave(&mut self, index: u32) {
+        let page = &mut self.pages[index as usize / PAGE];
+        page.nodes[index as usize % PAGE] = NO_NODE;
+        page.scheduled -= 1;
+        if page.scheduled == 0 && page.nodes.capacity() > KEPT_CAPACITY {
+            page.nodes = Vec::new();
             self.cut();
         }
     }
 
-    /// Cuts off what lies behind the last node on the wheel, a bounded part of it.
+    /// Cuts off what lies behind the last node on the wheel.
     #[cold]
     fn cut(&mut self) {
-        for _ in 0..KEPT_CAPACITY {
-            if self.by_index.last() != Some(&NO_NODE) {
-                break;
-            }
-            self.by_index.pop();
+        while self.pages.last().is_some_and(|page| page.scheduled == 0) {
+            self.pages.pop();
         }
-        if self.by_index.len() <= self.by_index.capacity() / SPARSE {
-            self.by_index.shrink_to(KEPT_CAPACITY);
+        if self.pages.len() <= self.pages.capacity() / SPARSE {
+            self.pages.shrink_to_fit();
         }
     }
 }
@@ -88,7 +124,7 @@ impl KeyedWheel {
             sets: Vec::new(),
             reached: Vec::new(),
             partly: VecDeque::new(),
-            forgotten: Vec::new(),
+            forgotten: CommandQueue::new(),
             unused: Vec::new(),
             batch: Vec::new(),
         }
@@ -103,8 +139,7 @@ impl KeyedWheel {
         debug_assert!(self.sets[position].is_none(), "a key names one set");
         self.sets[position] = Some(Box::new(Nodes {
             hints: Some(hints),
-            by_index: Vec::new(),
-            scheduled: 0,
+            pages: Vec::new(),
             partly_told_at: NEVER,
         }));
     }
@@ -112,7 +147,7 @@ impl KeyedWheel {
     /// The set has sent its last note under this key.
     pub(crate) fn forget(&mut self, set: SetKey) {
         self.nodes(set).hints = None;
-        self.forgotten.push(set);
+        self.forgotten.push(NEVER, set);
     }
 
     fn nodes(&mut self, set: SetKey) -> &mut Nodes {
@@ -124,20 +159,12 @@ impl KeyedWheel {
     pub(crate) fn apply(&mut self, set: SetKey, index: u32, tick: u64) {
         let nodes = self.sets[set.position()].as_mut();
         let nodes = nodes.expect("a set is registered before its notes, and forgotten after");
-        let position = index as usize;
-        let node = nodes.by_index.get(position).copied().unwrap_or(NO_NODE);
-        match (node, tick) {
+        match (nodes.get(index), tick) {
             (NO_NODE, NEVER) => {}
-            (NO_NODE, tick) => {
-                if position >= nodes.by_index.len() {
-                    nodes.by_index.resize(position + 1, NO_NODE);
-                }
-                nodes.by_index[position] = self.wheel.insert(tick, (set, index));
-                nodes.scheduled += 1;
-            }
+            (NO_NODE, tick) => nodes.enter(index, self.wheel.insert(tick, (set, index))),
             (node, NEVER) => {
                 self.wheel.remove(node);
-                nodes.leave(position);
+                nodes.leave(index);
             }
             (node, tick) => {
                 self.wheel.reschedule(node, tick);
@@ -148,24 +175,31 @@ impl KeyedWheel {
     /// Takes nodes of forgotten sets off the wheel, at most `limit`, and gives keys back.
     pub(crate) fn dismantle(&mut self, mut limit: usize, keys: &SetKeys) {
         while limit > 0
-            && let Some(&set) = self.forgotten.last()
+            && let Some(&set) = self.forgotten.front()
         {
-            limit -= 1;
-            match self.nodes(set).by_index.pop() {
-                Some(NO_NODE) => {}
-                Some(node) => {
-                    self.wheel.remove(node);
+            let nodes = self.sets[set.position()].as_mut();
+            let pages = &mut nodes
+                .expect("it is there until all its nodes are gone")
+                .pages;
+            if let Some(page) = pages.last_mut() {
+                limit -= 1;
+                match page.nodes.pop() {
+                    Some(NO_NODE) => {}
+                    Some(node) => drop(self.wheel.remove(node)),
+                    None => drop(pages.pop()),
                 }
-                None => {
-                    self.forgotten.pop();
-                    self.sets[set.position()] = None;
-                    self.unused.push(set);
-                }
+                continue;
             }
+            limit = limit.saturating_sub(COST_OF_SET);
+            self.forgotten.pop();
+            self.sets[set.position()] = None;
+            self.unused.push(set);
         }
         if !self.unused.is_empty() {
-            while self.sets.last().is_some_and(Option::is_none) {
-                self.sets.pop();
+            for _ in 0..self.unused.len() {
+                if self.sets.last().is_some_and(Option::is_none) {
+                    self.sets.pop();
+                }
             }
             if self.sets.len() <= self.sets.capacity() / SPARSE {
                 self.sets.shrink_to_fit();
@@ -187,7 +221,7 @@ impl KeyedWheel {
             for &(set, index) in &self.batch {
                 let nodes = self.sets[set.position()].as_mut();
                 let nodes = nodes.expect("a set is there until all its nodes are gone");
-                nodes.leave(index as usize);
+                nodes.leave(index);
             }
             count += self.batch.len();
             self.reached.append(&mut self.batch);
