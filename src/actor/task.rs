@@ -306,10 +306,11 @@ impl Actor {
         let shared = Arc::clone(&self.shared);
         let began = clock::now();
         let others_took = self.lateness.begin(self.pause, began, &shared);
-        let mut turn = Turn::new(shared.ticks.timestamp(began), &shared);
         self.backlog.take(&shared.mailbox);
         self.slice.begin(self.backlog.len());
         let slice = others_took.min(self.slice.length);
+        let mut turn = Turn::new(shared.ticks.timestamp(began), &shared);
+        turn.until = began + slice.max(SHORTEST_SLICE);
         // On a paused clock no time passes here.
         let has_time = || clock::now().saturating_duration_since(began) < slice;
         loop {
@@ -359,7 +360,10 @@ impl Actor {
     /// Applies commands of the backlog, as many as a turn may before it fires timers.
     fn apply_commands(&mut self, turn: &Turn<'_>) {
         let mut applied = 0;
-        while let Some(mut block) = self.backlog.next_block(applied) {
+        let is_in_time = || clock::now() < turn.until;
+        while (applied == 0 || is_in_time())
+            && let Some(mut block) = self.backlog.next_block(applied)
+        {
             applied += block.len();
             while let Some(command) = block.pop_front() {
                 self.apply(command);

@@ -4,9 +4,11 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::Shared;
 use crate::metrics::{Event, Metrics};
-use crate::tick::{Timestamp, nanos};
+use crate::tick::{Timestamp, far_future, nanos};
 
 /// One turn of the actor: its time, read once, and its counts.
 #[derive(Debug)]
@@ -15,6 +17,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) now: Timestamp,
     /// A timer with an earlier deadline was armed after this.
     pub(crate) armed_after: Timestamp,
+    /// After this it applies no more commands.
+    pub(crate) until: Instant,
     pub(crate) shared: &'a Shared,
     /// The greatest lateness so far.
     latest: Cell<Duration>,
@@ -28,6 +32,7 @@ impl<'a> Turn<'a> {
             tick: shared.ticks.tick_at(now),
             now,
             armed_after: Timestamp::MIN,
+            until: far_future(),
             shared,
             latest: Cell::new(Duration::ZERO),
             count: Cell::new(0),
