@@ -80,6 +80,9 @@ impl Lateness {
             }
         };
         let kept_waiting = began.saturating_duration_since(ready);
+        let is_virtual = || shared.clock.was_found_virtual() || clock::is_virtual();
+        let (from, to) = (shared.ticks.nanos(ready), shared.ticks.nanos(began));
+        shared.stalls.record(from, to, is_virtual);
         self.kept_waiting += kept_waiting;
         kept_waiting
     }

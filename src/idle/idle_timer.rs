@@ -15,6 +15,7 @@ use crate::clock;
 use crate::console::{Resource, TimerType};
 use crate::shared::Shared;
 use crate::shared::activity::Activity;
+use crate::shared::hearing::Hearing;
 use crate::shared::idle_clock::IdleClock;
 use crate::sleep::Sleep;
 use crate::tick::{Ticks, far_future};
@@ -67,6 +68,8 @@ pub struct IdleTimer {
     sleep: Sleep,
     /// The last poll returned `Ready`: the clock has decided, and the next poll revives it.
     is_completed: bool,
+    /// Before it decides that it is idle.
+    hearing: Hearing,
 }
 
 /// Touches an [`IdleTimer`] or [`IdleStream`](crate::IdleStream) from any task. Cheap to clone.
@@ -122,12 +125,14 @@ impl IdleTimer {
             keep_alive,
         } = limits;
         let kinds = [read, write, keep_alive];
-        let clock = Arc::new(IdleClock::new(shared.ticks, either, kinds, now));
+        let stalls = Arc::clone(&shared.stalls);
+        let clock = Arc::new(IdleClock::new(shared.ticks, stalls, either, kinds, now));
         let sleep = Sleep::on_clock(resource, shared, Arc::clone(&clock), far_future());
         IdleTimer {
             clock,
             sleep,
             is_completed: false,
+            hearing: Hearing::None,
         }
     }
 
@@ -215,12 +220,29 @@ impl IdleTimer {
     pub(super) fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             self.move_to_due();
-            ready!(Pin::new(&mut self.sleep).poll(cx));
+            if self.poll_sleep(cx).is_pending() {
+                self.hearing = Hearing::None;
+                return Poll::Pending;
+            }
+            ready!(self.hearing.poll(self.clock.shortest_limit(), cx.waker()));
+            self.hearing = Hearing::None;
             // The sleep has reached a lower bound only. After further activity it waits again.
             if self.clock.decide(self.reached()) {
                 return Poll::Ready(());
             }
         }
+    }
+
+    /// Ready once the actor has reached the sleep: it knows by then of a stall in which that is
+    /// due. A virtual clock moves past it without a stall.
+    fn poll_sleep(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.sleep.poll_fired(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        if self.sleep.deadline() <= clock::now() && clock::is_virtual() {
+            return Pin::new(&mut self.sleep).poll(cx);
+        }
+        Poll::Pending
     }
 
     /// Now, or the sleep's deadline if that is later. They differ when the wheel's runtime and the

@@ -7,6 +7,7 @@ use crate::clock;
 use crate::keyed::{Cause, Payload};
 use crate::shared::Shared;
 use crate::shared::activity::{Activity, Reap, latest_counted};
+use crate::shared::stalls::Stalls;
 use crate::tick::Timestamp;
 
 /// A value and its activity.
@@ -18,8 +19,8 @@ pub(crate) struct Watched<V> {
 }
 
 /// When a watch that was last active at `last` is idle.
-fn idle_after(last: u64, idle: u64) -> Timestamp {
-    Timestamp::at(last.saturating_add(idle))
+fn idle_after(last: u64, idle: u64, stalls: &Stalls) -> Timestamp {
+    Timestamp::at(stalls.put_off(last.saturating_add(idle), idle))
 }
 
 impl<V> Payload for Watched<V> {
@@ -33,7 +34,9 @@ impl<V> Payload for Watched<V> {
         let read_now = || shared.ticks.nanos(clock::now());
         let last = (self.activity).last_counted(now, idle, read_now);
         // The activity is gone only if the watch has ended.
-        last.map_or(oldest, |last| idle_after(last, idle).min(oldest))
+        last.map_or(oldest, |last| {
+            idle_after(last, idle, &shared.stalls).min(oldest)
+        })
     }
 
     fn expire(
@@ -41,28 +44,39 @@ impl<V> Payload for Watched<V> {
         oldest: Timestamp,
         now: Timestamp,
         idle: u64,
-        _: &Shared,
+        shared: &Shared,
     ) -> Option<(Timestamp, Cause)> {
         if let Some(cause) = self.ended {
             return Some((oldest, cause));
         }
         if oldest <= now {
             let was_busy = self.activity.is_busy();
-            let idle_at = idle_after(self.activity.end()?, idle);
+            let idle_at = idle_after(self.activity.end()?, idle, &shared.stalls);
             return Some(if was_busy {
                 (oldest, Cause::MaxAge)
             } else {
                 earlier(idle_at, oldest)
             });
         }
-        let idle_since = now.after_origin().checked_sub(idle)?;
-        match self.activity.reap(idle_since) {
-            Reap::Reaped(last) => Some((idle_after(last, idle), Cause::Idle)),
+        // Later activity than this is looked at again.
+        let last = self.activity.last();
+        let idle_at = idle_after(last, idle, &shared.stalls);
+        if idle_at > now {
+            return None;
+        }
+        match self.activity.reap(last) {
+            Reap::Reaped(_) => Some((idle_at, Cause::Idle)),
             Reap::Active(_) | Reap::Busy | Reap::Gone => None,
         }
     }
 
-    fn end(&self, oldest: Timestamp, now: Timestamp, idle: u64) -> (Timestamp, Cause) {
+    fn end(
+        &self,
+        oldest: Timestamp,
+        now: Timestamp,
+        idle: u64,
+        shared: &Shared,
+    ) -> (Timestamp, Cause) {
         if let Some(cause) = self.ended {
             return (oldest, cause);
         }
@@ -70,7 +84,7 @@ impl<V> Payload for Watched<V> {
         // above.
         let last = self.activity.end().unwrap_or(0);
         let last = last.min(latest_counted(now.after_origin(), idle));
-        earlier(idle_after(last, idle), oldest)
+        earlier(idle_after(last, idle, &shared.stalls), oldest)
     }
 
     fn into_value(self) -> V {

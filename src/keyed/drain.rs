@@ -42,7 +42,9 @@ impl<K, S: Payload> Set<K, S> {
         self.hints.forget_reader();
         let now = self.shared.ticks.timestamp(clock::now());
         for timer in taken.table.into_timers() {
-            timer.value.end(timer.deadline, now, self.idle);
+            timer
+                .value
+                .end(timer.deadline, now, self.idle, &self.shared);
             drop_pair(timer.key, timer.value);
         }
     }
@@ -50,7 +52,9 @@ impl<K, S: Payload> Set<K, S> {
     fn sort(&self, taken: Taken<K, S>) -> Vec<Expired<K, S::Value>> {
         let now = self.shared.ticks.timestamp(clock::now());
         let end = |mut timer: Timer<K, S>| {
-            let (due, cause) = timer.value.end(timer.deadline, now, self.idle);
+            let (due, cause) = timer
+                .value
+                .end(timer.deadline, now, self.idle, &self.shared);
             timer.deadline = due;
             (timer, cause)
         };

@@ -46,6 +46,13 @@ pub(crate) struct Reach {
     pub(crate) before: u64,
 }
 
+impl Reach {
+    /// Nothing more follows of its last tick, but what is set for that tick from now on.
+    fn is_complete(self) -> bool {
+        self.before > self.tick
+    }
+}
+
 impl Hints {
     pub(crate) fn new() -> Self {
         Hints {
@@ -71,7 +78,7 @@ impl Hints {
         list.indices.extend(indices);
         let is_further = reach.before > list.reach.before;
         list.reach = reach;
-        let reader = if is_further {
+        let reader = if is_further || reach.is_complete() {
             self.has_news.store(true, Ordering::Release);
             list.reader.take()
         } else {

@@ -58,7 +58,7 @@ struct Nodes {
     /// By index: page by page, so that no list of millions is moved as it grows, and a page with
     /// nothing on the wheel gives its memory back.
     pages: Vec<Page>,
-    /// The last tick at which it came into `partly`; `NEVER` if it did not.
+    /// The last tick for which it is in `partly`; `NEVER` if it is not.
     partly_told_at: u64,
 }
 
@@ -276,10 +276,14 @@ impl KeyedWheel {
                 return true;
             }
             // It may be forgotten by now. Then another set may have the key, which may know this.
-            let nodes = self.sets.get(set.position()).and_then(Option::as_ref);
-            let hints = nodes.and_then(|nodes| nodes.hints.as_ref());
-            if hints.is_some_and(|hints| !hints.tell([].into_iter(), reach)) {
-                return false;
+            let nodes = self.sets.get_mut(set.position());
+            if let Some(nodes) = nodes.and_then(Option::as_deref_mut) {
+                let hints = nodes.hints.as_ref();
+                if hints.is_some_and(|hints| !hints.tell([].into_iter(), reach)) {
+                    return false;
+                }
+                // Timers that are set for that tick from now on may come in parts again.
+                nodes.partly_told_at = NEVER;
             }
             self.partly.pop_front();
         }

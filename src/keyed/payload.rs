@@ -28,7 +28,13 @@ pub(crate) trait Payload {
 
     /// Ends the value of a timer that is taken out otherwise. Returns the deadline it would have
     /// reached, and why.
-    fn end(&self, deadline: Timestamp, now: Timestamp, idle: u64) -> (Timestamp, Cause);
+    fn end(
+        &self,
+        deadline: Timestamp,
+        now: Timestamp,
+        idle: u64,
+        shared: &Shared,
+    ) -> (Timestamp, Cause);
 
     fn into_value(self) -> Self::Value;
 }
@@ -54,7 +60,7 @@ impl<V> Payload for Plain<V> {
         Some((deadline, Cause::Deadline))
     }
 
-    fn end(&self, deadline: Timestamp, _: Timestamp, _: u64) -> (Timestamp, Cause) {
+    fn end(&self, deadline: Timestamp, _: Timestamp, _: u64, _: &Shared) -> (Timestamp, Cause) {
         (deadline, Cause::Deadline)
     }
 

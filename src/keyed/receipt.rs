@@ -14,6 +14,7 @@ use super::table::Timer;
 use crate::clock;
 use crate::metrics::Event;
 use crate::panic::{drop_pair, report};
+use crate::shared::hearing::Hearing;
 use crate::tick::{NEVER, Ticks, Timestamp};
 
 /// Logged when a repeating timer cannot be cloned.
@@ -31,6 +32,8 @@ pub(crate) struct Reader {
     reach: Reach,
     /// The time at which it learned that.
     now: Timestamp,
+    /// Before it decides about watches that were found due.
+    pub(super) hearing: Hearing,
 }
 
 /// A timer that was found due. It counts if it still has this number.
@@ -61,6 +64,12 @@ impl DueTimers {
         } else {
             self.others.push(Reverse(due));
         }
+    }
+
+    /// Whether there is one whose tick is before this one.
+    fn is_any(&self, before: u64) -> bool {
+        let other = self.others.peek().map(|Reverse(due)| due);
+        (self.in_order.front().into_iter().chain(other)).any(|due| due.tick < before)
     }
 
     /// Takes the first one, if its tick is before this one.
@@ -103,12 +112,15 @@ impl Reader {
             },
             reach: Reach::default(),
             now: Timestamp::MIN,
+            hearing: Hearing::None,
         }
     }
 
-    /// Takes over what the actor has told since, once it has looked at all before.
+    /// Takes over what the actor has told since, once it has looked at all before, and decided
+    /// about those that had a hearing.
     fn fetch(&mut self, hints: &Hints, ticks: &Ticks) {
         if self.hints.is_empty()
+            && matches!(self.hearing, Hearing::None)
             && let Some(reach) = hints.take(&mut self.hints)
         {
             self.reach = reach;
@@ -123,6 +135,8 @@ impl Reader {
 pub(super) enum Receipt {
     /// It has touched as many timers as it may.
     More,
+    /// Watches are due, and have to have a hearing first.
+    Unheard,
     /// Nothing more is due.
     Empty,
     /// Nothing more is due, nor ever will be.
@@ -180,7 +194,12 @@ impl<K, S: Payload> Guard<'_, K, S> {
             if limit == 0 {
                 return Receipt::More;
             }
-            let Some(due) = reader.due.pop(reader.reach.before) else {
+            let before = reader.reach.before;
+            if !S::KEYED && !reader.hearing.is_over() && reader.due.is_any(before) {
+                return Receipt::Unheard;
+            }
+            let Some(due) = reader.due.pop(before) else {
+                reader.hearing = Hearing::None;
                 // In this order: the actor says what is due before it ends.
                 let is_finished = self.is_finished();
                 return if self.set().hints.has_news() {

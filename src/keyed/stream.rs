@@ -1,13 +1,15 @@
 //! A set as the source of a stream of expirations.
 
 use std::fmt;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 use super::error::TryRecvError;
 use super::expired::Expired;
 use super::payload::Payload;
 use super::receipt::{Reader, Receipt};
 use super::set::{BATCH, Set};
+use crate::shared::hearing::Hearing;
 
 /// How often a poll locks the set at most.
 const HOLDS_PER_POLL: usize = 16;
@@ -69,6 +71,8 @@ where
             match (received.take(), receipt) {
                 (Some(expired), _) => return Ok(expired),
                 (None, Receipt::More) => {}
+                // It is asked for now.
+                (None, Receipt::Unheard) => reader.hearing = Hearing::Over,
                 (None, Receipt::Empty) => return Err(TryRecvError::Empty),
                 (None, Receipt::Finished) => return Err(TryRecvError::Closed),
             }
@@ -99,6 +103,10 @@ impl<K, S: Payload> Set<K, S> {
             }
             match receipt {
                 Receipt::Finished => return Poll::Ready(None),
+                Receipt::Unheard => {
+                    let longest = Duration::from_nanos(self.idle);
+                    ready!(reader.hearing.poll(longest, waker));
+                }
                 Receipt::Empty if self.hints.wait(waker) => return Poll::Pending,
                 // What is new may be due.
                 Receipt::Empty | Receipt::More => {}

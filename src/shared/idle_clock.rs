@@ -23,12 +23,14 @@
 //! All times are in nanoseconds from the wheel's origin.
 
 // The protocol does not depend on these words, so they are not loom's.
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::activity::{Activity, Reap};
+use super::stalls::Stalls;
 use crate::clock;
 use crate::tick::{LATEST_NANOS, Ticks, nanos};
 
@@ -51,6 +53,7 @@ pub(crate) enum Kind {
 #[derive(Debug)]
 pub(crate) struct IdleClock {
     ticks: Ticks,
+    stalls: Arc<Stalls>,
     /// Activity of any kind, whether limited or not.
     either: Limited,
     /// By [`Kind`]. `None` if there is no such limit, as in idle timers.
@@ -72,13 +75,25 @@ impl Limited {
     }
 
     /// When this limit alone is reached: see [`IdleClock::due`].
-    fn due(&self, now: u64, clock: impl Fn() -> u64) -> Option<u64> {
+    fn due(&self, now: u64, clock: impl Fn() -> u64, stalls: &Stalls) -> Option<u64> {
         let limit = self.limit()?;
         match self.activity.last_counted(now, limit, clock) {
-            Some(last) => after(last, limit),
+            Some(last) => after(last, limit).map(|due| stalls.put_off(due, limit)),
             // Decided: there is nothing to wait for.
             None => Some(0),
         }
+    }
+
+    /// Decides whether this limit is reached at `now`.
+    fn decide(&self, now: u64, stalls: &Stalls) -> bool {
+        let Some(limit) = self.limit() else {
+            return false;
+        };
+        // Later activity than this is looked at again.
+        let last = self.activity.last();
+        let is_due = |due| stalls.put_off(due, limit) <= now;
+        last.checked_add(limit).is_some_and(is_due)
+            && matches!(self.activity.reap(last), Reap::Reaped(_) | Reap::Gone)
     }
 }
 
@@ -87,6 +102,7 @@ impl IdleClock {
     /// [`Kind`].
     pub(crate) fn new(
         ticks: Ticks,
+        stalls: Arc<Stalls>,
         either: Option<Duration>,
         kinds: [Option<Duration>; 3],
         now: u64,
@@ -98,6 +114,7 @@ impl IdleClock {
         };
         IdleClock {
             ticks,
+            stalls,
             either: limited(either),
             kinds: (kinds.iter().any(Option::is_some)).then(|| Box::new(kinds.map(limited))),
         }
@@ -196,18 +213,14 @@ impl IdleClock {
     /// Like [`due`](Self::due); `clock` reads the time again.
     fn due_by(&self, now: u64, clock: impl Fn() -> u64 + Copy) -> Option<u64> {
         self.each()
-            .filter_map(|limited| limited.due(now, clock))
+            .filter_map(|limited| limited.due(now, clock, &self.stalls))
             .min()
     }
 
     /// Decides whether this is idle at `now`, once and for all until it is revived. Only the owner
     /// may call this.
     pub(crate) fn decide(&self, now: u64) -> bool {
-        let is_idle = self.each().any(|limited| {
-            let since = limited.limit().and_then(|limit| now.checked_sub(limit));
-            let reaped = since.map(|since| limited.activity.reap(since));
-            matches!(reaped, Some(Reap::Reaped(_) | Reap::Gone))
-        });
+        let is_idle = (self.each()).any(|limited| limited.decide(now, &self.stalls));
         if is_idle {
             // No guard is lost: one that has an effect keeps every limit from being reached. It may
             // be gone already.
@@ -231,6 +244,12 @@ impl IdleClock {
 
     pub(crate) fn set_limit(&self, idle: Duration) {
         self.either.limit.store(nanos(idle), Ordering::Relaxed);
+    }
+
+    /// The shortest limit.
+    pub(crate) fn shortest_limit(&self) -> Duration {
+        let limits = self.each().filter_map(Limited::limit);
+        limits.min().map_or(Duration::MAX, Duration::from_nanos)
     }
 
     pub(crate) fn limit(&self) -> Duration {

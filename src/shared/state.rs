@@ -14,6 +14,7 @@ use crate::shared::mailbox::WakeBy;
 use crate::shared::notifier::ActorNotifier;
 use crate::shared::sleep_context::{SleepContext, Spread};
 use crate::shared::stale::{self, STALE_BATCH, StaleNodes};
+use crate::shared::stalls::Stalls;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{CachePadded, IN_EXPLORER, thread_number};
 use crate::tick::{NEVER, Ticks};
@@ -40,6 +41,7 @@ pub(crate) struct Shared {
     keyed_pending: CachePadded<AtomicUsize>,
     pub(crate) set_keys: SetKeys,
     pub(crate) stale: CachePadded<StaleNodes>,
+    pub(crate) stalls: Arc<Stalls>,
     pub(super) idle_spread: CachePadded<Spread>,
 }
 
@@ -84,6 +86,7 @@ impl Shared {
             keyed_pending: CachePadded::default(),
             set_keys: SetKeys::new(),
             stale: CachePadded::default(),
+            stalls: Arc::default(),
             idle_spread: CachePadded::default(),
         }
     }

@@ -19,7 +19,7 @@ fn clock(either: u64, kinds: [Option<u64>; 3]) -> Arc<IdleClock> {
     let ticks = Ticks::new(Instant::now(), Duration::from_nanos(1)).expect("not zero");
     let kinds = kinds.map(|limit| limit.map(Duration::from_nanos));
     let either = Some(Duration::from_nanos(either));
-    Arc::new(IdleClock::new(ticks, either, kinds, 0))
+    Arc::new(IdleClock::new(ticks, Arc::default(), either, kinds, 0))
 }
 
 /// A thread that takes a guard and releases it at 6. Returns whether the guard had an effect.
