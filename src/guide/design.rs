@@ -34,31 +34,38 @@
 //! Tokio's timer has the two ticks too, as `registered_when` and `true_when`, for resets to later.
 //! New here is their use for cancelling, reuse and keyed sets, without `unsafe`.
 //!
-//! # Notes
+//! # The reader decides
 //!
-//! The actor is told of a changed keyed timer by a *note*: schedule this index of this set for this
-//! tick, or take it off the wheel. Each note has a number, and of those for one index the newest
-//! counts, in whatever order they arrive. The actor keeps the newest number and the node of each
-//! index, so it applies a note without a lock.
+//! A keyed timer, or a watch of a reaper, has expired when it is *received*. The wheel knows only
+//! at which tick somebody has to look at it:
 //!
-//! The wheel reaches an index, and the actor visits the set: the timer is delivered if it is due,
-//! and scheduled again if it was moved. Only that takes the lock of the set, and the actor never
-//! waits for it: a set that another thread has locked is visited in the next turn, and delays
-//! nothing but itself. A caller that sees that the actor wants the lock gives way for a moment, so
-//! callers in a loop do not keep the actor out.
+//! ```text
+//! caller   changes the timer under the lock of its set; if the wheel would reach it too late:
+//!          a note, "schedule this index for this tick"       -> one queue of the mailbox, in order
+//! actor    applies the note: the index has a node on the wheel; later the wheel reaches it:
+//!          a hint, "look at this index"                       -> the reader of the set
+//! reader   looks, under the lock of the set. Due: received, in order. Moved later: another note
+//! ```
 //!
-//! The index of a removed timer stays on the wheel, for up to sixteen of them in a set. The next
-//! timer whose deadline is not earlier takes one over, and needs no note. The module `timer_set`
-//! has the invariants.
+//! So whatever happens before the receipt wins: a timer that is due and not received can still be
+//! removed, set again, moved or touched. A repeating timer leaves one expiration behind a reader
+//! that is away. The actor locks no set and runs no `Hash`, `Eq`, `Clone` or `Drop` of a user's
+//! type, so a set that a caller holds, or in which a million timers are due, holds up nobody else's
+//! timers.
+//!
+//! The last note for an index counts, since the notes of a set arrive in the order of its changes. A
+//! hint names no timer, so a hint too many does no harm. The slot of a removed timer may stay on the
+//! wheel, up to sixteen in a set: the next timer whose deadline is not earlier takes one over, and
+//! needs no note. The module `keyed` has the invariants, and names a file for each step.
 //!
 //! # The parts
 //!
 //! ```text
 //! callers    time                      the functions of `tokio::time`, which find the wheel of the current runtime
 //!              |
-//!            sleep  keyed  idle        futures and handles
-//!              |      |      |
-//!              |     timer_set         the timers of one set, under one lock
+//!            sleep  idle               futures and handles
+//!              |      |
+//! all three    |    keyed              the whole way of a keyed timer: call, note, node, hint, receipt
 //!              |      |
 //! between    shared                    commands, mailbox, the entry of a sleep, activity
 //!              |
@@ -92,31 +99,30 @@
 //! runs next, then checks the queues. A caller pushes its command, then reads that tick, and
 //! notifies the actor only if the command is needed earlier or 2048 commands lie in its queue. Push
 //! and check take the queue's lock, so no command is missed: `shared/mailbox` has the proof. Each
-//! core has its own queue, with two lanes. Commands that are needed within 256 ticks go into
-//! the first, which the actor empties first: a near timer does not wait behind a million far ones.
+//! core has its own queue.
 //!
 //! # The actor's turn
 //!
 //! ```text
 //! loop {
 //!     read the clock
-//!     take everything from the mailbox if no near command is left, and apply at most 4096 commands, near ones first
+//!     take everything from the mailbox, and apply at most 4096 commands
 //!     fire at most 256 sleeps that are due, and reschedule those that were moved
-//!     take at most 256 keyed timers off the wheel, and process at most 512 in their sets, in order
-//!     if commands are left: do all this again, for as long as other tasks have kept the actor waiting
-//!     free some unused memory, and sweep at most 4096 nodes if many sleeps were dropped
+//!     take at most 2048 keyed timers off the wheel, and tell the readers of their sets
+//!     if commands are left: do all this again, for half a millisecond
+//!     free some unused memory, and sweep at most 4096 nodes if many sleeps or a set were dropped
 //!     if anything is left: let other tasks run, and go on
 //!     publish the next tick; if the queues hold anything after all: go on
-//!     free the numbers of indices that are not on the wheel, at most 256 chunks; if some are left: go on
 //!     wait for a timer at that tick (for none when both wheels are empty), or for a notification
 //! }
 //! ```
 //!
 //! While commands are left over, a turn fires only the timers that are due before the earliest tick
 //! by which one of them is needed. So timers fire in order even if their commands wait in a
-//! backlog, and no due timer waits for commands that are needed later. A turn goes on for as long
-//! as the other tasks have kept the actor waiting: the backlog does not grow, and the others have
-//! at least half of the time.
+//! backlog, and no due timer waits for commands that are needed later. After a burst of a million
+//! commands the turns stay short, and other tasks run between them. Only while the backlog grows
+//! from turn to turn do turns become longer, up to the time that the other tasks have kept the
+//! actor waiting: then it does not grow, and the others have at least half of the time.
 //!
 //! # Where the actor runs
 //!
@@ -147,15 +153,12 @@
 //!   are. With a map and entries, *removed or fired, never both* has to hold across two locks.
 //! * **Commands.** A removed timer leaves its index on the wheel for the next one, whichever thread
 //!   sets it. An entry is used again by its own thread only.
-//! * **Order.** Expirations leave in the order of arming. That takes a heap for the whole set in
-//!   either shape.
 //! * **Bytes.** A timer with a `u64` key and value takes half the memory of an entry.
 //!
 //! The price is that producers of one set contend for its lock. So every hold of it is bounded, the
 //! hash table grows in steps, and `Hash` runs before the lock is taken.
 //!
-//! The guard of the lock notifies the actor, so no caller can forget a notification. The module
-//! `timer_set` has the invariants, its `lock` the argument why a due set is not kept waiting.
+//! The guard of the lock notifies the actor, so no caller can forget a notification.
 //!
 //! # Promises
 //!
@@ -166,13 +169,13 @@
 //! | P1 | never early, under the real and the paused clock | `p1_sleeps_are_never_early_by_the_real_clock`, `p1_p2_timers_are_never_early_and_less_than_a_tick_late`, `p1_p4_p5_p6_p16_matches_a_sorted_map` |
 //! | P2 | at most one tick late, plus Tokio's own rounding and scheduling | `p2_sleep_fires_at_the_first_tick_from_its_deadline_on`, `p2_delay_of_zero_expires_by_the_next_tick` |
 //! | P3 | fires exactly once; the last poller's waker, and only it, is woken | `p3_only_the_last_of_several_pollers_is_woken`, `p3_resets_that_race_with_firing_lose_no_wake_up`, `p3_timers_that_come_due_in_a_backlog_fire` |
-//! | P4 | sleeps are woken tick by tick; keyed expirations come out by tick and, within one, in the order in which they were armed | `p4_sleeps_wake_tick_by_tick_however_armed`, `p4_p11_storm_keeps_order_and_lets_others_run`, `p4_due_timer_moved_into_the_past_expires_first`, `p4_timers_armed_behind_a_backlog_fire_by_tick`, `p4_near_timers_expire_in_order_among_floods` |
-//! | P5 | last write wins: once a move has been applied, the old deadline never fires | `p5_moved_timer_fires_only_at_its_new_deadline`, `p5_only_the_last_reset_counts` |
-//! | P6 | removed or fired: exactly one of them happens, and `remove_timer` says which | `p6_remove_timer_says_whether_the_timer_fired`, `p6_p16_every_timer_ends_once_whatever_threads_do` |
+//! | P4 | sleeps are woken tick by tick; keyed expirations are received by tick and, within one, in the order in which they were armed | `p4_sleeps_wake_tick_by_tick_however_armed`, `p4_p11_storm_keeps_order_and_lets_others_run`, `p4_due_timer_moved_into_the_past_expires_first`, `p4_timers_armed_behind_a_backlog_fire_by_tick`, `p4_near_timers_expire_in_order_among_floods` |
+//! | P5 | last write wins: once a set, move, remove or touch has returned, the old deadline is never received | `p5_moved_timer_fires_only_at_its_new_deadline`, `p5_only_the_last_reset_counts` |
+//! | P6 | removed or received: exactly one of them happens, and `remove_timer` says which; what is due and not received can still be removed, set and moved | `p6_remove_timer_says_whether_the_timer_fired`, `p6_p16_every_timer_ends_once_whatever_threads_do` |
 //! | P7 | dropping a future cancels it: no wake afterwards, and its memory does not wait for the deadline | `p7_sleep_dropped_by_another_waker_wakes_no_task`, `p7_million_dropped_sleeps_are_freed_early`, `p7_released_sleeps_leave_once_there_are_many`, `p7_released_sleeps_leave_when_the_others_have_fired`, `p7_one_sleep_that_stays_keeps_little_memory` |
 //! | P8 | no `Instant`, and no `Duration` above zero, panics or fires early; unrepresentable deadlines never fire | `p8_far_deadlines_do_not_hide_near_timers`, `p8_last_instant_is_accepted_everywhere`, `p8_far_sleep_does_not_hide_a_near_one` |
 //! | P9 | a clock that stands still or steps back is harmless | `p9_nothing_fires_while_the_clock_stands_still`, `p9_time_does_not_go_backwards` |
-//! | P10 | the actor never waits for a consumer | `p10_consumer_that_never_reads_blocks_no_task`, `p10_unread_streams_and_sleeps_delay_no_timer` |
+//! | P10 | the actor waits for no consumer, and for no set; a repeating timer leaves one expiration behind a reader that is away | `p10_consumer_that_never_reads_blocks_no_task`, `p10_unread_streams_and_sleeps_delay_no_timer` |
 //! | P11 | timers fire under any load of commands, from any number of producers, on one thread and with more busy threads than cores: the actor waits for no lock that a caller may hold; commands progress under any storm of expirations; other tasks progress under both | `p11_heartbeat_is_punctual_in_a_flood_of_commands`, `p11_commands_progress_in_a_storm_of_expirations`, `p11_turns_are_bounded_in_a_storm_of_expirations`, `p11_due_timers_do_not_wait_for_a_whole_backlog`, `p11_near_sleeps_fire_within_rounds_of_a_lasting_flood`, `p11_far_timers_of_a_set_delay_no_due_timer`, `p11_overdue_timers_of_a_flood_delay_no_due_timer`, `p11_due_timers_fire_while_a_set_is_locked`, `p11_actor_never_waits_for_a_set_that_stays_locked`, `p11_actor_gets_the_lock_beside_callers_in_a_loop`, `p11_heartbeats_keep_up_with_tokios_beside_callers_in_a_loop` |
 //! | P12 | a panicking waker or user type harms only itself | `p12_panicking_waker_harms_only_its_own_sleep`, `p12_panic_of_hash_unwinds_into_the_caller`, `p12_wakers_that_panic_when_settled_harm_no_timer`, `p12_values_whose_drop_panics_are_dropped_once_each`, `p12_copied_key_is_dropped_when_the_set_is_not_locked` |
 //! | P13 | idle costs nothing: an empty wheel arms no timer and is not polled; one far timer costs at most one wake-up per level | `p13_empty_wheel_arms_no_timer_and_is_not_polled`, `p13_far_timer_costs_one_wake_up_per_level_at_most` |

@@ -1,23 +1,13 @@
 //! The mailbox: how commands reach the actor. Sharded queues, the wake rule, and the earliest tick
 //! that is needed.
 //!
-//! # Queues and lanes
+//! # Queues
 //!
-//! There is a queue for each core, on separate cache lines, and each thread uses one of them:
-//! two cores that arm timers do not contend.
-//!
-//! Each queue has two lanes. A command that is needed before the *horizon* goes into the lane
-//! *soon*, any other into *later*. The actor applies soon commands first, so a near timer does not
-//! wait behind a million far ones (P11). Nothing depends on the order of commands, and hence on the
-//! lane: the [entry](super::entry) tells which of its nodes count, and of the
-//! [notes](super::note::Note) for one index the newest does. In one lane, the commands of one
-//! thread stay in order.
-//!
-//! The horizon lies [`HORIZON`] ticks ahead of the clock. The actor
-//! [publishes](Mailbox::set_horizon) it in each turn, and a caller does when its queue has grown by
-//! [`CHECK_EVERY`] commands: the actor may not have run for long. So at most that many commands of
-//! a queue are in the wrong lane, unless a caller publishes an earlier horizon because it was
-//! preempted, or a later one by another clock.
+//! There is a queue for each core, on separate cache lines. Each thread uses one of them for its
+//! sleeps, so two cores that arm timers do not contend. A set of keyed timers uses one of them
+//! whatever the thread: the commands in a queue stay in order, and so do the notes of a set. The
+//! order between queues does not matter: the [entry](super::entry) of a sleep tells which of its
+//! nodes count.
 //!
 //! # The wake rule
 //!
@@ -77,7 +67,7 @@
 //! without the lock: hence `SeqCst`.
 //!
 //! A command for a tick that has passed when it is pushed counts as needed by the clock that was
-//! last published, with the horizon. What was due before that does not wait for it: it is late by
+//! last published. What was due before that does not wait for it: it is late by
 //! its caller. Otherwise a flood of overdue timers would keep everything from firing.
 //!
 //! # After the end
