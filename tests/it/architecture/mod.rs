@@ -84,7 +84,12 @@ fn path_in_crate(file: &File) -> &str {
 
 /// The part of the crate that a file belongs to: the first folder below `src`, or the file itself.
 fn part(file: &File) -> &str {
-    path_in_crate(file).split(['/', '.']).next().unwrap_or("")
+    let path = path_in_crate(file);
+    let is_itself = |part: &&&str| path.strip_suffix(".rs") == Some(&*part.replace("::", "/"));
+    match order::OF_BOTH_SIDES.iter().find(is_itself) {
+        Some(part) => part,
+        None => path.split(['/', '.']).next().unwrap_or(""),
+    }
 }
 
 /// A breaking version of a peer is one of `tickwheel-adapters` only.

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{File, code_of, part, path_in_crate};
 
-/// The parts: each file or folder below `src`, those that import nothing first.
-const ORDER: [&str; 17] = [
+/// The parts: each file or folder below `src`, those that import nothing first. The way of a keyed
+/// timer lies in one folder, whose files for both sides are parts too.
+const ORDER: [&str; 19] = [
     "collections",
     "wheel",
     "sync",
@@ -16,15 +17,20 @@ const ORDER: [&str; 17] = [
     "error",
     "tick",
     "metrics",
+    "keyed::set_key",
+    "keyed::hint",
     "shared",
+    "keyed::node",
     "actor",
-    "timer_set",
-    "sleep",
     "keyed",
+    "sleep",
     "idle",
     "timer_wheel",
     "time",
 ];
+
+/// Files of a folder that are parts.
+pub(super) const OF_BOTH_SIDES: [&str; 3] = ["keyed::set_key", "keyed::hint", "keyed::node"];
 
 /// The parts of `tickwheel-durable`, likewise.
 const ORDER_OF_DURABLE: [&str; 27] = [
@@ -85,7 +91,7 @@ fn imports_from(folder: &str, file: &File) -> Vec<String> {
         .replace("use super::*;", "");
     let text = text.replace(&to_folder, &whole);
     let mut names: Vec<String> = text.split(&whole).skip(1).flat_map(first_names).collect();
-    names.retain(|name| Some(&**name) != module(folder, file));
+    names.retain(|name| Some(&**name) != module(folder, file) && name != part(file));
     names.sort();
     names.dedup();
     names
@@ -95,9 +101,13 @@ fn imports_from(folder: &str, file: &File) -> Vec<String> {
 fn first_names(path: &str) -> Vec<String> {
     let first_name = |path: &str| -> String {
         let letters = path.trim_start().chars();
-        letters
+        let name: String = letters
             .take_while(|c| c.is_alphanumeric() || *c == '_')
-            .collect()
+            .collect();
+        let of_both_sides = OF_BOTH_SIDES
+            .iter()
+            .find(|part| path.trim_start().starts_with(**part));
+        of_both_sides.map_or(name, |part| (*part).to_owned())
     };
     let Some(group) = path.strip_prefix('{') else {
         return vec![first_name(path)];
