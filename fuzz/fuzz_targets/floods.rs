@@ -17,5 +17,6 @@ fuzz_target!(|bytes: &[u8]| {
     let steps = bytes.chunks_exact(4).take(MOST_STEPS);
     let step = |step: &[u8]| script::decode([step[0], step[1], step[2], step[3]]);
     let script: Vec<_> = steps.map(step).collect();
-    script::run(&script);
+    script::run(&script, script::Reader::Prompt);
+    script::run(&script, script::Reader::Slow);
 });

@@ -10,6 +10,8 @@ use libfuzzer_sys::fuzz_target;
 
 #[path = "../../tests/it/keyed/model/bytes.rs"]
 mod bytes;
+#[path = "../../tests/it/keyed/model/flood.rs"]
+mod flood;
 #[allow(dead_code)] // the distribution is for random scripts
 #[path = "../../tests/it/keyed/model/ops.rs"]
 mod ops;

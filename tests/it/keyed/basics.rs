@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tickwheel::TimerWheel;
+use tickwheel::{Expirations, TimerWheel};
 use tokio::time::{self, Instant};
 
 use crate::support::{advance, assert_balanced, ms, received, timed};
@@ -133,16 +133,21 @@ async fn p6_removed_timer_never_fires() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p6_remove_timer_says_whether_the_timer_fired() {
+async fn p6_remove_timer_takes_a_timer_until_it_is_received() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
-    timers.set_timer(1, "taken", ms(5)).unwrap();
-    timers.set_timer(2, "fired", ms(5)).unwrap();
-    assert_eq!(timers.remove_timer(&1), Ok(Some("taken")));
+    timers.set_timer(1, "pending", ms(5)).unwrap();
+    timers.set_timer(2, "due", ms(5)).unwrap();
+    timers.set_timer(3, "received", ms(5)).unwrap();
+    assert_eq!(timers.remove_timer(&1), Ok(Some("pending")));
     assert_eq!(timers.remove_timer(&1), Ok(None));
     advance(&wheel, ms(5)).await;
-    assert_eq!(timers.remove_timer(&2), Ok(None), "it lies in the stream");
-    assert_eq!(received(&mut stream), [(2, "fired")]);
+    assert_eq!(timers.len(), 2, "what is due and unreceived counts");
+    assert_eq!(timers.remove_timer(&2), Ok(Some("due")));
+    assert_eq!(received(&mut stream), [(3, "received")]);
+    assert_eq!(timers.remove_timer(&3), Ok(None));
+    assert_eq!(wheel.metrics().keyed_fired, 1);
+    assert_balanced(&wheel);
 }
 
 #[tokio::test(start_paused = true)]
@@ -194,15 +199,23 @@ async fn drains_all_once_earliest_first_and_fires_later_ones() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn leaves_what_has_fired_in_the_stream_when_drained() {
+async fn drain_takes_what_is_due_and_unreceived() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     timers.set_timer(1, (), ms(1)).unwrap();
     timers.set_timer(2, (), ms(9)).unwrap();
+    timers.set_timer(3, (), ms(1)).unwrap();
     advance(&wheel, ms(1)).await;
+    // The reader has found both of them due.
+    assert_eq!(stream.try_recv().unwrap().key, 1);
     let drained = timers.drain().unwrap();
-    assert_eq!(drained.iter().map(|e| e.key).collect::<Vec<_>>(), [2]);
-    assert_eq!(received(&mut stream), [(1, ())]);
+    assert_eq!(drained.iter().map(|e| e.key).collect::<Vec<_>>(), [3, 2]);
+    // Another timer in the slot of one that was found due is none of it.
+    timers.set_timer(4, (), ms(1)).unwrap();
+    assert_eq!(received(&mut stream), []);
+    advance(&wheel, ms(1)).await;
+    assert_eq!(received(&mut stream), [(4, ())]);
+    assert_balanced(&wheel);
 }
 
 #[tokio::test(start_paused = true)]
@@ -308,20 +321,94 @@ async fn p4_many_timers_expire_sorted_and_on_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sets_another_timer_while_an_expiration_is_unreceived() {
+async fn set_timer_replaces_a_timer_that_is_due_and_unreceived() {
     let wheel = TimerWheel::new();
     let (timers, mut stream) = wheel.keyed();
     let start = Instant::now();
     timers.set_timer("k", 1, ms(3)).unwrap();
+    timers.set_timer("other", 1, ms(3)).unwrap();
     advance(&wheel, ms(3)).await;
-    timers.set_timer("k", 2, ms(4)).unwrap();
-    assert_eq!(timers.len(), 1);
-    let first = stream.recv().await.unwrap();
-    assert_eq!((first.value, first.deadline), (1, start + ms(3)));
+    assert_eq!(timers.deadline("k"), Some(start + ms(3)));
+    assert_eq!(timers.set_timer("k", 2, ms(4)), Ok(Some(1)));
+    assert_eq!(timers.len(), 2);
     assert_eq!(timers.deadline("k"), Some(start + ms(7)));
+    // The reader has found this one due.
+    assert_eq!(received(&mut stream), [("other", 1)]);
     assert_eq!(timed(&mut stream, start, 1).await, [("k", 2, 7)]);
     advance(&wheel, ms(100)).await;
     assert_eq!(received(&mut stream), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p5_move_timer_moves_a_timer_that_is_due_and_unreceived() {
+    // With `found` the reader knows that the timer is due.
+    for found in [false, true] {
+        for to in [4, 0] {
+            let wheel = TimerWheel::new();
+            let (timers, mut stream) = wheel.keyed();
+            timers.set_timer(0, (), ms(3)).unwrap();
+            timers.set_timer(1, (), ms(3)).unwrap();
+            timers.set_timer(2, (), ms(3)).unwrap();
+            advance(&wheel, ms(3)).await;
+            if found {
+                assert_eq!(received_one(&mut stream), Some(0));
+            }
+            assert_eq!(timers.move_timer(&1, ms(to)), Ok(true));
+            if !found {
+                assert_eq!(received_one(&mut stream), Some(0));
+            }
+            assert_eq!(received_one(&mut stream), Some(2), "moved, it comes later");
+            let start = Instant::now();
+            assert_eq!(timed(&mut stream, start, 1).await, [(1, (), to.into())]);
+            assert_eq!(timers.move_timer(&1, ms(4)), Ok(false), "it has expired");
+            assert_balanced(&wheel);
+        }
+    }
+}
+
+fn received_one(stream: &mut Expirations<u32, ()>) -> Option<u32> {
+    stream.try_recv().ok().map(|expired| expired.key)
+}
+
+/// The reader knows as many timers as are due; one call after the other takes them from it.
+#[tokio::test(start_paused = true)]
+async fn p6_every_call_wins_until_a_timer_is_received() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed();
+    for key in 0..1_000 {
+        timers.set_timer(key, (), ms(5)).unwrap();
+    }
+    advance(&wheel, ms(10)).await;
+    let mut expected = Vec::new();
+    for key in 0..100 {
+        assert_eq!(received_one(&mut stream), Some(key));
+        expected.push(key);
+    }
+    for key in 0..1_000 {
+        let is_left = key >= 100;
+        match key % 5 {
+            0 => assert_eq!(timers.remove_timer(&key).unwrap().is_some(), is_left),
+            1 => assert_eq!(timers.move_timer(&key, ms(100)), Ok(is_left)),
+            2 => assert_eq!(timers.set_timer(key, (), ms(200)).unwrap().is_some(), is_left),
+            3 => assert_eq!(timers.contains(&key), is_left),
+            _ => assert_eq!(timers.set_if_absent(key, (), ms(300)).unwrap().is_some(), is_left),
+        }
+    }
+    expected.extend((100..1_000).filter(|key| key % 5 >= 3));
+    timers.retain(|&key, (), _| key % 10 != 9).unwrap();
+    expected.retain(|&key| key < 100 || key % 10 != 9);
+    let rest = received(&mut stream).into_iter().map(|(key, ())| key);
+    assert!(rest.eq(expected[100..].iter().copied()));
+    assert_eq!(wheel.metrics().keyed_fired, expected.len() as u64);
+    assert_balanced(&wheel);
+    // The others come at their new deadlines, and once.
+    advance(&wheel, ms(1_000)).await;
+    let keys: Vec<_> = received(&mut stream).into_iter().map(|(k, ())| k).collect();
+    let later = |rest| (0..1_000).filter(move |key| key % 5 == rest && key % 10 != 9);
+    let expected = later(1).filter(|key| *key >= 100).chain(later(2));
+    let expected: Vec<_> = expected.chain(later(4).filter(|key| *key < 100)).collect();
+    assert_eq!(keys, expected);
+    assert_balanced(&wheel);
 }
 
 #[tokio::test(start_paused = true)]
@@ -369,7 +456,7 @@ async fn drops_the_value_of_a_timer_removed_replaced_or_lost() {
     assert_eq!(count(), 3, "taken");
     advance(&wheel, ms(10)).await;
     timers.set_timer(7, Arc::clone(&value), ms(10)).unwrap();
-    assert_eq!(count(), 4, "three fired and one pending");
+    assert_eq!(count(), 4, "three are due and one is pending");
     drop(stream);
     assert_eq!(count(), 0, "the stream dropped, read and unread");
 }

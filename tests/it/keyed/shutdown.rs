@@ -7,7 +7,7 @@ use futures::poll;
 use tickwheel::{SetTimerError, TimerWheel, TryRecvError};
 use tokio::time::Instant;
 
-use crate::support::{advance, assert_balanced, ms, received};
+use crate::support::{advance, assert_balanced, jump, ms, received};
 
 #[tokio::test(start_paused = true)]
 async fn p15_unexpired_timers_are_returned_once_earliest_first() {
@@ -27,8 +27,9 @@ async fn p15_unexpired_timers_are_returned_once_earliest_first() {
         .map(|e| (e.key, e.value, e.deadline - start))
         .collect();
     assert_eq!(
-        left[..5],
+        left[..6],
         [
+            (3, 6, ms(5)),
             (2, 4, ms(10)),
             (5, 10, ms(10)),
             (6, 12, ms(12)),
@@ -36,13 +37,49 @@ async fn p15_unexpired_timers_are_returned_once_earliest_first() {
             (1, 2, ms(30))
         ]
     );
-    assert_eq!((left.len(), left[5].0), (6, 7));
+    assert_eq!((left.len(), left[6].0), (7, 7));
     assert_eq!(stream.unexpired(), []);
     assert_eq!(timers.len(), 0);
-    assert_eq!(stream.recv().await.map(|e| e.key), Some(3), "it had fired");
     assert_eq!(stream.recv().await, None);
     assert_eq!(stream.try_recv(), Err(TryRecvError::Closed));
     assert_balanced(&wheel);
+}
+
+/// What was due comes by `recv`, in order, and nothing that becomes due after the end. The rest
+/// comes by `unexpired`, whichever is called first.
+#[tokio::test(start_paused = true)]
+async fn p15_due_timers_are_received_after_shutdown_and_then_none() {
+    for receives in 0..=5 {
+        let wheel = TimerWheel::new();
+        let (timers, mut stream) = wheel.keyed();
+        for (key, delay) in [(1, 30), (2, 10), (3, 5), (4, 20), (5, 10)] {
+            timers.set_timer(key, (), ms(delay)).unwrap();
+        }
+        timers.set_interval(6, (), ms(10)).unwrap();
+        advance(&wheel, ms(10)).await;
+        // This one is due too, and the actor has not heard of it.
+        timers.set_timer(7, (), ms(0)).unwrap();
+        wheel.shutdown().await;
+        assert_eq!(timers.len(), 7, "all are in the set");
+        jump(ms(1_000));
+        let due = [3, 2, 5, 6, 7];
+        for key in &due[..receives] {
+            assert_eq!(stream.recv().await.map(|e| e.key), Some(*key));
+        }
+        if receives == due.len() {
+            assert_eq!(stream.recv().await, None);
+        }
+        let left: Vec<_> = stream.unexpired().iter().map(|e| e.key).collect();
+        let mut expected = due[receives..].to_vec();
+        // The interval goes on as it is received, and is left again.
+        expected.extend([4, 1]);
+        expected.extend((receives > 3).then_some(6));
+        assert_eq!(left, expected, "{receives} were received");
+        assert_eq!(stream.recv().await, None);
+        assert_eq!(stream.try_recv(), Err(TryRecvError::Closed));
+        assert_eq!(timers.len(), 0);
+        assert_balanced(&wheel);
+    }
 }
 
 #[tokio::test(start_paused = true)]

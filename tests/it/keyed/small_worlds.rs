@@ -23,8 +23,12 @@ enum Op {
     Set(u8, u64),
     Move(u8, u64),
     Remove(u8),
-    /// The clock jumps, and then the actor runs.
+    /// The clock jumps, then the actor runs, and the reader receives what is due.
     Jump(u64),
+    /// The clock jumps, and then the actor runs. The reader is away.
+    Leave(u64),
+    /// The reader receives one timer, if one is due.
+    Take,
     /// The clock goes by itself, from one timer to the next.
     Walk(u64),
 }
@@ -39,6 +43,8 @@ struct Alphabet {
     distances: &'static [u64],
     jumps: &'static [u64],
     walks: &'static [u64],
+    leaves: &'static [u64],
+    takes: bool,
 }
 
 /// When a timer is due, its place among those of one tick, and its value.
@@ -123,7 +129,18 @@ impl World {
                 self.wheel.settle().await;
                 self.receive_due();
             }
+            Op::Leave(by) => {
+                time::advance(ticks(by)).await;
+                self.wheel.settle().await;
+            }
+            Op::Take => {
+                self.wheel.settle().await;
+                self.receive_next();
+            }
             Op::Walk(by) => {
+                // What has become due while the reader was away comes at once.
+                self.wheel.settle().await;
+                self.receive_due();
                 let until = self.origin + ticks(now + by);
                 while let Ok(expired) = time::timeout_at(until, self.stream.recv()).await {
                     self.check_next(expired.as_ref());
@@ -149,15 +166,21 @@ impl World {
         assert_eq!(expired.deadline, self.origin + ticks(due.tick));
     }
 
-    /// Asserts that every timer that is due has fired, in order, and no other.
+    /// Asserts that every timer that is due is received, in order, and no other.
     fn receive_due(&mut self) {
-        while let Some((key, due)) = self.take_due() {
-            let expired = self.stream.try_recv();
-            let expired = expired.unwrap_or_else(|_| panic!("{key} is late: {due:?}"));
-            self.check_expired(&expired, key, due);
-        }
-        let early = self.stream.try_recv();
-        assert!(early.is_err(), "early, or twice: {early:?}");
+        while self.receive_next() {}
+    }
+
+    /// Asserts that the first timer that is due is received, if any is. Returns whether one is.
+    fn receive_next(&mut self) -> bool {
+        let received = self.stream.try_recv();
+        let Some((key, due)) = self.take_due() else {
+            assert!(received.is_err(), "early, or twice: {received:?}");
+            return false;
+        };
+        let expired = received.unwrap_or_else(|_| panic!("{key} is late: {due:?}"));
+        self.check_expired(&expired, key, due);
+        true
     }
 
     /// Asserts that the next timer comes at its tick, while the clock goes by itself.
@@ -172,7 +195,8 @@ impl World {
 
     /// Lets the remaining timers fire. Only the wheel's own timer wakes the actor meanwhile.
     async fn finish(&mut self) {
-        // Timers that a jump made due have been received, so the rest is due now or later.
+        self.wheel.settle().await;
+        self.receive_due();
         while !self.pending.is_empty() {
             let expired = self.stream.recv().await;
             self.check_next(expired.as_ref());
@@ -229,6 +253,8 @@ impl Alphabet {
         if !script.is_empty() {
             next.extend(self.jumps.iter().map(|&by| Op::Jump(by)));
             next.extend(self.walks.iter().map(|&by| Op::Walk(by)));
+            next.extend(self.leaves.iter().map(|&by| Op::Leave(by)));
+            next.extend(self.takes.then_some(Op::Take));
         }
         next
     }
@@ -291,6 +317,8 @@ fn p1_p4_p5_p6_plays_all_scripts_of_3_calls_on_2_slots() {
         distances: &[0, 1, 2, 3, 4, 5, 8],
         jumps: &[1, 2, 3],
         walks: &[1, 4],
+        leaves: &[2],
+        takes: false,
     }
     .play();
     assert!(played > 10_000, "{played}");
@@ -306,6 +334,26 @@ fn p1_p4_p5_p6_plays_all_scripts_of_4_calls_on_2_slots() {
         distances: &[1, 2, 4],
         jumps: &[1],
         walks: &[2],
+        leaves: &[],
+        takes: false,
+    }
+    .play();
+    assert!(played > 10_000, "{played}");
+}
+
+/// The reader comes late, and takes one timer at a time: until then each call wins.
+#[test]
+fn p4_p5_p6_plays_all_scripts_of_5_calls_with_a_slow_reader() {
+    let played = Alphabet {
+        slots: 2,
+        keys: 2,
+        steps: 5,
+        alignments: 2,
+        distances: &[0, 2],
+        jumps: &[],
+        walks: &[],
+        leaves: &[1, 2],
+        takes: true,
     }
     .play();
     assert!(played > 10_000, "{played}");
@@ -321,6 +369,8 @@ fn p1_p4_p5_p6_plays_all_scripts_of_3_calls_on_4_slots() {
         distances: &[0, 1, 3, 4, 5, 16],
         jumps: &[1, 4],
         walks: &[3],
+        leaves: &[],
+        takes: false,
     }
     .play();
     assert!(played > 10_000, "{played}");

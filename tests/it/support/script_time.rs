@@ -1,9 +1,11 @@
 //! The time of a random script: lengths that find the bugs of wheels, and instants in nanoseconds.
 
+use std::pin::pin;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tokio::time::Instant;
+use tokio::time::{self, Instant};
 
 /// Nanoseconds, without overflow.
 pub(crate) type Nanos = i128;
@@ -58,6 +60,16 @@ pub(crate) fn to_duration(nanos: Nanos) -> Duration {
     let secs = u64::try_from(nanos / 1_000_000_000).expect("not so far");
     let subsec = u32::try_from(nanos % 1_000_000_000).expect("a remainder");
     Duration::new(secs, subsec)
+}
+
+/// Moves the paused clock while nothing else runs.
+pub(crate) fn stall(by: Duration) {
+    let advance = pin!(time::advance(by));
+    let polled = advance.poll(&mut Context::from_waker(Waker::noop()));
+    assert!(
+        polled.is_pending(),
+        "the clock moves before the first yield"
+    );
 }
 
 /// Counts time from the start of a script's wheel.

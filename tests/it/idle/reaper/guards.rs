@@ -28,7 +28,7 @@ async fn counts_idle_time_from_the_last_guards_release() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn honours_a_guard_taken_before_delivery_and_not_after() {
+async fn honours_a_guard_taken_before_the_receipt_and_not_after() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let start = Instant::now();
@@ -43,11 +43,13 @@ async fn honours_a_guard_taken_before_delivery_and_not_after() {
     assert!(is_empty(&mut idle));
     drop(busy);
     advance(&wheel, IDLE).await;
-    let late = watch.busy();
-    assert!(!late.is_effective());
-    drop(late);
-    assert!(!watch.is_watched());
-    assert_eq!(next(&mut idle, start).await, Some((1, ms(500))));
+    let busy = watch.busy();
+    assert!(busy.is_effective(), "it is due, and unreceived");
+    assert!(is_empty(&mut idle));
+    drop(busy);
+    assert!(watch.is_watched());
+    assert_eq!(next(&mut idle, start).await, Some((1, ms(600))));
+    assert!(!watch.busy().is_effective() && !watch.is_watched());
 }
 
 #[tokio::test(start_paused = true)]

@@ -59,7 +59,7 @@ async fn reaps_an_untouched_watch_with_key_value_and_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn postpones_by_touches_up_to_the_deadline_and_not_after() {
+async fn touches_postpone_a_watch_until_it_is_received() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let start = Instant::now();
@@ -70,11 +70,12 @@ async fn postpones_by_touches_up_to_the_deadline_and_not_after() {
     advance(&wheel, JUST_BEFORE).await;
     assert!(before.touch());
     jump(T);
-    assert!(at.touch(), "it is due, and was not delivered");
+    assert!(at.touch(), "it is due");
     wheel.settle().await;
-    assert!(!after.touch(), "it was delivered, and not received yet");
-    assert!(!after.touch_at(Instant::now() + IDLE));
+    assert!(at.touch(), "the wheel has reached it");
     assert_eq!(next(&mut idle, start).await, Some((3, IDLE)));
+    assert!(!after.touch(), "it was received");
+    assert!(!after.touch_at(Instant::now() + IDLE));
 
     assert_eq!(next(&mut idle, start).await, Some((1, JUST_BEFORE + IDLE)));
     assert_eq!(next(&mut idle, start).await, Some((2, IDLE + IDLE)));
@@ -117,14 +118,14 @@ async fn reschedules_a_watch_processed_too_early() {
     advance(&wheel, ms(60)).await;
     assert!(watch.touch());
     advance(&wheel, ms(40)).await;
-    assert_eq!(wheel.metrics().rescheduled, 1);
     assert!(is_empty(&mut idle));
+    assert_eq!(wheel.metrics().rescheduled, 1);
     assert_eq!(next(&mut idle, start).await, Some((1, ms(160))));
     assert_eq!(wheel.metrics().rescheduled, 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn reschedules_a_watch_touched_before_it_is_delivered() {
+async fn reschedules_a_watch_touched_before_the_wheel_reaches_it() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let start = Instant::now();
@@ -138,7 +139,7 @@ async fn reschedules_a_watch_touched_before_it_is_delivered() {
         assert!(n % 2 == 0 || watch.touch());
     }
     wheel.settle().await;
-    assert_eq!(reaper.len(), 5);
+    assert_eq!(reaper.len(), 10);
     for n in [0, 2, 4, 6, 8] {
         assert_eq!(next(&mut idle, start).await, Some((n, ms(500))));
     }
@@ -149,7 +150,7 @@ async fn reschedules_a_watch_touched_before_it_is_delivered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refuses_touches_of_delivered_watches_not_received() {
+async fn touches_save_watches_that_are_due_and_unreceived() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let start = Instant::now();
@@ -157,17 +158,30 @@ async fn refuses_touches_of_delivered_watches_not_received() {
         (0..10).map(|n| reaper.watch(n, "w").unwrap()).collect();
     // The stream is not read for a long time.
     advance(&wheel, IDLE * 5).await;
-    for watch in &watches {
-        assert!(!watch.is_watched());
-        assert!(!watch.touch());
-        assert!(!watch.touch_at(Instant::now() + IDLE));
-        assert!(!watch.busy().is_effective());
-    }
-    assert_eq!(reaper.len(), 0);
-    drop(watches);
-    for n in 0..10 {
+    assert_eq!(reaper.len(), 10);
+    assert!(watches[1].touch());
+    assert!(watches[2].touch_at(start), "which changes nothing");
+    let busy = watches[3].busy();
+    assert!(busy.is_effective());
+    // The reader finds the others due, and receives some of them.
+    for n in [0, 2] {
         let expired = idle.recv().await.unwrap();
         assert_eq!((expired.key, expired.deadline), (n, start + IDLE));
+    }
+    assert!(!watches[0].touch() && !watches[2].touch());
+    // These were found due, and are not received.
+    assert!(watches[4].touch() && watches[6].touch());
+    for n in [5, 7, 8, 9] {
+        let expired = idle.recv().await.unwrap();
+        assert_eq!((expired.key, expired.deadline), (n, start + IDLE));
+        assert!(!watches[n as usize].touch() && !watches[n as usize].busy().is_effective());
+    }
+    assert!(is_empty(&mut idle));
+    assert_eq!(reaper.len(), 4);
+    drop(busy);
+    for n in [1, 3, 4, 6] {
+        let expired = idle.recv().await.unwrap();
+        assert_eq!((expired.key, expired.deadline), (n, start + IDLE * 6));
     }
     let metrics = wheel.metrics();
     assert_eq!((metrics.keyed_fired, metrics.keyed_removed), (10, 0));
@@ -265,12 +279,13 @@ async fn returns_a_watch_over_the_limit_of_timers() {
     assert!(reaper.watch(3, "third").is_err());
     wheel.settle().await;
     jump(IDLE);
-    assert!(reaper.watch(3, "third").is_err(), "it was not delivered");
+    assert!(reaper.watch(3, "third").is_err(), "it is due");
     wheel.settle().await;
+    assert!(reaper.watch(3, "third").is_err(), "it is not received");
+    assert_eq!(idle.recv().await.unwrap().key, 2);
     let third = reaper.watch(3, "third").unwrap();
     // A reaped watch no longer counts, so dropping it makes no room.
     drop(second);
-    assert_eq!(idle.recv().await.unwrap().key, 2);
     assert!(reaper.watch(4, "fourth").is_err());
     drop(third);
     assert_eq!(wheel.metrics().keyed_pending, 1);

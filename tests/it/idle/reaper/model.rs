@@ -279,7 +279,9 @@ async fn reaps_in_time_when_one_in_a_hundred_is_touched_each_tick() {
     let after = simulation.wheel.metrics();
 
     assert!(simulation.touched > 1_200_000);
-    assert_eq!(after.commands, before.commands, "a touch sent a message");
+    let commands = after.commands - before.commands;
+    let looks = after.rescheduled - before.rescheduled;
+    assert!(commands <= looks, "a touch sent a message: {commands}, {looks}");
     let periods = f64::from(ticks) / 500.0;
     #[allow(clippy::cast_precision_loss)] // it is a ratio
     let looks = after.rescheduled as f64 / (CONNECTIONS as f64 * periods);
@@ -316,17 +318,20 @@ async fn reaps_each_of_many_that_come_and_go_while_the_actor_lags() {
     simulation.finish().await;
 }
 
-/// The actor is late: watches that are touched before its turn are not reaped, however often that
-/// happens, and the others are, once. The reader is slow: touches of delivered watches return
-/// `false`, and the watches stay reaped.
+/// The actor is late, and the reader too: watches that are touched before the receipt are not reaped,
+/// however often that happens, and the others are, once. Touches of received watches return `false`,
+/// and the watches stay reaped.
 #[tokio::test(start_paused = true)]
-async fn keeps_watches_touched_before_a_late_actor_delivers() {
+async fn keeps_watches_touched_before_a_late_reader_receives() {
     const CONNECTIONS: usize = 10_000;
     let mut simulation = Simulation::new(0x510, ms(100), CONNECTIONS);
     simulation.wheel.settle().await;
     for round in 0..30 {
-        // Everything is due, and waits to be delivered.
+        // Everything is due. In some rounds the wheel has reached it.
         time::advance(ms(150)).await;
+        if round % 3 == 0 {
+            simulation.wheel.settle().await;
+        }
         let now = Instant::now();
         let silent = simulation.pick();
         for (key, connection) in simulation.connections.iter_mut().enumerate() {
@@ -340,7 +345,7 @@ async fn keeps_watches_touched_before_a_late_actor_delivers() {
         simulation.wheel.settle().await;
         let connection = &mut simulation.connections[silent];
         let watch = connection.watch.as_ref().expect("it is not dropped");
-        assert!(!watch.touch(), "{silent} was delivered");
+        assert_eq!(watch.is_watched(), !connection.is_reaped);
         let mut received = Vec::new();
         while let Ok(expired) = simulation.expirations.try_recv() {
             received.push(expired.key);
@@ -348,5 +353,6 @@ async fn keeps_watches_touched_before_a_late_actor_delivers() {
         let expected: &[usize] = if connection.is_reaped { &[] } else { &[silent] };
         connection.is_reaped = true;
         assert_eq!(received, expected, "round {round}");
+        assert!(!watch.touch(), "{silent} was received");
     }
 }

@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tickwheel::{Expirations, KeyedTimers, TimerWheel};
+use tickwheel::{Expirations, KeyedTimers, TimerWheel, TryRecvError};
 
 use super::{Fuse, unwinds};
 use crate::support::{advance, assert_balanced, ms};
@@ -305,11 +305,13 @@ impl Drop for CallsSet {
 #[tokio::test(start_paused = true)]
 async fn p12_panic_of_clone_is_dropped_when_the_set_is_not_locked() {
     let wheel = TimerWheel::new();
-    let (timers, _stream) = wheel.keyed();
+    let (timers, mut stream) = wheel.keyed();
     let calls = Arc::<AtomicUsize>::default();
     let value = PanicsWithSet(timers.clone(), Arc::clone(&calls));
     timers.set_interval(1, value, ms(10)).unwrap();
     advance(&wheel, ms(10)).await;
+    assert_eq!(calls.load(Ordering::SeqCst), 0, "the reader clones");
+    assert_eq!(stream.try_recv().err(), Some(TryRecvError::Empty));
     assert_eq!(calls.load(Ordering::SeqCst), 1);
     assert_balanced(&wheel);
 }
@@ -337,15 +339,16 @@ impl Hash for KeyCallsSet {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
-// The copy of the key was once dropped while the actor had the set locked.
+// The copy of the key was once dropped while the set was locked.
 #[tokio::test(start_paused = true)]
 async fn p12_copied_key_is_dropped_when_the_set_is_not_locked() {
     let wheel = TimerWheel::new();
-    let (timers, _stream) = wheel.keyed();
+    let (timers, mut stream) = wheel.keyed();
     let calls = Arc::<AtomicUsize>::default();
     let key = KeyCallsSet(timers.clone(), Arc::clone(&calls));
     timers.set_interval(key, Uncloneable, ms(10)).unwrap();
     advance(&wheel, ms(10)).await;
+    assert_eq!(stream.try_recv().err(), Some(TryRecvError::Empty));
     assert_eq!(calls.load(Ordering::SeqCst), 2, "the key and its copy");
     assert!(timers.is_empty());
     assert_balanced(&wheel);

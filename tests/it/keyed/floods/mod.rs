@@ -1,13 +1,13 @@
 //! The order of near timers among floods of far ones, against a sorted map, call by call.
 //!
-//! A flood makes lists of dirty timers that take the actor many turns. Timers that are removed and
-//! set again use slots that the actor knows.
+//! The commands of a flood take the actor many turns. Timers that are removed and set again use
+//! slots that the actor knows.
 
 mod script;
 
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
-use script::{Op, run};
+use script::{Op, Reader, run};
 
 fn op() -> impl Strategy<Value = Op> {
     let millis = || prop_oneof![4 => 0..40_u16, 2 => 0..600_u16];
@@ -21,6 +21,8 @@ fn op() -> impl Strategy<Value = Op> {
         4 => millis().prop_map(Op::Advance),
         2 => Just(Op::Yield),
         2 => Just(Op::Settle),
+        1 => (0..600_u16).prop_map(Op::Stall),
+        2 => (0..4_u8).prop_map(Op::Receive),
     ]
 }
 
@@ -44,14 +46,21 @@ proptest! {
     fn p4_near_timers_expire_in_order_among_floods(
         script in prop::collection::vec(op(), 1..60),
     ) {
-        run(&script);
+        run(&script, Reader::Prompt);
+    }
+
+    #[test]
+    fn p4_p6_near_timers_of_a_slow_reader_expire_in_order_among_floods(
+        script in prop::collection::vec(op(), 1..60),
+    ) {
+        run(&script, Reader::Slow);
     }
 }
 
 // A timer in the slot of a removed one came after timers of later ticks.
 #[test]
 fn p4_timer_in_a_slot_used_again_expires_in_order() {
-    run(&[
+    let script = [
         Op::Set(0, 200),
         Op::Settle,
         Op::Flood(10_000),
@@ -59,5 +68,6 @@ fn p4_timer_in_a_slot_used_again_expires_in_order() {
         Op::Set(1, 10),
         Op::Set(2, 20),
         Op::Advance(30),
-    ]);
+    ];
+    run(&script, Reader::Prompt);
 }

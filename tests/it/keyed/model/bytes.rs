@@ -75,7 +75,11 @@ impl Bytes<'_> {
     }
 
     fn op(&mut self) -> Option<Op> {
-        Some(match self.next()? % 40 {
+        let kind = self.next()?;
+        Some(match kind % 40 {
+            _ if kind >= 248 => Op::Stall(self.advance()?),
+            _ if kind >= 244 => Op::Flood(u16::from(self.next()?).pow(2) / 16, self.span()?),
+            _ if kind >= 240 => Op::ReadFlood(self.next()?.into()),
             0..=6 => Op::Set(self.key()?, self.span()?),
             7 | 8 => Op::SetAt(self.key()?, self.span()?),
             9 => Op::SetPast(self.key()?, self.past()?),

@@ -1,11 +1,14 @@
 //! Random scripts over the whole keyed interface, checked call by call against a sorted map.
 //!
 //! The clock is paused and the runtime has one thread, so the actor runs only where the script
-//! awaits. Which of the due timers it has fired then is read from the counter of fired timers; they
-//! have to be the first ones by tick and order of arming, and after
-//! [`TimerWheel::settle`](tickwheel::TimerWheel::settle) all of them. Everything else is predicted.
+//! awaits. A timer is in its set until it is received, due or not. After
+//! [`TimerWheel::settle`](tickwheel::TimerWheel::settle) the reader has to receive all that is due,
+//! by tick and order of arming. Before that it may know of less: then what it receives is due, and
+//! nothing comes before it that was armed by the same turn of the actor. Everything else is
+//! predicted.
 
 pub(super) mod bytes;
+mod flood;
 mod ops;
 mod oracle;
 pub(super) mod script;
@@ -33,6 +36,28 @@ proptest! {
     fn p1_p4_p5_p6_p16_matches_a_sorted_map(
         setup in ops::setup(),
         script in prop::collection::vec(ops::op(), 1..80),
+    ) {
+        script::run(&setup, &script);
+    }
+}
+
+/// The reader is away for most of the time, the runtime stands still now and then, and another set
+/// is flooded.
+fn slow_op() -> impl Strategy<Value = ops::Op> {
+    prop_oneof![
+        12 => ops::change(),
+        1 => ops::read(),
+        1 => ops::turmoil(),
+    ]
+}
+
+proptest! {
+    #![proptest_config(config(100))]
+
+    #[test]
+    fn p4_p6_p10_p16_matches_a_sorted_map_with_slow_readers(
+        setup in ops::setup(),
+        script in prop::collection::vec(slow_op(), 1..120),
     ) {
         script::run(&setup, &script);
     }

@@ -32,6 +32,12 @@ pub(crate) enum Op {
     Retain(u8),
     Drain,
     Advance(Span),
+    /// The clock jumps while nothing else runs.
+    Stall(Span),
+    /// Sets that many timers of another set.
+    Flood(u16, Span),
+    /// Receives up to that many of these.
+    ReadFlood(u16),
     Settle,
     Yield,
     Recv,
@@ -66,8 +72,8 @@ fn key() -> impl Strategy<Value = u8> {
     0..6_u8
 }
 
-/// Operations that leave the set open.
-pub(crate) fn lasting_op() -> impl Strategy<Value = Op> {
+/// Changes of the set, and of the clock.
+pub(crate) fn change() -> impl Strategy<Value = Op> {
     prop_oneof![
         10 => (key(), delay()).prop_map(|(key, span)| Op::Set(key, span)),
         3 => (key(), delay()).prop_map(|(key, span)| Op::SetAt(key, span)),
@@ -85,9 +91,34 @@ pub(crate) fn lasting_op() -> impl Strategy<Value = Op> {
         4 => (-1..=1_i8).prop_map(|nanos| Op::Advance(Span::ToEarliest(nanos))),
         4 => Just(Op::Settle),
         2 => Just(Op::Yield),
+    ]
+}
+
+pub(crate) fn read() -> impl Strategy<Value = Op> {
+    prop_oneof![
         5 => Just(Op::Recv),
         2 => Just(Op::TryRecv),
         2 => (0..5_u8).prop_map(Op::RecvMany),
+    ]
+}
+
+/// Stalls and floods.
+pub(crate) fn turmoil() -> impl Strategy<Value = Op> {
+    let flood = prop_oneof![8 => 1..40_u16, 1 => 2_000..5_000_u16];
+    prop_oneof![
+        4 => ticks(16).prop_map(Op::Stall),
+        2 => (-1..=1_i8).prop_map(|nanos| Op::Stall(Span::ToEarliest(nanos))),
+        2 => (flood, delay()).prop_map(|(n, span)| Op::Flood(n, span)),
+        2 => prop_oneof![1 => 1..40_u16, 1 => Just(u16::MAX)].prop_map(Op::ReadFlood),
+    ]
+}
+
+/// Operations that leave the set open.
+pub(crate) fn lasting_op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        50 => change(),
+        9 => read(),
+        4 => turmoil(),
     ]
 }
 

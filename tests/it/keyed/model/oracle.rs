@@ -1,6 +1,6 @@
 //! The oracle of keyed timers: a sorted map, and the counts of everything.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::support::script_time::{Nanos, nanos};
@@ -14,6 +14,10 @@ pub(crate) struct Timer {
     pub(crate) deadline: Nanos,
     order: u64,
     period: Option<Nanos>,
+    /// How often the script had awaited when it was armed.
+    awaits: u64,
+    /// It was due when everything had settled since it was armed: the reader knows of it.
+    is_known: bool,
 }
 
 /// An expiration as it should be received.
@@ -40,9 +44,9 @@ pub(crate) struct Oracle {
     tick: Nanos,
     max_keyed: usize,
     order: u64,
+    awaits: u64,
+    /// All timers that were not received, due or not.
     pub(crate) pending: BTreeMap<u8, Timer>,
-    /// The expirations that were delivered and not received.
-    pub(crate) fired: VecDeque<Out>,
     pub(crate) counts: Counts,
 }
 
@@ -52,8 +56,8 @@ impl Oracle {
             tick: nanos(tick),
             max_keyed: max_keyed.unwrap_or(usize::MAX),
             order: 0,
+            awaits: 0,
             pending: BTreeMap::new(),
-            fired: VecDeque::new(),
             counts: Counts::default(),
         }
     }
@@ -89,6 +93,8 @@ impl Oracle {
             value,
             deadline: deadline.min(NEVER),
             order: self.next_order(),
+            awaits: self.awaits,
+            is_known: false,
             period: period.map(|period| nanos(period).max(self.tick).min(NEVER)),
         };
         let replaced = self.pending.insert(key, timer);
@@ -103,6 +109,8 @@ impl Oracle {
         if let Some(timer) = self.pending.get_mut(&key) {
             timer.deadline = deadline.min(NEVER);
             timer.order = order;
+            timer.awaits = self.awaits;
+            timer.is_known = false;
             self.counts.moved += 1;
             return true;
         }
@@ -129,7 +137,7 @@ impl Oracle {
         all.into_iter().map(out).collect()
     }
 
-    /// The timer that fires next.
+    /// The timer that is due next.
     pub(crate) fn earliest(&self) -> Option<(u8, Timer)> {
         (self.pending.iter())
             .map(|(&key, &timer)| (key, timer))
@@ -137,38 +145,67 @@ impl Oracle {
             .filter(|(_, timer)| timer.deadline < NEVER)
     }
 
-    /// Whether a timer is due.
-    pub(crate) fn is_due(&self, now: Nanos) -> bool {
-        (self.earliest()).is_some_and(|(_, timer)| self.fires_at(timer.deadline) <= now)
+    /// The actor may take turns now.
+    pub(crate) fn awaits(&mut self) {
+        self.awaits += 1;
     }
 
-    /// The wheel has fired `n` timers by `now`: fires the first `n`, and asserts that they are due.
-    pub(crate) fn fire(&mut self, n: u64, now: Nanos) {
-        for _ in 0..n {
-            let (key, timer) = self.earliest().expect("more fired than there were");
-            let at = self.fires_at(timer.deadline);
-            assert!(
-                at <= now,
-                "fired at {now}: {timer:?} of key {key} is due at {at}"
-            );
-            self.counts.fired += 1;
-            let missed = (timer.period).map_or(0, |period| (now - timer.deadline) / period);
-            self.fired.push_back(Out {
-                key,
-                value: timer.value,
-                deadline: timer.deadline,
-                missed,
-            });
-            let order = self.next_order();
-            let Some(period) = timer.period else {
-                self.pending.remove(&key);
-                continue;
-            };
-            let next = timer.deadline + period * (missed + 1);
-            let timer = self.pending.get_mut(&key).expect("it is pending");
-            timer.deadline = next.min(NEVER);
-            timer.order = order;
-            self.counts.set += 1;
+    /// Everything has settled: the reader knows what is due.
+    pub(crate) fn settled(&mut self, now: Nanos) {
+        let tick = self.tick;
+        for timer in self.pending.values_mut() {
+            let ticks = timer.deadline.max(0);
+            let fires_at = ticks + (tick - ticks % tick) % tick;
+            timer.is_known |= timer.deadline < NEVER && fires_at <= now;
         }
+    }
+
+    /// Whether the reader knows of a timer that is due, so that it must receive one.
+    pub(crate) fn is_any_known(&self) -> bool {
+        self.pending.values().any(|timer| timer.is_known)
+    }
+
+    /// The reader receives the timer of a key. Asserts that it is due, and that none came before it
+    /// of which the reader had to know.
+    pub(crate) fn receive(&mut self, key: u8, now: Nanos) -> Out {
+        let timer = *self.pending.get(&key).expect("it is pending");
+        let at = self.fires_at(timer.deadline);
+        assert!(
+            at <= now,
+            "received at {now}: {timer:?} of key {key} is due at {at}"
+        );
+        let place = (self.tick_of(timer.deadline), timer.order);
+        for (other, first) in &self.pending {
+            let is_before = (self.tick_of(first.deadline), first.order) < place;
+            // Both were armed when the actor told the reader of this one. Without a turn of the actor
+            // the reader has found it in the slot of another.
+            let was_told = timer.awaits < self.awaits;
+            let is_known = first.is_known || (was_told && first.awaits <= timer.awaits);
+            assert!(
+                !(is_before && is_known),
+                "{other} comes before {key}: {first:?}, {timer:?}"
+            );
+        }
+        self.counts.fired += 1;
+        let late = (timer.period).map_or(0, |period| (now - timer.deadline) / period);
+        let out = Out {
+            key,
+            value: timer.value,
+            deadline: timer.deadline,
+            missed: late,
+        };
+        let Some(period) = timer.period else {
+            self.pending.remove(&key);
+            return out;
+        };
+        let order = self.next_order();
+        let next = timer.deadline + period * (late + 1);
+        let timer = self.pending.get_mut(&key).expect("it is pending");
+        timer.deadline = next.min(NEVER);
+        timer.order = order;
+        timer.awaits = self.awaits;
+        timer.is_known = false;
+        self.counts.set += 1;
+        out
     }
 }

@@ -1,17 +1,20 @@
 //! Runs a script against the library and the oracle.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
-use futures::FutureExt;
+use futures::{FutureExt, poll};
 use tickwheel::{
     Closed, Expirations, Expired, KeyedTimers, SetTimerError, TimerWheel, TryRecvError,
 };
 use tokio::time::{self, Instant};
 
+use super::flood::Flood;
 use super::ops::{Op, Setup};
 use super::oracle::{Counts, NEVER, Oracle, Out};
-use crate::support::script_time::{LAST, Nanos, ScriptClock, Span, to_duration};
+use crate::support::script_time::{LAST, Nanos, ScriptClock, Span, stall, to_duration};
 
 /// A value that is counted.
 #[derive(Debug, Clone)]
@@ -27,6 +30,7 @@ struct Run {
     handles: Vec<KeyedTimers<u8, Value>>,
     stream: Option<Expirations<u8, Value>>,
     oracle: Oracle,
+    flood: Flood,
     clock: ScriptClock,
     is_shut_down: bool,
     next_value: u32,
@@ -51,8 +55,11 @@ pub(crate) fn run(setup: &Setup, script: &[Op]) {
         }
         let wheel = builder.start().expect("it is within bounds");
         let (timers, stream) = wheel.keyed();
+        // A set more would take a part of the limit.
+        let flood = Flood::new(&wheel, setup.max_keyed.is_none());
         let mut run = Run {
             wheel,
+            flood,
             handles: vec![timers],
             stream: Some(stream),
             oracle: Oracle::new(setup.tick, setup.max_keyed),
@@ -150,27 +157,42 @@ impl Run {
             Op::Advance(span) => {
                 let by = self.span(span).min(to_duration(LAST - self.clock.now()));
                 time::advance(by).await;
-                self.catch_up();
+                self.oracle.awaits();
             }
+            Op::Stall(span) => {
+                stall(self.span(span).min(to_duration(LAST - self.clock.now())));
+            }
+            Op::Flood(n, span) => {
+                let span = self.span(span);
+                let (_, deadline) = self.after(span);
+                let fires_at = self.oracle.fires_at(deadline.min(NEVER));
+                if self.is_open() {
+                    self.flood.rise(n, span, fires_at);
+                }
+            }
+            Op::ReadFlood(n) => self.flood.read(n.into(), self.clock.now()),
             Op::Settle => self.settle().await,
             Op::Yield => {
                 tokio::task::yield_now().await;
-                self.catch_up();
+                self.oracle.awaits();
             }
             Op::Recv => self.recv().await,
             Op::TryRecv => self.try_recv(),
-            Op::RecvMany(limit) => self.recv_many(limit.into()).await,
+            Op::RecvMany(limit) => self.recv_many(limit.into()),
             Op::CloneHandle => self.handles.extend(self.handles.last().cloned()),
             Op::DropHandle => drop(self.handles.pop()),
             Op::DropStream => {
                 if self.stream.take().is_some() {
                     self.oracle.drain();
-                    self.oracle.fired.clear();
                 }
             }
             Op::Shutdown => {
                 self.wheel.shutdown().await;
-                self.catch_up();
+                self.oracle.awaits();
+                if !self.is_shut_down && !self.flood.is_due(self.clock.now()) {
+                    // The actor's last turn has told all that was due.
+                    self.oracle.settled(self.clock.now());
+                }
                 self.is_shut_down = true;
                 assert!(self.wheel.is_shutdown());
             }
@@ -337,28 +359,32 @@ impl Run {
         self.assert_deadline(expired.deadline, expected.deadline);
     }
 
-    /// The script has awaited: some timers may have fired.
-    fn catch_up(&mut self) {
-        let fired = self.wheel.metrics().keyed_fired;
-        let n = fired
-            .checked_sub(self.oracle.counts.fired)
-            .expect("it only grows");
-        self.oracle.fire(n, self.clock.now());
-    }
-
     async fn settle(&mut self) {
         let now = Instant::now();
         self.wheel.settle().await;
         assert_eq!(Instant::now(), now, "settling takes no time");
-        self.catch_up();
+        self.oracle.awaits();
         if self.is_open() {
-            assert!(!self.oracle.is_due(self.clock.now()), "due, and not fired");
+            self.oracle.settled(self.clock.now());
+            self.flood.settled(self.clock.now());
         }
     }
 
-    /// Whether the stream should end as soon as it is empty.
+    /// Whether the stream should end once nothing more is due.
     fn is_finished(&self) -> bool {
         self.is_shut_down || (self.handles.is_empty() && self.oracle.pending.is_empty())
+    }
+
+    /// The stream has returned this.
+    fn assert_received(&mut self, received: Option<&Expired<u8, Value>>) {
+        let Some(expired) = received else {
+            assert!(self.is_finished(), "it ended early");
+            assert!(!self.oracle.is_any_known(), "it lost what was due");
+            return;
+        };
+        let now = self.clock.now();
+        let expected = self.oracle.receive(expired.key, now);
+        self.assert_out(expired, expected);
     }
 
     /// Receives one, unless it would wait forever. Waiting lets the clock run up to the next timer.
@@ -368,25 +394,27 @@ impl Run {
         };
         let earliest = self.oracle.earliest().filter(|_| !self.is_shut_down);
         let at = earliest.map(|(_, timer)| self.oracle.fires_at(timer.deadline));
-        let waits = self.oracle.fired.is_empty() && !self.is_finished();
-        if !waits || at.is_some_and(|at| at < LAST) {
-            let before = self.clock.now();
-            let expired = stream.recv().await;
-            self.catch_up();
-            let expected = self.oracle.fired.pop_front();
-            assert_eq!(expired.is_some(), expected.is_some());
-            if let (Some(expired), Some(expected)) = (expired, expected) {
-                self.assert_out(&expired, expected);
-            }
-            if let (true, Some(at)) = (waits, at) {
-                // Tokio's timer, on which the actor waits, rounds up to a millisecond, and a paused
-                // clock jumps in whole milliseconds from wherever it is.
-                let latest = at.max(before) + 2_000_000;
-                assert!(
-                    self.clock.now() <= latest,
-                    "due at {at}, and received at {}",
-                    self.clock.now()
-                );
+        let before = self.clock.now();
+        {
+            let mut recv = pin!(stream.recv());
+            match poll!(&mut recv) {
+                Poll::Ready(received) => self.assert_received(received.as_ref()),
+                Poll::Pending => {
+                    assert!(!self.is_finished() && !self.oracle.is_any_known());
+                    self.oracle.awaits();
+                    if let Some(at) = at.filter(|at| *at < LAST) {
+                        let received = recv.await;
+                        self.assert_received(received.as_ref());
+                        // Tokio's timer, on which the actor waits, rounds up to a millisecond, and a
+                        // paused clock jumps in whole milliseconds from wherever it is.
+                        let latest = at.max(before) + 2_000_000;
+                        assert!(
+                            self.clock.now() <= latest,
+                            "due at {at}, and received at {}",
+                            self.clock.now()
+                        );
+                    }
+                }
             }
         }
         self.stream = Some(stream);
@@ -396,30 +424,36 @@ impl Run {
         let Some(stream) = &mut self.stream else {
             return;
         };
-        let received = stream.try_recv();
-        match (received, self.oracle.fired.pop_front()) {
-            (Ok(expired), Some(expected)) => self.assert_out(&expired, expected),
-            (Err(TryRecvError::Empty), None) => assert!(!self.is_finished()),
-            (Err(TryRecvError::Closed), None) => assert!(self.is_finished()),
-            (received, expected) => panic!("{received:?}, expected {expected:?}"),
+        match stream.try_recv() {
+            Ok(expired) => self.assert_received(Some(&expired)),
+            Err(TryRecvError::Closed) => self.assert_received(None),
+            Err(TryRecvError::Empty) => {
+                assert!(!self.is_finished(), "it should end");
+                assert!(!self.oracle.is_any_known(), "due, and not received");
+            }
+            Err(other) => panic!("{other:?}"),
         }
     }
 
-    async fn recv_many(&mut self, limit: usize) {
+    fn recv_many(&mut self, limit: usize) {
         let Some(mut stream) = self.stream.take() else {
             return;
         };
         let mut into = Vec::new();
-        let ready = !self.oracle.fired.is_empty() || limit == 0 || self.is_finished();
-        if ready {
-            let n = stream.recv_many(&mut into, limit).await;
+        let polled = stream.recv_many(&mut into, limit).now_or_never();
+        if let Some(n) = polled {
             assert_eq!(n, into.len());
-            self.catch_up();
-            let n = limit.min(self.oracle.fired.len());
-            let expected = self.oracle.fired.drain(..n).collect();
-            self.assert_all(into, expected);
+            assert!(n <= limit);
+            for expired in &into {
+                self.assert_received(Some(expired));
+            }
+            if n == 0 && limit > 0 {
+                self.assert_received(None);
+            }
+            // It takes all that it knows of.
+            assert!(n == limit || !self.oracle.is_any_known());
         } else {
-            assert!(stream.recv_many(&mut into, limit).now_or_never().is_none());
+            assert!(into.is_empty() && !self.is_finished() && !self.oracle.is_any_known());
         }
         self.stream = Some(stream);
     }
@@ -441,8 +475,8 @@ impl Run {
     fn check(&self) {
         let m = self.wheel.metrics();
         let counts = Counts {
-            set: m.keyed_set,
-            fired: m.keyed_fired,
+            set: m.keyed_set - self.flood.armed,
+            fired: m.keyed_fired - self.flood.received,
             removed: m.keyed_removed,
             replaced: m.keyed_replaced,
             drained: m.keyed_drained,
@@ -450,7 +484,7 @@ impl Run {
         };
         assert_eq!(counts, self.oracle.counts);
         let pending = self.oracle.pending.len();
-        assert_eq!(m.keyed_pending, pending as u64);
+        assert_eq!(m.keyed_pending, pending as u64 + self.flood.pending());
         let ended = m.keyed_fired + m.keyed_removed + m.keyed_replaced + m.keyed_drained;
         assert_eq!(m.keyed_set, m.keyed_pending + ended, "the counters add up");
         for timers in &self.handles {
@@ -459,11 +493,7 @@ impl Run {
             assert_eq!(timers.is_closed(), !self.is_open());
         }
         let alive = Arc::strong_count(&self.alive) - 1;
-        assert_eq!(
-            alive,
-            pending + self.oracle.fired.len(),
-            "values are dropped promptly"
-        );
+        assert_eq!(alive, pending, "values are dropped promptly");
     }
 
     /// Receives everything that fires; drops the rest.
@@ -471,10 +501,12 @@ impl Run {
         self.settle().await;
         self.check();
         if self.stream.is_some() {
-            while !self.oracle.fired.is_empty() {
+            while self.oracle.is_any_known() {
                 self.try_recv();
             }
+            self.try_recv();
         }
+        self.flood.read(usize::MAX, self.clock.now());
         self.handles.clear();
         self.check();
         if self.stream.take().is_some() {
