@@ -455,7 +455,8 @@ impl Actor {
             return 0;
         };
         let sleeps = self.fire_sleeps(until, turn);
-        let (keyed, reached) = self.keyed.fire(until, INDICES_PER_TURN);
+        let told = &self.shared.told_before.0;
+        let (keyed, reached) = self.keyed.fire(until, INDICES_PER_TURN, told);
         turn.reached(reached);
         let fired_before = sleeps.min(keyed);
         self.wake_settled(fired_before);

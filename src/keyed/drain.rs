@@ -10,6 +10,7 @@ use super::set::{Set, Taken};
 use super::table::Timer;
 use crate::clock;
 use crate::panic::drop_pair;
+use crate::tick::Timestamp;
 
 impl<K, S: Payload> Set<K, S> {
     /// Takes every timer out, earliest first.
@@ -21,7 +22,7 @@ impl<K, S: Payload> Set<K, S> {
         if !is_known {
             self.hints.end();
         }
-        Ok(self.sort(taken))
+        Ok(self.sort(taken, self.shared.ticks.timestamp(clock::now())))
     }
 
     /// After the actor has ended: every timer that was not received, earliest first.
@@ -30,7 +31,9 @@ impl<K, S: Payload> Set<K, S> {
             return Vec::new();
         }
         let taken = self.lock().take_all();
-        self.sort(taken)
+        // They are returned as they were when the actor ended.
+        let tick = self.shared.told_before.0.tick();
+        self.sort(taken, self.shared.ticks.begin_timestamp(tick))
     }
 
     /// The stream is dropped: drops every timer.
@@ -49,8 +52,7 @@ impl<K, S: Payload> Set<K, S> {
         }
     }
 
-    fn sort(&self, taken: Taken<K, S>) -> Vec<Expired<K, S::Value>> {
-        let now = self.shared.ticks.timestamp(clock::now());
+    fn sort(&self, taken: Taken<K, S>, now: Timestamp) -> Vec<Expired<K, S::Value>> {
         let end = |mut timer: Timer<K, S>| {
             let (due, cause) = timer
                 .value

@@ -7,12 +7,15 @@
 //! The reader waits only while there are no news: it registers its waker, and the actor, or
 //! whoever has something else to tell, sets `has_news`, under the lock of the list. So one of the
 //! two sees the other.
+//!
+//! All readers share one word, [`ToldBefore`]: the wheel goes on while it has nothing to tell a set.
+//! A reader that comes late, or looks at a timer that was moved later, goes by that word too.
 
 use std::mem;
 use std::task::Waker;
 
 use crate::panic::{drop_replaced, wake};
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, lock_with_backoff, try_lock_with_backoff};
 
 /// An emptied list keeps memory for so many indices.
@@ -46,7 +49,42 @@ pub(crate) struct Reach {
     pub(crate) before: u64,
 }
 
+/// The readers of all sets were told everything that was reached before this tick.
+#[derive(Debug, Default)]
+pub(crate) struct ToldBefore(AtomicU64);
+
+impl ToldBefore {
+    /// For the actor: it is about to tell more for this tick and later ones.
+    pub(crate) fn lower(&self, before: u64) {
+        if before < self.get() {
+            self.set(before);
+        }
+    }
+
+    /// For the actor: everything before this tick is told.
+    pub(crate) fn set(&self, before: u64) {
+        self.0.store(before, Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// The wheel had come to this tick when it told something last.
+    pub(crate) fn tick(&self) -> u64 {
+        self.get().saturating_sub(1)
+    }
+}
+
 impl Reach {
+    fn raise(&mut self, told_before: u64) {
+        if told_before > self.before {
+            self.before = told_before;
+            self.tick = self.tick.max(told_before - 1);
+        }
+    }
+
     /// Nothing more follows of its last tick, but what is set for that tick from now on.
     fn is_complete(self) -> bool {
         self.before > self.tick
@@ -119,18 +157,30 @@ impl Hints {
         self.has_news.load(Ordering::Acquire)
     }
 
-    /// Moves the hints into `indices`, which is empty, and says how far the wheel had come with the
-    /// last of them. `None` if nothing is new.
+    /// Moves the hints into `indices`, which is empty, and writes how far the wheel had come with
+    /// the last of them. Returns `false` if nothing is new.
     #[inline]
-    pub(crate) fn take(&self, indices: &mut Vec<u32>) -> Option<Reach> {
+    pub(crate) fn take(
+        &self,
+        indices: &mut Vec<u32>,
+        reach: &mut Reach,
+        told_before: &ToldBefore,
+    ) -> bool {
+        // In this order: without news the reader has taken all that was told before.
+        let before = told_before.get();
         if !self.has_news() {
-            return None;
+            let is_further = before > reach.before;
+            reach.raise(before);
+            return is_further;
         }
         indices.shrink_to(KEPT_CAPACITY);
         let mut list = lock_with_backoff(&self.list);
         mem::swap(&mut list.indices, indices);
         self.has_news.store(false, Ordering::Relaxed);
-        Some(list.reach)
+        *reach = list.reach;
+        // Under the lock: it is lowered before anything of that tick is added to the list.
+        reach.raise(told_before.get());
+        true
     }
 
     /// Registers the waker of the reader, which has found nothing due. Returns `false`, and does

@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::hint::{Hints, Reach};
+use super::hint::{Hints, Reach, ToldBefore};
 use super::set_key::{SetKey, SetKeys};
 use crate::shared::mailbox::CommandQueue;
 use crate::tick::NEVER;
@@ -215,7 +215,7 @@ impl KeyedWheel {
 
     /// Tells the readers what the wheel reaches by tick `until`, at most `limit` indices. Returns
     /// the tick before which all of it is told, and how many indices it has reached.
-    pub(crate) fn fire(&mut self, until: u64, limit: usize) -> (u64, usize) {
+    pub(crate) fn fire(&mut self, until: u64, limit: usize, told: &ToldBefore) -> (u64, usize) {
         let (mut left, mut count) = (limit, 0);
         while self.wheel.step(until, &mut self.batch, &mut left) {
             for &(set, index) in &self.batch {
@@ -227,8 +227,13 @@ impl KeyedWheel {
             self.reached.append(&mut self.batch);
         }
         let before = self.wheel.done_before(until);
+        told.lower(before);
         let is_told = self.tell_reached(before) && self.tell_partly(before, limit);
-        (if is_told { before } else { 0 }, count)
+        if !is_told {
+            return (0, count);
+        }
+        told.set(before);
+        (before, count)
     }
 
     /// The wheel has told everything before this tick, or is about to.

@@ -15,7 +15,8 @@ use crate::clock;
 use crate::metrics::Event;
 use crate::panic::{drop_pair, report};
 use crate::shared::hearing::Hearing;
-use crate::tick::{NEVER, Ticks, Timestamp};
+use crate::shared::Shared;
+use crate::tick::{NEVER, Timestamp};
 
 /// Logged when a repeating timer cannot be cloned.
 const CLONE: &str = "the Clone of a repeating timer panicked: the timer is removed";
@@ -26,8 +27,10 @@ const KEPT_CAPACITY: usize = 256;
 /// What the reader of a set was told, and has found.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    /// The indices that it has to look at, the next one last.
-    hints: Vec<u32>,
+    /// The indices that it has to look at.
+    hints: VecDeque<u32>,
+    /// Empty; kept for its memory.
+    taken: Vec<u32>,
     due: DueTimers,
     reach: Reach,
     /// The time at which it learned that.
@@ -105,7 +108,8 @@ impl DueTimers {
 impl Reader {
     pub(super) fn new() -> Self {
         Reader {
-            hints: Vec::new(),
+            hints: VecDeque::new(),
+            taken: Vec::new(),
             due: DueTimers {
                 in_order: VecDeque::new(),
                 others: BinaryHeap::new(),
@@ -116,16 +120,17 @@ impl Reader {
         }
     }
 
-    /// Takes over what the actor has told since, once it has looked at all before, and decided
-    /// about those that had a hearing.
-    fn fetch(&mut self, hints: &Hints, ticks: &Ticks) {
-        if self.hints.is_empty()
-            && matches!(self.hearing, Hearing::None)
-            && let Some(reach) = hints.take(&mut self.hints)
+    /// Takes over what the actor has told since, once it has decided about those that had a
+    /// hearing.
+    fn fetch(&mut self, hints: &Hints, shared: &Shared) {
+        if matches!(self.hearing, Hearing::None)
+            && hints.take(&mut self.taken, &mut self.reach, &shared.told_before.0)
         {
-            self.reach = reach;
-            self.now = ticks.timestamp(clock::now());
-            self.hints.reverse();
+            self.now = shared.ticks.timestamp(clock::now());
+            if self.hints.is_empty() {
+                self.hints.shrink_to(KEPT_CAPACITY);
+            }
+            self.hints.extend(self.taken.drain(..));
         }
     }
 }
@@ -158,7 +163,7 @@ impl<K, S: Payload> Set<K, S> {
         limit: usize,
         mut out: impl FnMut(Expired<K, S::Value>),
     ) -> Receipt {
-        reader.fetch(&self.hints, &self.shared.ticks);
+        reader.fetch(&self.hints, &self.shared);
         // They may have to move, which they do while the set is not locked.
         reader.due.reserve(reader.hints.len().min(BATCH as usize));
         let mut failed = Vec::new();
@@ -185,7 +190,7 @@ impl<K, S: Payload> Guard<'_, K, S> {
     ) -> Receipt {
         for _ in 0..BATCH {
             // One of the indices may be due first.
-            if let Some(index) = reader.hints.pop() {
+            if let Some(index) = reader.hints.pop_front() {
                 if let Some(due) = self.look_at(index, reader.reach.tick) {
                     reader.due.push(due);
                 }

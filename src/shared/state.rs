@@ -5,6 +5,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use crate::clock::{self, ClockPolicy};
+use crate::keyed::hint::ToldBefore;
 use crate::keyed::set_key::{SetKey, SetKeys};
 use crate::metrics::Metrics;
 use crate::shared::command::{Command, CommandMailbox, Request};
@@ -40,6 +41,7 @@ pub(crate) struct Shared {
     /// The number of pending keyed timers, over all sets.
     keyed_pending: CachePadded<AtomicUsize>,
     pub(crate) set_keys: SetKeys,
+    pub(crate) told_before: CachePadded<ToldBefore>,
     pub(crate) stale: CachePadded<StaleNodes>,
     pub(crate) stalls: Arc<Stalls>,
     pub(super) idle_spread: CachePadded<Spread>,
@@ -85,6 +87,7 @@ impl Shared {
             max_keyed: config.max_keyed,
             keyed_pending: CachePadded::default(),
             set_keys: SetKeys::new(),
+            told_before: CachePadded::default(),
             stale: CachePadded::default(),
             stalls: Arc::default(),
             idle_spread: CachePadded::default(),
