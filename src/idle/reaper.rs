@@ -452,15 +452,23 @@ impl<K, V> WatchGuard<K, V> {
             }
             decided
         };
-        self.watches.set.expire_now(self.index(), decide)
+        // A drain has taken out what is not there: no touch counts after this call either.
+        let decided = self.watches.set.expire_now(self.index(), decide);
+        if !decided && !self.is_ended() {
+            self.activity.end();
+        }
+        decided
     }
 }
 
 impl<K, V> Drop for WatchGuard<K, V> {
     fn drop(&mut self) {
-        // The set decides under its lock: the watch was delivered before this call, or never is.
-        // One that has ended stays, to be delivered or returned as unexpired.
-        let is_meant = |watched: &Watched<V>| self.is_mine(watched) && watched.ended.is_none();
+        // The set decides under its lock: the watch was received before this call, or never is.
+        // One that has ended stays, to be received or returned as unexpired. After the wheel's end
+        // all stay.
+        let is_meant = |watched: &Watched<V>| {
+            self.is_mine(watched) && watched.ended.is_none() && !self.is_ended()
+        };
         self.watches.set.forget(self.index(), is_meant);
     }
 }

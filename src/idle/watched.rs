@@ -80,9 +80,8 @@ impl<V> Payload for Watched<V> {
         if let Some(cause) = self.ended {
             return (oldest, cause);
         }
-        // The watch was neither reaped nor ended before: both take the timer out, or are handled
-        // above.
-        let last = self.activity.end().unwrap_or(0);
+        // It may be gone: a call found that this drain has taken the timer out.
+        let last = self.activity.end().unwrap_or(self.activity.last());
         let last = last.min(latest_counted(now.after_origin(), idle));
         earlier(idle_after(last, idle, &shared.stalls), oldest)
     }
