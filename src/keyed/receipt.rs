@@ -14,8 +14,8 @@ use super::table::Timer;
 use crate::clock;
 use crate::metrics::Event;
 use crate::panic::{drop_pair, report};
-use crate::shared::hearing::Hearing;
 use crate::shared::Shared;
+use crate::shared::hearing::Hearing;
 use crate::tick::{NEVER, Timestamp};
 
 /// Logged when a repeating timer cannot be cloned.

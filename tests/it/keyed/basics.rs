@@ -389,9 +389,15 @@ async fn p6_every_call_wins_until_a_timer_is_received() {
         match key % 5 {
             0 => assert_eq!(timers.remove_timer(&key).unwrap().is_some(), is_left),
             1 => assert_eq!(timers.move_timer(&key, ms(100)), Ok(is_left)),
-            2 => assert_eq!(timers.set_timer(key, (), ms(200)).unwrap().is_some(), is_left),
+            2 => assert_eq!(
+                timers.set_timer(key, (), ms(200)).unwrap().is_some(),
+                is_left
+            ),
             3 => assert_eq!(timers.contains(&key), is_left),
-            _ => assert_eq!(timers.set_if_absent(key, (), ms(300)).unwrap().is_some(), is_left),
+            _ => assert_eq!(
+                timers.set_if_absent(key, (), ms(300)).unwrap().is_some(),
+                is_left
+            ),
         }
     }
     expected.extend((100..1_000).filter(|key| key % 5 >= 3));

@@ -219,7 +219,11 @@ async fn p10_unread_interval_leaves_one_expiration_behind() {
     time::advance(ms(5)).await;
     let expired = stream.try_recv().unwrap();
     assert_eq!((expired.deadline, expired.missed), (start + ms(10), 9));
-    assert_eq!(received(&mut stream), [], "it is armed again when it is received");
+    assert_eq!(
+        received(&mut stream),
+        [],
+        "it is armed again when it is received"
+    );
     // It goes on without a handle, on its schedule.
     let next = stream.recv().await.unwrap();
     assert_eq!((next.deadline, next.missed), (start + ms(110), 0));

@@ -89,7 +89,11 @@ async fn p11_commands_progress_in_the_midst_of_a_storm() {
     }
     assert_eq!(taken, 1000);
     while wheel.metrics().commands == before.commands {
-        assert_eq!(received(&mut stream), [], "commands do not wait for its end");
+        assert_eq!(
+            received(&mut stream),
+            [],
+            "commands do not wait for its end"
+        );
         task::yield_now().await;
     }
     wheel.settle().await;

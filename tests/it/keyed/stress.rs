@@ -311,7 +311,7 @@ async fn p5_calls_of_one_thread_apply_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keeps_the_limit_exact_while_setting_races_with_firing() {
+async fn keeps_the_limit_exact_while_setting_races_with_receiving() {
     const LIMIT: usize = 16;
     let wheel = TimerWheel::builder().max_keyed(LIMIT).start().unwrap();
     let (timers, mut stream) = wheel.keyed::<u64, ()>();
@@ -335,19 +335,24 @@ async fn keeps_the_limit_exact_while_setting_races_with_firing() {
             })
         })
         .collect();
-    tokio::task::spawn_blocking(move || threads.into_iter().for_each(|t| t.join().unwrap()))
-        .await
-        .unwrap();
+    let join = move || threads.into_iter().for_each(|t| t.join().unwrap());
+    let mut joined = tokio::task::spawn_blocking(join);
+    let mut received = 0;
+    loop {
+        tokio::select! {
+            Some(_) = stream.recv() => received += 1,
+            joined = &mut joined => break joined.unwrap(),
+        }
+    }
     tokio::time::sleep(ms(5)).await;
     wheel.settle().await;
+    while stream.try_recv().is_ok() {
+        received += 1;
+    }
     assert_eq!(timers.len(), 0);
     let m = wheel.metrics();
     assert_eq!(m.keyed_set, accepted.load(Ordering::SeqCst));
     assert_eq!(m.keyed_set, m.keyed_fired + m.keyed_removed);
-    let mut received = 0;
-    while stream.try_recv().is_ok() {
-        received += 1;
-    }
     assert_eq!(m.keyed_fired, received);
     let room = (0..).take_while(|&key| timers.set_timer(key, (), ms(10_000)).is_ok());
     assert_eq!(room.count(), LIMIT, "the limit is as before");

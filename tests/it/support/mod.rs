@@ -9,7 +9,7 @@ pub(crate) mod last_requests;
 pub(crate) mod script_time;
 
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
@@ -18,7 +18,7 @@ use std::time::Duration;
 #[allow(unused_imports)] // nor all of these
 pub(crate) use keyed::{advance, assert_balanced, received, timed};
 use tickwheel::{Builder, Sleep, TimerWheel};
-use tokio::time::{self, Instant};
+use tokio::time::Instant;
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 

@@ -281,7 +281,10 @@ async fn reaps_in_time_when_one_in_a_hundred_is_touched_each_tick() {
     assert!(simulation.touched > 1_200_000);
     let commands = after.commands - before.commands;
     let looks = after.rescheduled - before.rescheduled;
-    assert!(commands <= looks, "a touch sent a message: {commands}, {looks}");
+    assert!(
+        commands <= looks,
+        "a touch sent a message: {commands}, {looks}"
+    );
     let periods = f64::from(ticks) / 500.0;
     #[allow(clippy::cast_precision_loss)] // it is a ratio
     let looks = after.rescheduled as f64 / (CONNECTIONS as f64 * periods);

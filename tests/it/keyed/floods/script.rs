@@ -227,10 +227,12 @@ impl Run {
             assert!(place.0 <= self.now(), "{near:?} is early");
             // Without a turn of the actor it was found in the slot of another timer.
             let was_told = near.awaits < self.awaits;
-            let comes_first = |other: &Near| {
-                other.is_known || (was_told && other.awaits <= near.awaits)
-            };
-            let first = self.pending.range(..place).find(|(_, other)| comes_first(other));
+            let comes_first =
+                |other: &Near| other.is_known || (was_told && other.awaits <= near.awaits);
+            let first = self
+                .pending
+                .range(..place)
+                .find(|(_, other)| comes_first(other));
             assert!(first.is_none(), "{near:?} comes before {first:?}");
             self.pending.remove(&place);
         }
@@ -241,5 +243,8 @@ impl Run {
 fn stall(by: Duration) {
     let advance = pin!(time::advance(by));
     let polled = advance.poll(&mut Context::from_waker(Waker::noop()));
-    assert!(polled.is_pending(), "the clock moves before the first yield");
+    assert!(
+        polled.is_pending(),
+        "the clock moves before the first yield"
+    );
 }
