@@ -4,7 +4,8 @@
 //!
 //! Some work has to wait until every command is applied that is on its way now: a task that
 //! [settles](crate::TimerWheel::settle) and an eviction for the commands that were pushed before
-//! them, and a sweep for the commands that make stale nodes. Such work is [deferred](Backlog::defer):
+//! them, and a sweep for the commands that make stale nodes. Such work is
+//! [deferred](Backlog::defer):
 //!
 //! 1. When it is deferred, a command that was pushed before lies in a queue or in the backlog.
 //! 2. The next time that all queues are emptied, those in the queues come into the backlog too. The

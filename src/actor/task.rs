@@ -15,11 +15,11 @@
 //!    before those that are due after it even if its command is not applied yet (P4), and waits for
 //!    no command that is needed later (P11). A command that is pushed after step 1 is not due
 //!    before the tick of this turn, or [counts](crate::shared::mailbox) as due when it was pushed.
-//! 4. If it has a backlog, and there is no storm of timers, it goes on with step 1 for the length of
-//!    a [slice](Slice), and no longer than other tasks have kept the actor waiting. A runtime with
-//!    one thread gives the actor one turn for each round of its tasks. If they send more commands
-//!    in a round than step 2 applies, the backlog grows from turn to turn, and new timers wait
-//!    behind it (P11): then slices grow. With half of the thread's time the actor keeps up, since
+//! 4. If it has a backlog, and there is no storm of timers, it goes on with step 1 for the length
+//!    of a [slice](Slice), and no longer than other tasks have kept the actor waiting. A runtime
+//!    with one thread gives the actor one turn for each round of its tasks. If they send more
+//!    commands in a round than step 2 applies, the backlog grows from turn to turn, and new timers
+//!    wait behind it (P11): then slices grow. With half of the thread's time the actor keeps up, since
 //!    sending a command takes longer than applying it. After a single burst slices stay short, so
 //!    the actor works it off between the turns of other tasks.
 //!
@@ -420,7 +420,7 @@ impl Actor {
         for waker in wakers {
             wake(Some(waker));
         }
-        self.keyed.wake_readers();
+        self.keyed.evict();
     }
 
     // --- stale nodes ---

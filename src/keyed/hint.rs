@@ -8,8 +8,8 @@
 //! whoever has something else to tell, sets `has_news`, under the lock of the list. So one of the
 //! two sees the other.
 //!
-//! All readers share one word, [`ToldBefore`]: the wheel goes on while it has nothing to tell a set.
-//! A reader that comes late, or looks at a timer that was moved later, goes by that word too.
+//! All readers share one word, [`ToldBefore`]: the wheel goes on while it has nothing to tell a
+//! set. A reader that comes late, or looks at a timer that was moved later, goes by that word too.
 
 use std::mem;
 use std::task::Waker;

@@ -295,10 +295,14 @@ impl KeyedWheel {
         self.partly.is_empty()
     }
 
-    /// The clock has become virtual: the readers see that when they lock their sets.
-    pub(crate) fn wake_readers(&self) {
-        for hints in self.hints() {
-            hints.wake();
+    /// The clock has become virtual, and would move to the nodes of kept slots. Which they are the
+    /// readers know: takes all nodes off the wheel, as if it had reached them.
+    pub(crate) fn evict(&mut self) {
+        for node in 0..self.wheel.indices() {
+            if let Some((set, index)) = self.wheel.remove(node) {
+                self.nodes(set).leave(index);
+                self.reached.push((set, index));
+            }
         }
     }
 

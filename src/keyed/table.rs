@@ -35,8 +35,8 @@ pub(super) struct Timer<K, S> {
 
 /// Room for one timer.
 pub(super) struct Slot<K, S> {
-    /// The last note was for the tick of this instant, or for an earlier one. `NEVER`: the wheel has
-    /// reached the index since, or there was none.
+    /// The last note was for the tick of this instant, or for an earlier one. `NEVER`: the reader
+    /// has looked at the index since, or there was none.
     pub(super) scheduled: Timestamp,
     /// The hash of the key; without a timer, the slab's next vacant slot.
     hash: u32,

@@ -17,8 +17,8 @@ use crate::shared::notifier::ActorNotifier;
 /// A command to the actor.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Put the index of a set where it reaches it at this tick; `NEVER` takes it off the wheel. The
-    /// last note for an index counts: those of a set arrive in the order in which its lock was held.
+    /// Schedule the index of a set for this tick; `NEVER` takes it off the wheel. The last note for
+    /// an index counts: those of a set arrive in the order in which its lock was held.
     Note {
         set: SetKey,
         index: u32,

@@ -3,7 +3,8 @@
 //! Everything a caller and the actor agree on: the [commands](command) and the [mailbox] that
 //! carries them, the half of a sleeping future that the actor sees ([`entry`]), the nodes that
 //! dropped sleeps leave behind ([`stale`]), the activity that touches record ([`activity`],
-//! [`idle_clock`]), the times in which the runtime stood still ([`stalls`], [`hearing`]), the wakers of a stream's operations ([`pending`]), and the state that all handles of one wheel share
+//! [`idle_clock`]), the times in which the runtime stood still ([`stalls`], [`hearing`]), the
+//! wakers of a stream's operations ([`pending`]), and the state that all handles of one wheel share
 //! ([`state`]). Callers and the actor depend on this module, never on each other.
 
 pub(crate) mod activity;

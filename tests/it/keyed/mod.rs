@@ -11,6 +11,7 @@ mod interval;
 mod limit;
 mod load;
 mod model;
+mod receipts;
 mod retain;
 mod set_if_absent;
 mod sets;

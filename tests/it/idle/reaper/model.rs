@@ -321,9 +321,9 @@ async fn reaps_each_of_many_that_come_and_go_while_the_actor_lags() {
     simulation.finish().await;
 }
 
-/// The actor is late, and the reader too: watches that are touched before the receipt are not reaped,
-/// however often that happens, and the others are, once. Touches of received watches return `false`,
-/// and the watches stay reaped.
+/// The actor is late, and the reader too: watches that are touched before the receipt are not
+/// reaped, however often that happens, and the others are, once. Touches of received watches return
+/// `false`, and the watches stay reaped.
 #[tokio::test(start_paused = true)]
 async fn keeps_watches_touched_before_a_late_reader_receives() {
     const CONNECTIONS: usize = 10_000;

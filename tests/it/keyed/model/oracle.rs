@@ -177,8 +177,8 @@ impl Oracle {
         let place = (self.tick_of(timer.deadline), timer.order);
         for (other, first) in &self.pending {
             let is_before = (self.tick_of(first.deadline), first.order) < place;
-            // Both were armed when the actor told the reader of this one. Without a turn of the actor
-            // the reader has found it in the slot of another.
+            // Both were armed when the actor told the reader of this one. Without a turn of the
+            // actor the reader has found it in the slot of another.
             let was_told = timer.awaits < self.awaits;
             let is_known = first.is_known || (was_told && first.awaits <= timer.awaits);
             assert!(

@@ -405,8 +405,8 @@ impl Run {
                     if let Some(at) = at.filter(|at| *at < LAST) {
                         let received = recv.await;
                         self.assert_received(received.as_ref());
-                        // Tokio's timer, on which the actor waits, rounds up to a millisecond, and a
-                        // paused clock jumps in whole milliseconds from wherever it is.
+                        // Tokio's timer, on which the actor waits, rounds up to a millisecond, and
+                        // a paused clock jumps in whole milliseconds from wherever it is.
                         let latest = at.max(before) + 2_000_000;
                         assert!(
                             self.clock.now() <= latest,
