@@ -33,7 +33,7 @@ use loom::thread;
 
 use crate::actor::sleep_wheel::SleepWheel;
 use crate::shared::entry::{ActorAction, Disarmed, Entry, EntryArc, Expiration, Phase};
-use crate::shared::mailbox::{Lane, Lanes, Mailbox, Notifier};
+use crate::shared::mailbox::{CommandQueue, Mailbox, Notifier};
 use crate::sync::{Mutex, lock};
 
 pub(crate) type SleepEntry = Entry<()>;
@@ -183,7 +183,7 @@ fn wake(waker: Option<Waker>) {
 pub(crate) struct Actor {
     shared: Arc<Shared>,
     sleeps: SleepWheel<()>,
-    backlog: Lanes<Command>,
+    backlog: CommandQueue<Command>,
     /// The deadlines of the sleeps that fired.
     fired: Vec<u64>,
 }
@@ -193,7 +193,7 @@ impl Actor {
         Actor {
             shared: Arc::clone(shared),
             sleeps: SleepWheel::new(16),
-            backlog: Lanes::new(),
+            backlog: CommandQueue::new(),
             fired: Vec::new(),
         }
     }
@@ -238,7 +238,7 @@ impl Actor {
         let queued = commands.iter().filter(|(e, _)| EntryArc::ptr_eq(e, entry));
         let ticks = queued.map(|&(_, tick)| tick).chain(nodes).collect();
         for (entry, tick) in commands {
-            self.backlog.lane(Lane::Soon).push(tick, (entry, tick));
+            self.backlog.push(tick, (entry, tick));
         }
         ticks
     }

@@ -187,7 +187,7 @@ impl<K, S: Payload> Guard<'_, K, S> {
 impl<K, V> Set<K, Plain<V>> {
     /// All indices of now, in parts that one hold of the lock visits. Timers that are set meanwhile
     /// extend the table, and must not keep a visit going.
-    fn batches(&self) -> impl Iterator<Item = Range<u32>> + use<K, V> {
+    pub(super) fn batches(&self) -> impl Iterator<Item = Range<u32>> + use<K, V> {
         let end = self.lock().table.end();
         let batch = move |from: u32| from..end.min(from.saturating_add(BATCH));
         (0..end).step_by(BATCH as usize).map(batch)

@@ -40,7 +40,7 @@ struct List {
 }
 
 /// How far the wheel has come, as the reader of a set knows it.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Reach {
     /// A timer is due if its deadline's tick is this one or an earlier one.
     pub(crate) tick: u64,
@@ -135,6 +135,12 @@ impl Hints {
     }
 
     // --- everybody ---
+
+    /// Locks the list, as a reader that is preempted in [`take`](Self::take) does.
+    #[cfg(test)]
+    pub(crate) fn hold(&self) -> impl Drop + '_ {
+        lock_with_backoff(&self.list)
+    }
 
     /// Wakes the reader, which looks at its set again.
     pub(crate) fn wake(&self) {

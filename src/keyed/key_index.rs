@@ -7,11 +7,15 @@ use std::mem;
 
 use hashbrown::HashTable;
 
+#[cfg(all(test, not(any(tickwheel_loom, tickwheel_shuttle))))]
+mod tests;
+
 /// How many buckets of the old table a change empties.
 const MOVED: usize = 8;
 
-/// A table with fewer pairs than its capacity divided by this is replaced by a smaller one.
-const SPARSE: usize = 8;
+/// A table with fewer pairs than its capacity divided by this is replaced by a smaller one. So many
+/// are left that removing them empties it.
+const SPARSE: usize = 4;
 
 #[derive(Debug, Clone, Copy)]
 struct Pair {

@@ -97,6 +97,8 @@ mod set;
 pub(crate) mod set_key;
 mod stream;
 mod table;
+#[cfg(all(test, not(any(tickwheel_loom, tickwheel_shuttle))))]
+mod tests;
 mod timers;
 mod weak_timers;
 mod whole_set;

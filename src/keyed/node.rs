@@ -16,6 +16,9 @@ use crate::shared::mailbox::CommandQueue;
 use crate::tick::NEVER;
 use crate::wheel::BareWheel;
 
+#[cfg(all(test, not(any(tickwheel_loom, tickwheel_shuttle))))]
+mod tests;
+
 /// The index has no node.
 const NO_NODE: u32 = u32::MAX;
 
@@ -196,21 +199,23 @@ impl KeyedWheel {
             self.unused.push(set);
         }
         if !self.unused.is_empty() {
-            for _ in 0..self.unused.len() {
-                if self.sets.last().is_some_and(Option::is_none) {
-                    self.sets.pop();
-                }
-            }
-            if self.sets.len() <= self.sets.capacity() / SPARSE {
-                self.sets.shrink_to_fit();
-            }
             keys.give_back(&mut self.unused);
+        }
+        while limit > 0 && self.sets.last().is_some_and(Option::is_none) {
+            limit -= 1;
+            self.sets.pop();
+        }
+        if self.sets.len() <= self.sets.capacity() / SPARSE {
+            self.sets.shrink_to_fit();
         }
     }
 
     /// Whether there is work beside what is due.
     pub(crate) fn has_work_left(&self) -> bool {
-        !self.forgotten.is_empty() || !self.unused.is_empty() || self.wheel.has_spare()
+        !self.forgotten.is_empty()
+            || !self.unused.is_empty()
+            || self.sets.last().is_some_and(Option::is_none)
+            || self.wheel.has_spare()
     }
 
     /// Tells the readers what the wheel reaches by tick `until`, at most `limit` indices. Returns

@@ -40,6 +40,12 @@ impl SetKeys {
         }))
     }
 
+    /// As a caller that is preempted while it draws a key.
+    #[cfg(test)]
+    pub(crate) fn hold(&self) -> impl Drop + '_ {
+        lock_with_backoff(&self.0)
+    }
+
     pub(crate) fn draw(&self) -> SetKey {
         let mut unused = lock_with_backoff(&self.0);
         if let Some(Reverse(key)) = unused.given_back.pop() {

@@ -1,145 +1,176 @@
-//! A set with an actor that a test drives: it chooses when notes arrive, and when a visit takes
-//! place.
+//! A set and the wheel, without an actor: a test chooses when notes arrive, how far the wheel goes,
+//! and when the reader looks.
 
-use std::collections::HashMap;
-use std::ops::Deref;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::task::{Poll, Waker};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::*;
+use super::error::TryRecvError;
+use super::expired::Expired;
+use super::node::KeyedWheel;
+use super::payload::Plain;
+use super::receipt::{Reader, Receipt};
+use super::set::{BATCH, Handles, Repeat, Set};
+use super::stream::ExpirationSource;
+use super::table;
 use crate::clock::ClockPolicy;
-use crate::shared::command::Command;
-use crate::shared::mailbox::Lanes;
-use crate::shared::note::Note;
+use crate::shared::command::{Command, Request};
+use crate::shared::mailbox::CommandQueue;
 use crate::shared::notifier::ActorNotifier;
-use crate::shared::timer_set::{DueTimers, TimerSet};
-use crate::shared::turn::Turn;
-use crate::shared::{Alive, Config};
-use crate::tick::Ticks;
+use crate::shared::{Alive, Config, Shared};
+use crate::tick::{Ticks, Timestamp};
 
+mod closing;
 mod random;
-mod stream;
+mod receipts;
 
-/// An actor with one set.
-#[derive(Default)]
+/// What the actor has of keyed timers.
 struct Actor {
-    /// By index: the number of the newest note, and the tick for which the index is scheduled.
-    scheduled: HashMap<u32, (NonZeroU64, u64)>,
-    due: DueTimers,
+    wheel: KeyedWheel,
+    /// The commands that have not arrived.
+    queued: VecDeque<Command>,
 }
 
 impl Actor {
-    fn apply(&mut self, note: &Note) {
-        let new = (note.number, note.tick);
-        let newest = self.scheduled.entry(note.index).or_insert(new);
-        *newest = (*newest).max(new);
-    }
-
-    /// Applies every note that was sent.
-    fn apply_all(&mut self, shared: &Shared) {
-        for note in notes(shared) {
-            self.apply(&note);
+    fn new() -> Self {
+        Actor {
+            wheel: KeyedWheel::new(64),
+            queued: VecDeque::new(),
         }
     }
 
-    /// The wheel reaches everything that is scheduled by this tick.
-    fn reach(&mut self, until: u64) {
-        for (&index, place) in &mut self.scheduled {
-            if place.1 <= until {
-                place.1 = NEVER;
-                self.due.reach(index, until);
-            }
+    /// Takes what was sent. Returns how many notes.
+    fn take(&mut self, shared: &Shared) -> usize {
+        let mut taken = CommandQueue::new();
+        assert!(shared.mailbox.take_all(&mut taken));
+        let before = self.queued.len();
+        self.queued.extend(std::iter::from_fn(|| taken.pop()));
+        let new = self.queued.range(before..);
+        new.filter(|command| matches!(command, Command::Note { .. }))
+            .count()
+    }
+
+    /// Applies the first of the commands that it took.
+    fn apply_next(&mut self) {
+        match self.queued.pop_front() {
+            Some(Command::Note { set, index, tick }) => self.wheel.apply(set, index, tick),
+            Some(Command::Request(request)) => match *request {
+                Request::Register(set, hints) => self.wheel.register(set, hints),
+                Request::Forget(set) => self.wheel.forget(set),
+                Request::Orphaned => {}
+                other => panic!("{other:?} is not about keyed timers"),
+            },
+            Some(other) => panic!("{other:?} is not about keyed timers"),
+            None => {}
         }
     }
 
-    /// Visits the set once at tick `at`. Returns how many timers were processed.
-    fn visit_once<S>(&mut self, set: &Set<u64, S>, before: u64, limit: usize, at: u64) -> usize
-    where
-        S: Payload<Value: Send> + Send + 'static,
-    {
-        let mut notes = Vec::new();
-        let turn = Turn::new(tick(at), &set.shared);
-        let processed = set.visit(&mut self.due, before, limit, &mut notes, &turn);
-        for note in notes {
-            self.apply(&note);
+    /// Applies everything that was sent. Returns how many notes.
+    fn apply_all(&mut self, shared: &Shared) -> usize {
+        let notes = self.take(shared);
+        while !self.queued.is_empty() {
+            self.apply_next();
         }
-        processed.expect("no other thread locks it")
+        notes
     }
 
-    /// Fires the timers that are due at this tick.
-    fn fire<S>(&mut self, set: &Set<u64, S>, at: u64)
-    where
-        S: Payload<Value: Send> + Send + 'static,
-    {
-        self.apply_all(&set.shared);
-        self.reach(at);
-        while self.visit_once(set, at + 1, usize::MAX, at) > 0 {}
+    /// Everything that was sent arrives, and the wheel goes to this tick.
+    fn reach(&mut self, shared: &Shared, tick: u64) {
+        self.apply_all(shared);
+        let (before, _) = self.wheel.fire(tick, usize::MAX, &shared.told_before.0);
+        assert_eq!(before, tick + 1);
+        self.wheel.dismantle(usize::MAX, &shared.set_keys);
     }
 
-    /// Fires at each of these ticks. Returns what was delivered, as tick and key.
-    fn run(&mut self, set: &Keyed, ticks: std::ops::Range<u64>) -> Vec<(u64, u64)> {
-        let mut fired = Vec::new();
+    /// The wheel goes through these ticks. Returns what was received, as tick and key.
+    fn run(&mut self, set: &Keyed, ticks: Range<u64>) -> Vec<(u64, u64)> {
+        let mut received = Vec::new();
         for at in ticks {
-            self.fire(set, at);
-            fired.extend(delivered(set).into_iter().map(|key| (at, key)));
+            self.reach(&set.shared, at);
+            received.extend(set.received().into_iter().map(|key| (at, key)));
         }
-        fired
+        received
     }
 
-    /// How many indices are scheduled.
+    /// How many indices are on the wheel.
     fn scheduled(&self) -> usize {
-        let ticks = self.scheduled.values().map(|&(_, tick)| tick);
-        ticks.filter(|&tick| tick != NEVER).count()
+        self.wheel.wheel.len()
     }
 }
 
-/// The keys of the expirations that were delivered since the last call.
-fn delivered(set: &Keyed) -> Vec<u64> {
-    let mut out = Vec::new();
-    set.recv_more(1_000_000, &mut out);
-    out.iter().map(|expired| expired.key).collect()
+/// A set with its reader.
+struct Keyed {
+    set: Arc<Set<u64, Plain<()>>>,
+    reader: RefCell<Reader>,
 }
-
-struct Keyed(Arc<Set<u64, Plain<()>>>);
 
 impl Deref for Keyed {
     type Target = Arc<Set<u64, Plain<()>>>;
 
     fn deref(&self) -> &Self::Target {
-        &self.0
+        &self.set
     }
 }
 
-impl Drop for Keyed {
-    /// As its stream does.
-    fn drop(&mut self) {
-        self.0.close_unread();
+impl Keyed {
+    fn new(shared: &Arc<Shared>) -> Self {
+        Keyed {
+            set: Set::new(shared, 0),
+            reader: RefCell::new(Reader::new()),
+        }
+    }
+
+    /// One hold of the lock. Returns what it has come to, and the keys that were received.
+    fn receive(&self, limit: usize) -> (Receipt, Vec<u64>) {
+        let mut keys = Vec::new();
+        let reader = &mut self.reader.borrow_mut();
+        let out = |expired: Expired<u64, ()>| keys.push(expired.key);
+        let receipt = Set::receive(&self.set, reader, limit, out);
+        (receipt, keys)
+    }
+
+    /// Receives all that is due. Returns the keys.
+    fn received(&self) -> Vec<u64> {
+        let mut out = Vec::new();
+        let reader = &mut self.reader.borrow_mut();
+        self.recv_more(reader, usize::MAX, &mut out);
+        out.iter().map(|expired| expired.key).collect()
+    }
+
+    fn try_recv(&self) -> Result<u64, TryRecvError> {
+        let expired = ExpirationSource::try_recv(&*self.set, &mut self.reader.borrow_mut());
+        expired.map(|expired| expired.key)
+    }
+
+    fn poll(&self) -> Poll<Option<u64>> {
+        let mut cx = Context::from_waker(Waker::noop());
+        let polled =
+            ExpirationSource::poll_recv(&*self.set, &mut self.reader.borrow_mut(), &mut cx);
+        polled.map(|expired| expired.map(|expired| expired.key))
+    }
+
+    fn drained(&self) -> Vec<u64> {
+        let all = self.drain().expect("it is open");
+        all.iter().map(|expired| expired.key).collect()
+    }
+
+    fn unexpired(&self) -> Vec<u64> {
+        let all = ExpirationSource::unexpired(&*self.set);
+        all.iter().map(|expired| expired.key).collect()
+    }
+
+    fn kept(&self) -> usize {
+        self.lock().kept.len()
     }
 }
 
-/// A wheel without an actor. An actor would empty the queues at its end, and break the circle of
-/// references: a queued command holds the set, and the set holds the queues.
-struct Undriven(Arc<Shared>);
-
-impl Deref for Undriven {
-    type Target = Arc<Shared>;
-
-    fn deref(&self) -> &Arc<Shared> {
-        &self.0
-    }
-}
-
-impl Drop for Undriven {
-    fn drop(&mut self) {
-        self.0.mailbox.close(&mut Lanes::new());
-    }
-}
-
-/// A set with ticks of a millisecond.
-fn set() -> (Undriven, Keyed) {
+/// A wheel with ticks of a millisecond, and a set of it.
+fn set() -> (Arc<Shared>, Keyed) {
     let shared = Arc::new(Shared::new(Config {
         name: "no actor".into(),
         ticks: Ticks::new(Instant::now(), Duration::from_millis(1)).expect("not zero"),
@@ -148,36 +179,32 @@ fn set() -> (Undriven, Keyed) {
         notifier: ActorNotifier::for_thread(),
         clock: ClockPolicy::new(None, false, true),
     }));
-    let set = Keyed(Set::new(&shared, 0));
-    (Undriven(shared), set)
+    let set = Keyed::new(&shared);
+    (shared, set)
 }
 
 fn tick(n: u64) -> Timestamp {
     Timestamp::at(n * 1_000_000)
 }
 
-fn arm(set: &Keyed, keys: std::ops::Range<u64>, at: u64) {
+fn arm(set: &Keyed, keys: Range<u64>, at: u64) {
     for key in keys {
         assert!(set.set(key, (), tick(at), None).is_ok());
     }
 }
 
-/// The notes that were sent since the last call.
-fn notes(shared: &Shared) -> Vec<Note> {
-    let mut taken = Lanes::new();
-    assert!(shared.mailbox.take_all(&mut taken));
-    let note = |command| match command {
-        Command::Note(note) => Some(note),
-        Command::Other(_) => None,
-    };
-    std::iter::from_fn(|| taken.pop())
-        .filter_map(note)
-        .collect()
-}
-
-fn remove(set: &Keyed, keys: std::ops::Range<u64>) {
+fn remove(set: &Keyed, keys: Range<u64>) {
     keys.for_each(|key| assert!(matches!(set.remove(&key), Ok(Some(())))));
 }
+
+fn repeat() -> Repeat<u64, Plain<()>> {
+    Repeat {
+        period: 1_000_000,
+        clone: |&key: &u64, _: &Plain<()>, copied| *copied = (Some(key), Some(())),
+    }
+}
+
+// --- the table ---
 
 #[test]
 fn timers_stay_while_others_come_and_go() {
@@ -208,62 +235,23 @@ fn table_begins_again_when_it_is_empty() {
 }
 
 #[test]
-fn due_timers_of_a_closed_set_are_not_delivered() {
-    let (shared, set) = set();
-    let mut actor = Actor::default();
-    arm(&set, 0..3, 5);
-    actor.apply_all(&shared);
-    actor.reach(5);
-    actor.visit_once(&set, 5, 9, 5);
-    assert!(delivered(&set).is_empty(), "too early");
-    TimerSet::close(&**set);
-    actor.visit_once(&set, 6, 9, 5);
-    assert!(delivered(&set).is_empty(), "it is closed");
-    assert_eq!(ExpirationSource::unexpired(&**set).len(), 3);
+fn all_timers_are_visited_in_batches() {
+    const MANY: u32 = 100_000;
+    let (_shared, set) = set();
+    arm(&set, 0..u64::from(MANY), 5);
+    let mut visited = 0;
+    for range in set.batches() {
+        assert!(range.start == visited && range.len() <= BATCH as usize);
+        visited = range.end;
+    }
+    assert_eq!(visited, set.lock().table.end());
+    assert_eq!(set.drained().len(), MANY as usize);
 }
 
 #[test]
-fn visit_stops_at_its_limit_and_at_its_tick() {
-    let (shared, set) = set();
-    let mut actor = Actor::default();
-    arm(&set, 0..3, 5);
-    arm(&set, 3..4, 6);
-    actor.apply_all(&shared);
-    actor.reach(6);
-    assert_eq!(actor.visit_once(&set, 6, 6, 6), 6);
-    assert_eq!(delivered(&set), [0, 1], "all are found due first");
-    assert_eq!(actor.visit_once(&set, 6, 2, 6), 1);
-    assert_eq!(delivered(&set), [2], "the other is due later");
-    assert_eq!(actor.visit_once(&set, 7, 1, 6), 1);
-    assert_eq!(delivered(&set), [3]);
-    let metrics = shared.metrics.0.read();
-    assert_eq!((metrics.keyed_fired, metrics.keyed_pending), (4, 0));
-}
-
-#[test]
-fn visit_processes_one_batch_at_most() {
-    let (shared, set) = set();
-    let mut actor = Actor::default();
-    arm(&set, 0..1_000, 5);
-    actor.apply_all(&shared);
-    actor.reach(5);
-    assert_eq!(actor.visit_once(&set, 6, 10_000, 5), BATCH as usize);
-}
-
-#[test]
-fn due_timer_that_was_changed_fires_as_it_was_changed() {
-    let (shared, set) = set();
-    let mut actor = Actor::default();
-    arm(&set, 0..4, 5);
-    actor.apply_all(&shared);
-    actor.reach(5);
-    actor.visit_once(&set, 0, 9, 5);
-    // Removed; removed and its index used again; moved later; moved earlier.
-    remove(&set, 0..2);
-    arm(&set, 8..9, 7);
-    assert_eq!(set.move_to(&2, tick(9)), Ok(true));
-    assert_eq!(set.move_to(&3, tick(2)), Ok(true));
-    assert_eq!(actor.run(&set, 5..10), [(5, 3), (7, 8), (9, 2)]);
+#[cfg(target_pointer_width = "64")]
+fn slot_with_a_u64_key_and_value_takes_48_bytes() {
+    assert_eq!(size_of::<table::Slot<u64, Plain<u64>>>(), 48);
 }
 
 // --- notes ---
@@ -271,35 +259,35 @@ fn due_timer_that_was_changed_fires_as_it_was_changed() {
 #[test]
 fn only_an_earlier_tick_needs_a_note() {
     let (shared, set) = set();
-    let sent = |move_to: &[u64]| {
+    let mut actor = Actor::new();
+    let mut sent = |move_to: &[u64]| {
         for &to in move_to {
             assert_eq!(set.move_to(&0, tick(to)), Ok(true));
         }
-        notes(&shared).len()
+        actor.take(&shared)
     };
     arm(&set, 0..1, 100);
-    assert!(sent(&[]) <= 1);
+    assert_eq!(sent(&[]), 1);
     assert_eq!(sent(&[100, 500, 200]), 0, "the wheel reaches it early");
-    assert!(sent(&[90, 95, 90, 80]) <= 2);
+    assert_eq!(sent(&[90, 95, 90, 80]), 2);
     arm(&set, 0..1, 300);
     assert_eq!(sent(&[]), 0);
-    // It is remembered for 71 minutes before the deadline.
-    assert_eq!(sent(&[8_000_000_000, 7_996_000_000]), 0);
+    assert_eq!(sent(&[8_000_000_000, 7_996_000_000, 80]), 0);
 }
 
 #[test]
-fn moves_by_hours_and_back_fire_on_time() {
+fn moves_by_hours_and_back_come_on_time() {
     for last in [70, 3_000, 7_994_000, 8_000_000] {
-        let (_shared, set) = set();
-        let mut actor = Actor::default();
+        let (shared, set) = set();
+        let mut actor = Actor::new();
         arm(&set, 0..1, 100);
         for to in [8_000_000, 7_996_000, 7_994_000, last] {
             assert_eq!(set.move_to(&0, tick(to)), Ok(true));
         }
         assert_eq!(set.move_to(&0, Timestamp::NEVER), Ok(true));
         assert_eq!(set.move_to(&0, tick(last)), Ok(true));
-        actor.fire(&set, last - 1);
-        assert!(delivered(&set).is_empty());
+        actor.reach(&shared, last - 1);
+        assert_eq!(set.received(), []);
         assert_eq!(actor.run(&set, last..last + 1), [(last, 0)]);
     }
 }
@@ -307,49 +295,89 @@ fn moves_by_hours_and_back_fire_on_time() {
 #[test]
 fn timer_that_is_set_again_and_again_needs_no_note() {
     let (shared, set) = set();
-    let mut actor = Actor::default();
+    let mut actor = Actor::new();
     arm(&set, 0..1, 10);
     actor.apply_all(&shared);
     for at in [10, 12, 20] {
         remove(&set, 0..1);
         arm(&set, 0..1, at);
     }
-    assert_eq!(notes(&shared).len(), 0, "it takes the place of the last");
+    assert_eq!(actor.take(&shared), 0, "it takes the place of the last");
     remove(&set, 0..1);
     // It would be late there.
     arm(&set, 1..2, 5);
     assert_eq!(actor.run(&set, 1..30), [(5, 1)]);
-    assert_eq!(actor.scheduled(), 0);
+    assert_eq!((actor.scheduled(), set.kept()), (0, 0));
+}
+
+/// The wheel has reached the kept slot, and the reader is away: its hint serves the new timer.
+#[test]
+fn timer_in_a_kept_slot_with_a_hint_comes_on_time() {
+    for read in [false, true] {
+        let (shared, set) = set();
+        let mut actor = Actor::new();
+        arm(&set, 0..1, 10);
+        remove(&set, 0..1);
+        actor.reach(&shared, 10);
+        if read {
+            assert_eq!(set.received(), []);
+            assert_eq!(set.kept(), 0, "its node is gone");
+        }
+        arm(&set, 1..2, 12);
+        assert_eq!(actor.apply_all(&shared), usize::from(read));
+        assert_eq!(actor.run(&set, 11..14), [(12, 1)]);
+    }
+}
+
+// The reader looked by the tick of an old hint: the timer was due, and got a note.
+#[test]
+fn timer_moved_later_while_the_reader_was_away_is_found_due() {
+    for kept in [false, true] {
+        let (shared, set) = set();
+        let mut actor = Actor::new();
+        arm(&set, 0..1, 5);
+        actor.reach(&shared, 5);
+        if kept {
+            remove(&set, 0..1);
+            arm(&set, 0..1, 8);
+        } else {
+            assert_eq!(set.move_to(&0, tick(8)), Ok(true));
+        }
+        actor.reach(&shared, 8);
+        assert_eq!(set.try_recv(), Ok(0));
+        assert_eq!(actor.take(&shared), 0);
+    }
 }
 
 #[test]
 fn wheel_follows_the_number_of_timers() {
     let (shared, set) = set();
-    let mut actor = Actor::default();
+    let mut actor = Actor::new();
     arm(&set, 0..1_000, 100);
     for left in (0..1_000).rev() {
         remove(&set, left..left + 1);
         actor.apply_all(&shared);
-        let few = MAX_KEPT.min(set.len() + 1);
+        let few = 16.min(set.len() + 1);
         assert!(actor.scheduled() <= set.len() + few);
     }
     arm(&set, 0..1_000, 100);
-    assert_eq!(set.take_all(NonZeroU64::MAX).len(), 1_000);
+    assert_eq!(set.drained().len(), 1_000);
     actor.apply_all(&shared);
-    assert!(actor.scheduled() <= 1);
+    actor.wheel.dismantle(usize::MAX, &shared.set_keys);
+    assert_eq!(actor.scheduled(), 0);
 }
 
 #[test]
 fn removed_timers_leave_the_wheel_when_none_can_be_set() {
     for drop_stream in [false, true] {
         let (shared, set) = set();
-        let mut actor = Actor::default();
+        let mut actor = Actor::new();
         arm(&set, 0..20, 100);
         remove(&set, 0..10);
         actor.apply_all(&shared);
         assert!(actor.scheduled() > 10, "some are left for others");
         if drop_stream {
-            ExpirationSource::close_unread(&**set);
+            ExpirationSource::close(&**set);
         } else {
             let alive = Arc::new(Alive {
                 shared: Arc::clone(&shared),
@@ -357,116 +385,82 @@ fn removed_timers_leave_the_wheel_when_none_can_be_set() {
             drop(Handles::new(&set, &alive));
             remove(&set, 10..15);
         }
-        actor.apply_all(&shared);
+        actor.reach(&shared, 1);
         assert_eq!(actor.scheduled(), set.len());
     }
 }
 
-/// A value that is due at tick 5, and is touched as it is about to expire: it is due at its
-/// deadline then, and expires at the second attempt.
-struct Touched(std::sync::atomic::AtomicBool);
+// --- draining ---
 
-impl Payload for Touched {
-    type Value = ();
-    const KEYED: bool = false;
-
-    fn due(&self, deadline: Timestamp, _: Timestamp, _: u64, _: &Ticks) -> Timestamp {
-        let is_touched = self.0.load(std::sync::atomic::Ordering::Relaxed);
-        if is_touched { deadline } else { tick(5) }
-    }
-
-    fn expire(&self, deadline: Timestamp, _: Timestamp, _: u64) -> Option<(Timestamp, Cause)> {
-        let refused = self.0.swap(true, std::sync::atomic::Ordering::Relaxed);
-        refused.then_some((deadline, Cause::Idle))
-    }
-
-    fn end(&mut self, deadline: Timestamp, _: Timestamp, _: u64) -> (Timestamp, Cause) {
-        (deadline, Cause::Idle)
-    }
-
-    fn into_value(self) {}
-}
-
+/// Notes of the old key are on their way, and the wheel has nodes of it, when timers take the same
+/// indices under the new one.
 #[test]
-fn timer_that_refuses_to_expire_is_tried_again_when_it_is_due() {
-    // At once, if its touch was overdue.
-    for due in [5, 6, 9] {
-        let (shared, _) = set();
-        let set: Arc<Set<u64, Touched>> = Set::new(&shared, 0);
-        let touched = Touched(false.into());
-        assert!(set.add(1, touched, tick(due), tick(0)).is_ok());
-        let mut actor = Actor::default();
-        for at in 5..=due {
-            assert!(matches!(
-                ExpirationSource::try_recv(&*set),
-                Err(TryRecvError::Empty)
-            ));
-            actor.fire(&set, at);
-        }
-        assert!(ExpirationSource::try_recv(&*set).is_ok());
-    }
-}
-
-fn repeat() -> Repeat<u64, Plain<()>> {
-    Repeat {
-        period: 1_000_000,
-        clone: |&key: &u64, _: &Plain<()>, copied| *copied = (Some(key), Some(())),
-    }
-}
-
-// A drain once left repeating timers that were armed again while it went on.
-#[test]
-fn draining_takes_a_repeating_timer_that_is_armed_again() {
-    let (_shared, set) = set();
-    let mut actor = Actor::default();
-    assert!(set.set(0, (), tick(1), Some(repeat())).is_ok());
-    let by = set.lock().number;
-    assert_eq!(actor.run(&set, 1..3), [(1, 0), (2, 0)]);
-    assert!(set.set(1, (), tick(3), Some(repeat())).is_ok());
-    let keys: Vec<_> = set.take_all(by).iter().map(|taken| taken.key).collect();
-    assert_eq!(keys, [0]);
-}
-
-#[test]
-fn draining_leaves_timers_that_were_armed_later() {
-    let (_shared, set) = set();
-    arm(&set, 0..3, 5);
-    let by = set.lock().number;
-    arm(&set, 3..5, 4);
-    arm(&set, 1..2, 3);
-    let keys = |by| -> Vec<_> { set.take_all(by).iter().map(|taken| taken.key).collect() };
-    assert_eq!(keys(by), [0, 2]);
-    assert_eq!(keys(NonZeroU64::MAX), [1, 3, 4], "the earliest first");
-}
-
-#[test]
-fn draining_leaves_a_repeating_timer_that_was_moved_later() {
-    let (_shared, set) = set();
-    assert!(set.set(0, (), tick(1), Some(repeat())).is_ok());
-    let by = set.lock().number;
-    assert!(set.move_to(&0, tick(2)).is_ok_and(|moved| moved));
-    assert!(set.take_all(by).is_empty());
-}
-
-#[test]
-fn nothing_can_be_set_after_the_end() {
+fn drained_set_goes_on_under_another_key() {
     let (shared, set) = set();
-    assert_eq!(shared.sets.close().len(), 1);
-    assert!(
-        !set.is_closed(),
-        "closing the list leaves the sets to the caller"
-    );
-    TimerSet::close(&**set);
-    assert!(set.is_closed() && set.open().is_err());
-    let another = Keyed(Set::new(&shared, 0));
-    assert!(another.is_closed());
-    assert!(another.set(1, (), tick(5), None).is_err());
+    let mut actor = Actor::new();
+    arm(&set, 0..300, 10);
+    actor.apply_all(&shared);
+    arm(&set, 300..600, 4);
+    let old = set.lock().key;
+    assert_eq!(set.drained()[..2], [300, 301], "the earliest first");
+    assert_ne!(set.lock().key, old);
+    arm(&set, 600..603, 6);
+    // It forgets the set in bounded turns, and the wheel goes on meanwhile.
+    actor.apply_all(&shared);
+    for at in 1..=12 {
+        actor.wheel.dismantle(50, &shared.set_keys);
+        let (before, _) = actor.wheel.fire(at, usize::MAX, &shared.told_before.0);
+        assert_eq!(before, at + 1);
+        let expected: &[u64] = if at == 6 { &[600, 601, 602] } else { &[] };
+        assert_eq!(set.received(), expected, "at {at}");
+    }
+    while actor.wheel.has_work_left() {
+        actor.wheel.dismantle(50, &shared.set_keys);
+    }
+    assert_eq!(actor.scheduled(), 0);
+    // Both drains have given a key back.
+    assert_eq!(set.drained(), []);
+    actor.reach(&shared, 13);
+    let keys = [shared.set_keys.draw(), shared.set_keys.draw()];
+    assert_eq!(keys.map(|key| key.position()).iter().max(), Some(&2));
 }
 
+/// The reader has hints of the timers before the drain in hand, and has found some due.
 #[test]
-fn stops_repeating_when_set_again_or_removed() {
+fn hints_of_drained_timers_do_no_harm() {
+    let (shared, set) = set();
+    let mut actor = Actor::new();
+    arm(&set, 0..1_000, 5);
+    actor.reach(&shared, 5);
+    assert_eq!(set.try_recv(), Ok(0));
+    assert_eq!(set.drained().len(), 999);
+    arm(&set, 0..1_000, 8);
+    for key in 0..1_000 {
+        assert_eq!(set.move_to(&key, tick(9 + key % 2)), Ok(true));
+    }
+    let received = actor.run(&set, 5..11);
+    let expected = (0..1_000).step_by(2).map(|key| (9, key));
+    assert!(
+        received
+            .into_iter()
+            .eq(expected.chain((1..1_000).step_by(2).map(|key| (10, key))))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn draining_takes_a_repeating_timer_that_was_received() {
     let (_shared, set) = set();
-    let mut actor = Actor::default();
+    let mut actor = Actor::new();
+    assert!(set.set(0, (), tick(1), Some(repeat())).is_ok());
+    assert_eq!(actor.run(&set, 1..3), [(1, 0), (2, 0)]);
+    assert_eq!(set.drained(), [0]);
+    assert_eq!(actor.run(&set, 3..9), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stops_repeating_when_set_again_or_removed() {
+    let (_shared, set) = set();
+    let mut actor = Actor::new();
     for key in 0..3 {
         assert!(set.set(key, (), tick(2), Some(repeat())).is_ok());
     }
@@ -478,10 +472,4 @@ fn stops_repeating_when_set_again_or_removed() {
         [(2, 2), (2, 0), (2, 1), (3, 2)],
         "in the order of arming"
     );
-}
-
-#[test]
-#[cfg(target_pointer_width = "64")]
-fn slot_with_a_u64_key_and_value_takes_40_bytes() {
-    assert_eq!(size_of::<table::Slot<u64, Plain<u64>>>(), 40);
 }

@@ -177,7 +177,8 @@ impl fmt::Debug for AtomicHistogram {
 impl AtomicHistogram {
     pub(crate) fn record(&self, duration: Duration) {
         let nanos = nanos(duration);
-        self.sum_nanos.fetch_add(nanos, Ordering::Relaxed);
+        let add = |sum: u64| Some(sum.saturating_add(nanos));
+        let _ = (self.sum_nanos).fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
         self.max_nanos.fetch_max(nanos, Ordering::Relaxed);
         self.counts[bucket(nanos)].fetch_add(1, Ordering::Release);
     }

@@ -80,6 +80,11 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{CachePadded, IN_EXPLORER, Mutex, lock, try_lock_with_backoff, yield_now};
 use crate::tick::NEVER;
 
+#[cfg(all(test, tickwheel_loom))]
+mod model;
+#[cfg(all(test, not(any(tickwheel_loom, tickwheel_shuttle))))]
+mod tests;
+
 /// `next_wake` while the actor runs: before every tick, so no caller notifies it.
 pub(crate) const AWAKE: u64 = 0;
 

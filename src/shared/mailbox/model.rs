@@ -8,13 +8,12 @@ use std::sync::Arc;
 use loom::sync::atomic::AtomicBool;
 use loom::thread;
 
-use super::{AWAKE, Lanes, Mailbox, QUEUE_BOUND};
+use super::{AWAKE, CommandQueue, Mailbox, QUEUE_BOUND};
 use crate::model::{Actor, ActorNotifier, Shared, Wakes, check};
 use crate::shared::entry::{Entry, EntryArc, Phase};
 use crate::sync::atomic::Ordering;
 use crate::tick::NEVER;
 
-/// Beyond the horizon.
 const FAR: u64 = 10_000;
 
 /// A command is the tick by which it is needed.
@@ -26,12 +25,12 @@ fn mail(queues: usize) -> Arc<Mail> {
 
 /// Everything that is queued now.
 fn take(mail: &Mail) -> Vec<u64> {
-    let mut taken = Lanes::new();
+    let mut taken = CommandQueue::new();
     mail.take_all(&mut taken);
     all(taken)
 }
 
-fn all(mut taken: Lanes<u64>) -> Vec<u64> {
+fn all(mut taken: CommandQueue<u64>) -> Vec<u64> {
     std::iter::from_fn(|| taken.pop()).collect()
 }
 
@@ -114,7 +113,7 @@ fn push_against_park() {
 /// notifies it.
 ///
 /// Fails if `claim` stores instead of exchanging, in that both notify, and if [`Mailbox::park`]
-/// checks the first queue alone, or [`Mailbox::take`] takes it alone.
+/// checks the first queue alone, or [`Mailbox::take_all`] takes it alone.
 #[test]
 fn two_callers_against_park() {
     check(None, || {
@@ -222,7 +221,7 @@ fn push_against_close() {
         let actor = thread::spawn({
             let mail = Arc::clone(&mail);
             move || {
-                let mut left = Lanes::new();
+                let mut left = CommandQueue::new();
                 mail.close(&mut left);
                 all(left)
             }

@@ -12,7 +12,7 @@ impl Notifier for Count {
     }
 }
 
-fn drain<C>(backlog: &mut Lanes<C>) -> Vec<C> {
+fn drain<C>(backlog: &mut CommandQueue<C>) -> Vec<C> {
     std::iter::from_fn(|| backlog.pop()).collect()
 }
 
@@ -51,13 +51,9 @@ fn sends_no_notification_when_it_only_enqueues() {
     let mailbox = Mailbox::new(1, Count::default());
     assert!(mailbox.park(None));
     for _ in 1..QUEUE_BOUND {
-        assert_eq!(mailbox.enqueue(0, 7, (), || 0), Ok(WakeBy::Tick(7)));
+        assert_eq!(mailbox.enqueue(0, 7, ()), Ok(WakeBy::Tick(7)));
     }
-    assert_eq!(
-        mailbox.enqueue(0, 7, (), || 0),
-        Ok(WakeBy::Full),
-        "it is full"
-    );
+    assert_eq!(mailbox.enqueue(0, 7, ()), Ok(WakeBy::Full), "it is full");
     assert_eq!(notified(&mailbox), 0);
     mailbox.wake(WakeBy::Full);
     assert_eq!(notified(&mailbox), 1);
@@ -68,7 +64,7 @@ fn does_not_park_while_a_queue_holds_anything() {
     let mailbox = Mailbox::new(4, Count::default());
     assert_eq!(mailbox.push(3, 5, 'x'), Ok(()));
     assert!(!mailbox.park(Some(1)));
-    let mut taken = Lanes::new();
+    let mut taken = CommandQueue::new();
     assert!(mailbox.take_all(&mut taken));
     assert_eq!(drain(&mut taken), ['x']);
     assert!(mailbox.park(Some(1)));
@@ -84,7 +80,7 @@ fn has_a_queue_for_each_core_up_to_a_power_of_two() {
         }
         for (n, shard) in mailbox.shards.iter().enumerate() {
             let threads: Vec<_> = (n..16).step_by(queues).collect();
-            let mut taken = Lanes::new();
+            let mut taken = CommandQueue::new();
             if let Some(commands) = &mut *lock(&shard.0.queue) {
                 taken.append(commands);
             }
@@ -99,9 +95,9 @@ fn appends_what_it_takes_in_order() {
     for (thread, command) in [(3, 'f'), (1, 'c'), (1, 'd'), (3, 'g'), (2, 'e')] {
         assert_eq!(mailbox.push(thread, 5, command), Ok(()));
     }
-    let mut taken = Lanes::new();
-    taken.lane(Lane::Soon).push(5, 'a');
-    taken.lane(Lane::Soon).push(5, 'b');
+    let mut taken = CommandQueue::new();
+    taken.push(5, 'a');
+    taken.push(5, 'b');
     assert!(mailbox.take_all(&mut taken));
     assert!(mailbox.take_all(&mut taken));
     assert_eq!(drain(&mut taken), ['a', 'b', 'c', 'd', 'e', 'f', 'g']);
@@ -110,7 +106,7 @@ fn appends_what_it_takes_in_order() {
 #[test]
 fn take_carries_the_earliest_tick_over() {
     let mailbox = Mailbox::new(2, Count::default());
-    let mut backlog = Lanes::new();
+    let mut backlog = CommandQueue::new();
     for (thread, tick, earliest) in [(0, 9, 9), (1, 7, 7), (0, 8, 7), (1, 3, 3)] {
         assert_eq!(mailbox.earliest(), NEVER);
         assert_eq!(mailbox.push(thread, tick, tick), Ok(()));
@@ -121,41 +117,6 @@ fn take_carries_the_earliest_tick_over() {
     }
     assert_eq!(drain(&mut backlog).len(), 8);
     assert_eq!(backlog.earliest(), NEVER);
-}
-
-#[test]
-fn command_is_soon_before_the_horizon() {
-    let mailbox = Mailbox::new(1, Count::default());
-    mailbox.set_horizon(1_000);
-    let horizon = 1_000 + HORIZON;
-    for tick in [horizon, 0, NEVER, horizon - 1] {
-        assert_eq!(mailbox.push(0, tick, tick), Ok(()));
-    }
-    let mut taken = Lanes::new();
-    assert!(mailbox.take_all(&mut taken));
-    let lane =
-        |queue: &mut CommandQueue<u64>| -> Vec<_> { std::iter::from_fn(|| queue.pop()).collect() };
-    assert_eq!(lane(taken.lane(Lane::Soon)), [0, horizon - 1]);
-    assert_eq!(lane(taken.lane(Lane::Later)), [horizon, NEVER]);
-}
-
-// An actor that does not run does not publish the horizon. A near timer would then be taken for a
-// far one, and wait behind all of them.
-#[test]
-fn horizon_follows_the_clock_while_a_queue_grows() {
-    let mailbox = Mailbox::new(1, Count::default());
-    let mut taken = Lanes::new();
-    for (now, far) in [(0, 10 * CHECK_EVERY), (1_000_000, CHECK_EVERY)] {
-        for _ in 0..far {
-            assert!(mailbox.enqueue(0, NEVER - 1, 0, || now).is_ok());
-        }
-        assert!(mailbox.enqueue(0, now + HORIZON - 1, 1, || now).is_ok());
-        assert!(mailbox.take_all(&mut taken));
-        assert_eq!(
-            (taken.lane(Lane::Soon).len(), taken.lane(Lane::Soon).pop()),
-            (1, Some(1))
-        );
-    }
 }
 
 #[test]
@@ -187,7 +148,7 @@ fn notifies_once_each_time_a_queue_is_filled() {
             assert_eq!(mailbox.push(0, NEVER, ()), Ok(()));
         }
         assert_eq!(notified(&mailbox), times);
-        mailbox.take_all(&mut Lanes::new());
+        mailbox.take_all(&mut CommandQueue::new());
     }
 }
 
@@ -196,7 +157,7 @@ fn another_caller_notifies_for_one_that_is_preempted() {
     let mailbox = Mailbox::new(1, Count::default());
     assert!(mailbox.park(Some(1)));
     for _ in 0..QUEUE_BOUND {
-        assert!(mailbox.enqueue(0, NEVER, (), || 0).is_ok());
+        assert!(mailbox.enqueue(0, NEVER, ()).is_ok());
     }
     for _ in 0..CHECK_EVERY {
         assert_eq!(notified(&mailbox), 0);
@@ -210,12 +171,12 @@ fn gives_a_command_back_after_the_end() {
     let mailbox = Mailbox::new(2, Count::default());
     assert_eq!(mailbox.push(0, 5, 'a'), Ok(()));
     assert_eq!(mailbox.push(1, 5, 'c'), Ok(()));
-    let mut left = Lanes::new();
-    left.lane(Lane::Soon).push(5, 'x');
+    let mut left = CommandQueue::new();
+    left.push(5, 'x');
     mailbox.close(&mut left);
     assert_eq!(drain(&mut left), ['x', 'a', 'c']);
     assert_eq!(mailbox.push(0, 5, 'b'), Err('b'));
-    assert_eq!(mailbox.enqueue(0, 5, 'b', || 0), Err('b'));
+    assert_eq!(mailbox.enqueue(0, 5, 'b'), Err('b'));
 }
 
 // The actor once waited for the lock of a queue, and its holder may be preempted.
@@ -224,11 +185,11 @@ fn p11_actor_leaves_a_queue_that_is_locked() {
     let mailbox = Mailbox::new(2, Count::default());
     assert_eq!(mailbox.push(0, 5, 'a'), Ok(()));
     assert_eq!(mailbox.push(1, 7, 'b'), Ok(()));
-    let mut taken = Lanes::new();
+    let mut taken = CommandQueue::new();
     let held = lock(&mailbox.shard(0).queue);
     assert!(!mailbox.take_all(&mut taken));
     assert!(!mailbox.park(Some(9)), "it is about to hold something");
-    assert_eq!(taken.lengths(), [1, 0]);
+    assert_eq!(taken.len(), 1);
     assert_eq!(mailbox.earliest(), 5, "for the command that is left");
     drop(held);
     assert!(mailbox.take_all(&mut taken));
@@ -240,8 +201,7 @@ fn p11_actor_leaves_a_queue_that_is_locked() {
 #[test]
 fn caller_gives_way_now_and_then_while_its_queue_is_long() {
     let mailbox = Mailbox::new(1, Count::default());
-    let pushed =
-        (1..=QUEUE_BOUND + 8 * CHECK_EVERY).map(|_| mailbox.enqueue(0, 5, (), || 0).unwrap());
+    let pushed = (1..=QUEUE_BOUND + 8 * CHECK_EVERY).map(|_| mailbox.enqueue(0, 5, ()).unwrap());
     let gave_way = pushed.filter(|&by| by == WakeBy::Full).count();
     assert_eq!(gave_way, 9, "not before it is long");
 }
@@ -257,10 +217,10 @@ fn overdue_command_counts_as_needed_by_the_published_clock() {
         (60, 60, 60),
         (60, 61, 61),
     ] {
-        mailbox.set_horizon(now);
+        mailbox.set_clock(now);
         assert_eq!(mailbox.push(0, tick, ()), Ok(()));
         assert_eq!(mailbox.earliest(), needed);
-        let mut taken = Lanes::new();
+        let mut taken = CommandQueue::new();
         assert!(mailbox.take_all(&mut taken));
         assert_eq!(taken.earliest(), needed);
     }

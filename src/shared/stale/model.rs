@@ -6,7 +6,7 @@ use loom::thread;
 
 use super::{STALE_KEPT, StaleNodes};
 use crate::model::{ActorNotifier, check};
-use crate::shared::mailbox::{Lanes, Mailbox};
+use crate::shared::mailbox::{CommandQueue, Mailbox};
 
 /// A caller leaves nodes, and tells the actor if it has to.
 fn leave(stale: &StaleNodes, mail: &Mailbox<(), ActorNotifier>, nodes: usize) {
@@ -17,7 +17,7 @@ fn leave(stale: &StaleNodes, mail: &Mailbox<(), ActorNotifier>, nodes: usize) {
 
 /// The last turn of the actor before it waits, if it allows so many. Returns whether it would.
 fn last_turn(stale: &StaleNodes, mail: &Mailbox<(), ActorNotifier>, limit: usize) -> bool {
-    mail.take_all(&mut Lanes::new());
+    mail.take_all(&mut CommandQueue::new());
     !stale.is_over(limit) && mail.park(Some(9))
 }
 
