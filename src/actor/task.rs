@@ -31,6 +31,8 @@
 //! it holds.
 
 mod end;
+#[cfg(all(test, not(any(tickwheel_loom, tickwheel_shuttle))))]
+mod tests;
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -456,7 +458,7 @@ impl Actor {
         };
         let sleeps = self.fire_sleeps(until, turn);
         let told = &self.shared.told_before.0;
-        let (keyed, reached) = self.keyed.fire(until, INDICES_PER_TURN, told);
+        let (keyed, reached) = (self.keyed).fire(until, INDICES_PER_TURN, turn.armed_after, told);
         turn.reached(reached);
         let fired_before = sleeps.min(keyed);
         self.wake_settled(fired_before);

@@ -17,6 +17,7 @@ use std::task::Waker;
 use crate::panic::{drop_replaced, wake};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, lock_with_backoff, try_lock_with_backoff};
+use crate::tick::Timestamp;
 
 /// An emptied list keeps memory for so many indices.
 const KEPT_CAPACITY: usize = 256;
@@ -40,13 +41,16 @@ struct List {
 }
 
 /// How far the wheel has come, as the reader of a set knows it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reach {
     /// A timer is due if its deadline's tick is this one or an earlier one.
     pub(crate) tick: u64,
     /// The reader was told everything that was reached before this tick. So the order of the timers
     /// that are due before it is known.
     pub(crate) before: u64,
+    /// A timer of which it was told, and that has an earlier deadline, was [armed
+    /// after](crate::actor) this instant: it is late since then.
+    pub(crate) armed_after: Timestamp,
 }
 
 /// The readers of all sets were told everything that was reached before this tick.
@@ -74,6 +78,16 @@ impl ToldBefore {
     /// The wheel had come to this tick when it told something last.
     pub(crate) fn tick(&self) -> u64 {
         self.get().saturating_sub(1)
+    }
+}
+
+impl Default for Reach {
+    fn default() -> Self {
+        Reach {
+            tick: 0,
+            before: 0,
+            armed_after: Timestamp::MIN,
+        }
     }
 }
 
@@ -113,9 +127,17 @@ impl Hints {
         let Some(mut list) = try_lock_with_backoff(&self.list) else {
             return false;
         };
-        list.indices.extend(indices);
         let is_further = reach.before > list.reach.before;
-        list.reach = reach;
+        let armed_after = if list.indices.is_empty() {
+            reach.armed_after
+        } else {
+            list.reach.armed_after
+        };
+        list.indices.extend(indices);
+        list.reach = Reach {
+            armed_after,
+            ..reach
+        };
         let reader = if is_further || reach.is_complete() {
             self.has_news.store(true, Ordering::Release);
             list.reader.take()

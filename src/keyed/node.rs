@@ -13,7 +13,7 @@ use std::sync::Arc;
 use super::hint::{Hints, Reach, ToldBefore};
 use super::set_key::{SetKey, SetKeys};
 use crate::shared::mailbox::CommandQueue;
-use crate::tick::NEVER;
+use crate::tick::{NEVER, Timestamp};
 use crate::wheel::BareWheel;
 
 #[cfg(all(test, not(any(tickwheel_loom, tickwheel_shuttle))))]
@@ -220,7 +220,13 @@ impl KeyedWheel {
 
     /// Tells the readers what the wheel reaches by tick `until`, at most `limit` indices. Returns
     /// the tick before which all of it is told, and how many indices it has reached.
-    pub(crate) fn fire(&mut self, until: u64, limit: usize, told: &ToldBefore) -> (u64, usize) {
+    pub(crate) fn fire(
+        &mut self,
+        until: u64,
+        limit: usize,
+        armed_after: Timestamp,
+        told: &ToldBefore,
+    ) -> (u64, usize) {
         let (mut left, mut count) = (limit, 0);
         while self.wheel.step(until, &mut self.batch, &mut left) {
             for &(set, index) in &self.batch {
@@ -233,7 +239,8 @@ impl KeyedWheel {
         }
         let before = self.wheel.done_before(until);
         told.lower(before);
-        let is_told = self.tell_reached(before) && self.tell_partly(before, limit);
+        let reach = self.reach(before, armed_after);
+        let is_told = self.tell_reached(reach) && self.tell_partly(reach, limit);
         if !is_told {
             return (0, count);
         }
@@ -242,15 +249,18 @@ impl KeyedWheel {
     }
 
     /// The wheel has told everything before this tick, or is about to.
-    fn reach(&self, before: u64) -> Reach {
-        let tick = self.wheel.now().max(before.saturating_sub(1));
-        Reach { tick, before }
+    fn reach(&self, before: u64, armed_after: Timestamp) -> Reach {
+        Reach {
+            tick: self.wheel.now().max(before.saturating_sub(1)),
+            before,
+            armed_after,
+        }
     }
 
     /// Tells the readers what was reached. Returns `false` if the lists of some are locked, which
     /// are told in the next turn.
-    fn tell_reached(&mut self, before: u64) -> bool {
-        let (reach, now) = (self.reach(before), self.wheel.now());
+    fn tell_reached(&mut self, reach: Reach) -> bool {
+        let now = self.wheel.now();
         // A reader is told once how far the wheel has come, with all of its indices.
         self.reached.sort_by_key(|&(set, _)| set);
         let mut kept = Vec::new();
@@ -264,7 +274,7 @@ impl KeyedWheel {
             };
             if !hints.tell(run.iter().map(|&(_, index)| index), reach) {
                 kept.extend_from_slice(run);
-            } else if before <= now && nodes.partly_told_at != now {
+            } else if reach.before <= now && nodes.partly_told_at != now {
                 nodes.partly_told_at = now;
                 self.partly.push_back((now, set));
             }
@@ -276,13 +286,12 @@ impl KeyedWheel {
 
     /// Tells readers that a tick is complete of which they were told a part, at most `limit`.
     /// Returns whether that is all of them.
-    fn tell_partly(&mut self, before: u64, limit: usize) -> bool {
-        let reach = self.reach(before);
+    fn tell_partly(&mut self, reach: Reach, limit: usize) -> bool {
         for _ in 0..limit {
             let Some(&(tick, set)) = self.partly.front() else {
                 break;
             };
-            if tick >= before {
+            if tick >= reach.before {
                 return true;
             }
             // It may be forgotten by now. Then another set may have the key, which may know this.

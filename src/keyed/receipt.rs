@@ -69,6 +69,10 @@ impl DueTimers {
         }
     }
 
+    fn is_empty(&self) -> bool {
+        self.in_order.is_empty() && self.others.is_empty()
+    }
+
     /// Whether there is one whose tick is before this one.
     fn is_any(&self, before: u64) -> bool {
         let other = self.others.peek().map(|Reverse(due)| due);
@@ -123,9 +127,14 @@ impl Reader {
     /// Takes over what the actor has told since, once it has decided about those that had a
     /// hearing.
     fn fetch(&mut self, hints: &Hints, shared: &Shared) {
+        let armed_after = self.reach.armed_after;
         if matches!(self.hearing, Hearing::None)
             && hints.take(&mut self.taken, &mut self.reach, &shared.told_before.0)
         {
+            if !(self.hints.is_empty() && self.due.is_empty()) {
+                // It counts for those too.
+                self.reach.armed_after = armed_after;
+            }
             self.now = shared.ticks.timestamp(clock::now());
             if self.hints.is_empty() {
                 self.hints.shrink_to(KEPT_CAPACITY);
@@ -281,7 +290,8 @@ impl<K, S: Payload> Guard<'_, K, S> {
             return None;
         };
         let (key, value, missed) = self.take_or_rearm(found.index, deadline, failed)?;
-        let lateness = reader.now.since(deadline);
+        let late_since = deadline.max(reader.reach.armed_after);
+        let lateness = reader.now.since(late_since);
         set.shared.metrics.0.lateness.record(lateness);
         Some(Expired {
             key,

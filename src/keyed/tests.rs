@@ -82,7 +82,9 @@ impl Actor {
     /// Everything that was sent arrives, and the wheel goes to this tick.
     fn reach(&mut self, shared: &Shared, tick: u64) {
         self.apply_all(shared);
-        let (before, _) = self.wheel.fire(tick, usize::MAX, &shared.told_before.0);
+        let (before, _) = self
+            .wheel
+            .fire(tick, usize::MAX, Timestamp::MIN, &shared.told_before.0);
         assert_eq!(before, tick + 1);
         self.wheel.dismantle(usize::MAX, &shared.set_keys);
     }
@@ -409,7 +411,9 @@ fn drained_set_goes_on_under_another_key() {
     actor.apply_all(&shared);
     for at in 1..=12 {
         actor.wheel.dismantle(50, &shared.set_keys);
-        let (before, _) = actor.wheel.fire(at, usize::MAX, &shared.told_before.0);
+        let (before, _) = actor
+            .wheel
+            .fire(at, usize::MAX, Timestamp::MIN, &shared.told_before.0);
         assert_eq!(before, at + 1);
         let expected: &[u64] = if at == 6 { &[600, 601, 602] } else { &[] };
         assert_eq!(set.received(), expected, "at {at}");

@@ -62,7 +62,7 @@ impl World {
 
     /// Returns the tick before which all is told.
     fn fire(&mut self, until: u64, limit: usize) -> u64 {
-        self.wheel.fire(until, limit, &self.told).0
+        self.wheel.fire(until, limit, Timestamp::MIN, &self.told).0
     }
 
     /// What the reader is told since, sorted. It has not been woken without any news.
@@ -164,17 +164,11 @@ fn reader_is_told_how_far_the_wheel_has_come_with_all_hints() {
     assert_eq!((set.woken(), world.take(&mut set)), (0, vec![]));
     assert_eq!(world.fire(5, ALL), 6);
     assert_eq!((set.woken(), world.take(&mut set)), (1, vec![0, 1]));
-    assert_eq!(set.reach, Reach { tick: 5, before: 6 });
+    assert_eq!((set.reach.tick, set.reach.before), (5, 6));
     // It comes late.
     assert_eq!(world.fire(9, ALL), 10);
     assert_eq!(world.take(&mut set), [2]);
-    assert_eq!(
-        set.reach,
-        Reach {
-            tick: 9,
-            before: 10
-        }
-    );
+    assert_eq!((set.reach.tick, set.reach.before), (9, 10));
 }
 
 // The tick of its hint was all that it knew: what was moved later, and due since, got a note.
@@ -188,7 +182,7 @@ fn reader_without_news_learns_how_far_the_wheel_has_come() {
     assert_eq!(world.take(&mut set), [0]);
     world.fire(8, ALL);
     assert_eq!(world.take(&mut set), []);
-    assert_eq!(set.reach, Reach { tick: 8, before: 9 });
+    assert_eq!((set.reach.tick, set.reach.before), (8, 9));
 }
 
 // It was told, and not woken.
@@ -273,7 +267,7 @@ fn p4_p11_reader_that_has_its_list_locked_is_told_later() {
     let held = held.hold();
     assert_eq!(world.fire(5, ALL), 0, "it does not settle");
     assert_eq!(world.take(&mut other), [0], "another is told");
-    assert_eq!(other.reach, Reach { tick: 5, before: 6 });
+    assert_eq!((other.reach.tick, other.reach.before), (5, 6));
     world.note(&set, [2], 6);
     world.note(&other, [1], 6);
     assert_eq!(world.fire(6, ALL), 0);
@@ -282,7 +276,7 @@ fn p4_p11_reader_that_has_its_list_locked_is_told_later() {
     drop(held);
     assert_eq!(world.fire(6, ALL), 7);
     assert_eq!(world.take(&mut set), [0, 1, 2]);
-    assert_eq!(set.reach, Reach { tick: 6, before: 7 });
+    assert_eq!((set.reach.tick, set.reach.before), (6, 7));
 }
 
 /// It was told a part of a tick, and has its list locked when the tick is complete.
@@ -302,7 +296,7 @@ fn reader_that_has_its_list_locked_learns_that_a_tick_is_complete() {
     drop(held);
     assert_eq!(world.fire(5, 2), 6);
     assert_eq!(world.take(&mut set), [0, 1]);
-    assert_eq!(set.reach, Reach { tick: 5, before: 6 });
+    assert_eq!((set.reach.tick, set.reach.before), (5, 6));
 }
 
 /// Overdue commands are left over: the wheel fires what is due before them, though it had come
@@ -336,7 +330,7 @@ fn eviction_tells_every_reader_of_every_node() {
     assert_eq!(world.fire(1, ALL), 2);
     for set in &mut sets {
         assert_eq!((set.woken(), world.take(set)), (1, vec![0, 3]));
-        assert_eq!(set.reach, Reach { tick: 1, before: 2 });
+        assert_eq!((set.reach.tick, set.reach.before), (1, 2));
     }
 }
 

@@ -84,7 +84,12 @@ impl World {
                 // Sometimes it comes to a part of the last tick.
                 let turns = self.random.below(4);
                 for _ in 0..turns {
-                    (self.actor.wheel).fire(self.now, 2, &self.shared.told_before.0);
+                    (self.actor.wheel).fire(
+                        self.now,
+                        2,
+                        Timestamp::MIN,
+                        &self.shared.told_before.0,
+                    );
                 }
                 if turns == 0 {
                     self.complete();
@@ -118,7 +123,7 @@ impl World {
         while self
             .actor
             .wheel
-            .fire(self.now, 3, &self.shared.told_before.0)
+            .fire(self.now, 3, Timestamp::MIN, &self.shared.told_before.0)
             .0
             <= self.now
         {}

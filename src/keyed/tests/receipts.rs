@@ -113,7 +113,9 @@ fn p4_nothing_of_a_tick_is_received_before_all_of_it_is_told() {
     actor.apply_all(&shared);
     let mut turns = Vec::new();
     loop {
-        let (before, _) = actor.wheel.fire(5, 3, &shared.told_before.0);
+        let (before, _) = actor
+            .wheel
+            .fire(5, 3, Timestamp::MIN, &shared.told_before.0);
         turns.push(set.received());
         if before == 6 {
             break;
@@ -129,13 +131,20 @@ fn p4_timer_armed_between_the_parts_of_a_tick_keeps_its_place() {
     let mut actor = Actor::new();
     arm(&set, 0..6, 5);
     actor.apply_all(&shared);
-    let (before, _) = actor.wheel.fire(5, 2, &shared.told_before.0);
+    let (before, _) = actor
+        .wheel
+        .fire(5, 2, Timestamp::MIN, &shared.told_before.0);
     assert_eq!((before, set.received()), (5, vec![]));
     arm(&set, 6..7, 5);
     arm(&set, 7..8, 2);
     assert_eq!(set.move_to(&0, tick(5)), Ok(true));
     actor.apply_all(&shared);
-    while actor.wheel.fire(5, 2, &shared.told_before.0).0 < 6 {}
+    while actor
+        .wheel
+        .fire(5, 2, Timestamp::MIN, &shared.told_before.0)
+        .0
+        < 6
+    {}
     assert_eq!(set.received(), [7, 1, 2, 3, 4, 5, 6, 0]);
 }
 
