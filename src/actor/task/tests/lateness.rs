@@ -9,6 +9,10 @@ fn run(actor: &mut Actor) {
     while step(actor) == "again" {}
 }
 
+fn receive(stream: &mut Expirations<u64, ()>) {
+    while stream.try_recv().is_ok() {}
+}
+
 /// The actor waits; then this much time passes.
 fn wait(actor: &mut Actor, length: Duration) {
     run(actor);
@@ -44,8 +48,9 @@ async fn overdue_timer_is_late_since_it_was_armed() {
     set_at(&timers, 1, start);
     set_at(&timers, 2, Instant::now() - ms(700));
     run(&mut actor);
-    assert_eq!(latest(&wheel), Duration::ZERO);
     assert_eq!(stream.try_recv().map(|fired| fired.deadline), Ok(start));
+    receive(&mut stream);
+    assert_eq!(latest(&wheel), Duration::ZERO);
 
     // It was armed in time to be late by 300 ms, for which the actor could not run.
     wait(&mut actor, FAR);
@@ -53,7 +58,30 @@ async fn overdue_timer_is_late_since_it_was_armed() {
     jump(ms(300));
     set_at(&timers, 4, start);
     run(&mut actor);
+    receive(&mut stream);
     assert_eq!(latest(&wheel), ms(300));
+}
+
+// Lateness counts until the receipt.
+#[tokio::test(start_paused = true)]
+async fn timer_of_a_late_reader_is_late_until_it_is_received() {
+    let (mut actor, wheel, timers, mut stream) = start_keyed();
+    let start = Instant::now();
+    set_at(&timers, 1, start + ms(10));
+    set_at(&timers, 2, start + ms(20));
+    wait(&mut actor, ms(10));
+    wait(&mut actor, ms(20));
+    run(&mut actor);
+    receive(&mut stream);
+    assert_eq!(latest(&wheel), ms(20));
+    assert_eq!(wheel.metrics().lateness.sum(), ms(30));
+    // One that was overdue when it was set, and waits for its reader.
+    wait(&mut actor, FAR);
+    set_at(&timers, 3, start);
+    wait(&mut actor, ms(700));
+    run(&mut actor);
+    receive(&mut stream);
+    assert_eq!(latest(&wheel), ms(700));
 }
 
 #[tokio::test(start_paused = true)]
@@ -61,13 +89,14 @@ async fn overdue_timer_beside_waiting_ones_is_late_since_armed() {
     // No call notifies an actor that is due itself: then the timer is late by no more than the
     // actor.
     for (next, after, lateness) in [(60, 0, 0), (60, 9, 9), (40, 0, 10), (45, 20, 25)] {
-        let (mut actor, wheel, timers, _stream) = start_keyed();
+        let (mut actor, wheel, timers, mut stream) = start_keyed();
         let start = Instant::now();
         set_at(&timers, 1, start + ms(next));
         wait(&mut actor, ms(50));
         set_at(&timers, 2, start);
         jump(ms(after));
         run(&mut actor);
+        receive(&mut stream);
         let late = latest(&wheel);
         let off = late.abs_diff(ms(lateness));
         assert!(off <= ms(1), "due at {next}, {after} after: {late:?}");
@@ -88,13 +117,14 @@ async fn sleep_moved_into_past_is_late_since_it_was_moved() {
 
 #[tokio::test(start_paused = true)]
 async fn timer_in_time_is_late_since_its_deadline() {
-    let (mut actor, wheel, timers, _stream) = start_keyed();
+    let (mut actor, wheel, timers, mut stream) = start_keyed();
     // The actor waits for nothing, is notified, and cannot run for two seconds.
     wait(&mut actor, FAR);
     set_at(&timers, 1, Instant::now() + ms(10));
     let _sleep = armed(&wheel, ms(10));
     jump(ms(2_010));
     run(&mut actor);
+    receive(&mut stream);
     assert_eq!(latest(&wheel), ms(2_000));
     assert_eq!(wheel.metrics().lateness.sum(), ms(4_000));
 
@@ -102,6 +132,7 @@ async fn timer_in_time_is_late_since_its_deadline() {
     set_at(&timers, 1, Instant::now() + ms(10));
     wait(&mut actor, ms(3_010));
     run(&mut actor);
+    receive(&mut stream);
     assert_eq!(latest(&wheel), ms(3_000));
 
     // It is armed before the actor's first turn.
