@@ -138,3 +138,64 @@ impl Backlog {
         })
     }
 }
+
+#[cfg(all(test, not(any(tickwheel_loom, tickwheel_shuttle))))]
+mod tests {
+    use super::*;
+    use crate::shared::command::Request;
+    use crate::shared::notifier::ActorNotifier;
+
+    fn mailbox() -> CommandMailbox {
+        CommandMailbox::new(2, ActorNotifier::for_thread())
+    }
+
+    fn push(mailbox: &CommandMailbox, queue: usize, commands: usize) {
+        for _ in 0..commands {
+            assert!(mailbox.push(queue, 5, Request::Evict.into()).is_ok());
+        }
+    }
+
+    // A settle once counted the commands of the queues that were not locked, and was done before
+    // those of the locked one were applied.
+    #[test]
+    fn settle_waits_for_the_commands_of_a_locked_queue() {
+        let mailbox = mailbox();
+        let mut backlog = Backlog::new();
+        push(&mailbox, 1, 1);
+        backlog.defer(Deferred::Settle(oneshot::channel().0));
+        let held = mailbox.hold_queue(1);
+        backlog.take(&mailbox);
+        assert!(backlog.passed().is_none(), "the queue was left");
+        drop(held);
+        backlog.take(&mailbox);
+        assert!(backlog.passed().is_none(), "its command is not applied");
+        assert!(backlog.next_block(0).is_some());
+        assert!(backlog.passed().is_some());
+    }
+
+    #[test]
+    fn work_waits_for_the_commands_before_it_and_for_no_others() {
+        let mailbox = mailbox();
+        let mut backlog = Backlog::new();
+        for _ in 0..3 {
+            backlog.defer(Deferred::Settle(oneshot::channel().0));
+            backlog.defer(Deferred::Sweep);
+            push(&mailbox, 0, 1_000);
+            backlog.take(&mailbox);
+        }
+        let passed = |backlog: &mut Backlog| std::iter::from_fn(|| backlog.passed()).count();
+        let mut in_all = Vec::new();
+        while let Some(block) = backlog.next_block(0) {
+            drop(block);
+            in_all.push(passed(&mut backlog));
+        }
+        // Blocks have 512 commands.
+        assert_eq!(in_all, [0, 2, 0, 2, 0, 2]);
+        assert!(!backlog.has_deferred());
+        // Nothing is queued.
+        backlog.defer(Deferred::Evict);
+        assert_eq!(passed(&mut backlog), 0, "the queues were not looked at");
+        backlog.take(&mailbox);
+        assert_eq!(passed(&mut backlog), 1);
+    }
+}

@@ -219,6 +219,12 @@ impl<C, S: Notifier> Mailbox<C, S> {
         Ok(())
     }
 
+    /// Locks a queue, as a thread that is preempted while it pushes does.
+    #[cfg(test)]
+    pub(crate) fn hold_queue(&self, thread: usize) -> impl Drop + '_ {
+        lock(&self.shard(thread).queue)
+    }
+
     /// Follows the wake rule: notifies the actor if it would not run by itself in time.
     pub(crate) fn wake(&self, by: WakeBy) {
         let tick = match by {
