@@ -30,6 +30,11 @@ use crate::tick::{Ticks, far_future};
 /// From then on [`touch`](Self::touch) returns `false` and new guards have no
 /// [effect](BusyGuard::is_effective).
 ///
+/// Time in which the runtime stood still is not silence: after a stall the timer completes later,
+/// as [a reaper's watch](crate::Reaper#after-a-stall) does. By the real clock a poll that finds it
+/// idle lets other tasks have their turn, and its own task's other branches, before it returns
+/// `Ready`.
+///
 /// Polling a completed timer begins a new period: it completes again an idle duration after that
 /// poll. In a loop around `select!` it therefore ticks once in each idle duration for as long as
 /// nothing touches it.

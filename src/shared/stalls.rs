@@ -31,6 +31,11 @@ use std::time::Duration;
 use crate::sync::IN_EXPLORER;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
+#[cfg(all(test, tickwheel_loom))]
+mod model;
+#[cfg(all(test, not(tickwheel_loom)))]
+mod tests;
+
 /// A pause is a stall if it is longer: the system may not run a thread for so long.
 pub(crate) const SHORTEST: Duration = Duration::from_millis(20);
 
