@@ -1,6 +1,4 @@
-use std::time::Duration;
-
-use super::{KEPT, Stalls};
+use super::{Gap, KEPT, Stalls};
 
 /// A millisecond, in nanoseconds.
 const MS: u64 = 1_000_000;
@@ -9,9 +7,13 @@ const MS: u64 = 1_000_000;
 fn stalls(of: &[(u64, u64)]) -> Stalls {
     let stalls = Stalls::default();
     for &(from, to) in of {
-        stalls.record(from * MS, to * MS, || false);
+        stalls.record(gap(from, to));
     }
     stalls
+}
+
+fn gap(from: u64, to: u64) -> Gap {
+    Gap::between(from * MS, to * MS, || false).expect("it is long enough")
 }
 
 /// When a verdict falls that is due at the millisecond `due`, after `idle` milliseconds of silence.
@@ -54,7 +56,7 @@ fn p18_verdict_is_put_off_once() {
     // Other stalls follow, and the verdict falls in the middle of one of them.
     while now < 5000 {
         now += 110;
-        stalls.record(now * MS, (now + 100) * MS, || false);
+        stalls.record(gap(now, now + 100));
         assert!(falls(&stalls, due, 10_000) <= 1200, "at {now}");
     }
 }
@@ -73,7 +75,7 @@ fn long_stall_is_kept_among_many_short_ones() {
     let stalls = stalls(&[(1000, 4000)]);
     for n in 0..3 * KEPT as u64 {
         let from = 4001 + n * 40;
-        stalls.record(from * MS, (from + 30) * MS, || false);
+        stalls.record(gap(from, from + 30));
     }
     assert_eq!(falls(&stalls, 1000, 10_000), 7000);
     assert_eq!(falls(&stalls, 6900, 10_000), 7000);
@@ -81,20 +83,28 @@ fn long_stall_is_kept_among_many_short_ones() {
 
 #[test]
 fn short_pauses_and_jumps_of_a_virtual_clock_are_no_stalls() {
+    let between = |from, to| Gap::between(from * MS, to * MS, || unreachable!("it is not asked"));
+    assert_eq!(between(1000, 1020), None);
+    assert_eq!(between(1000, 900), None, "the clock steps back");
+    assert_eq!(Gap::between(1000 * MS, 9000 * MS, || true), None);
     let stalls = Stalls::default();
-    stalls.record(1000 * MS, 1020 * MS, || unreachable!("too short"));
-    stalls.record(1000 * MS, 900 * MS, || unreachable!("it steps back"));
-    stalls.record(1000 * MS, 9000 * MS, || true);
     assert_eq!(falls(&stalls, 1010, 500), 1010);
-    stalls.record(1000 * MS, 1021 * MS, || false);
+    stalls.record(gap(1000, 1021));
     assert_eq!(falls(&stalls, 1010, 500), 1042);
+}
+
+#[test]
+fn no_gap_puts_nothing_off() {
+    for due in [0, 1, u64::MAX] {
+        assert_eq!(Gap::default().put_off(due, u64::MAX), due);
+    }
 }
 
 #[test]
 fn times_at_the_end_of_time_are_no_overflow() {
     let stalls = Stalls::default();
-    stalls.record(0, u64::MAX - 1, || false);
-    let idle = u64::try_from(Duration::from_secs(1).as_nanos()).expect("it fits");
-    assert_eq!(stalls.put_off(7, idle), u64::MAX);
-    assert_eq!(stalls.put_off(u64::MAX, idle), u64::MAX);
+    let endless = Gap::between(0, u64::MAX - 1, || false);
+    stalls.record(endless.expect("it is long"));
+    assert_eq!(stalls.put_off(7, 1000 * MS), u64::MAX);
+    assert_eq!(stalls.put_off(u64::MAX, 1000 * MS), u64::MAX);
 }
