@@ -1,6 +1,6 @@
 //! Promise P18: time in which the runtime stood still is not silence. Real connections on loopback,
-//! by the real clock: while the server stands still for longer than the idle duration, most peers go
-//! on sending, and some fall silent. The server closes those alone.
+//! by the real clock: while the server stands still for longer than the idle duration, most peers
+//! go on sending, and some fall silent. The server closes those alone.
 
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
