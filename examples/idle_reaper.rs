@@ -1,4 +1,4 @@
-//! A TCP echo server that closes idle connections, with one timer per connection.
+//! A TCP echo server that closes idle connections: a reaper watches each of them.
 //!
 //! Without arguments it demonstrates itself with thousands of clients; with `--listen` it serves
 //! any client. `--help` says more. The files beside it are the [arguments](args) and the
@@ -12,7 +12,7 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tickwheel::{Expirations, Expired, KeyedTimers, TimerWheel};
+use tickwheel::{Expirations, Expired, TimerWheel, WatchGuard};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
@@ -39,15 +39,8 @@ mod stop;
 
 const NAME: &str = "idle_reaper";
 
-/// The connections' timers. The key is a connection's number.
-type Timers = KeyedTimers<u64, Connection>;
-
-/// The value of a connection's timer, kept while the connection is open.
-struct Connection {
-    peer: SocketAddr,
-    /// Ends the task that owns the socket.
-    end: oneshot::Sender<End>,
-}
+/// Watches a connection. The key is the peer, and the value ends the task that owns the socket.
+type Watch = WatchGuard<SocketAddr, oneshot::Sender<End>>;
 
 /// How a connection came to its end.
 #[derive(Debug)]
@@ -87,25 +80,22 @@ async fn run_server(
     stop: impl Future<Output = ()>,
     mut report: impl FnMut(Event),
 ) -> Vec<(SocketAddr, Instant)> {
-    let (timers, expirations) = wheel.keyed();
-    tokio::spawn(reap(expirations));
+    let (reaper, idle_ones) = wheel.reaper(idle);
+    tokio::spawn(reap(idle_ones));
 
     let mut stop = pin!(stop);
     let mut tasks = JoinSet::new();
-    let mut number = 0;
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((socket, peer)) => {
-                    number += 1;
                     let (end, ended) = oneshot::channel();
                     let opened = Instant::now();
-                    if timers.set_timer(number, Connection { peer, end }, idle).is_err() {
+                    let Ok(watch) = reaper.watch(peer, end) else {
                         continue; // the wheel is full or shut down: the socket is dropped
-                    }
+                    };
                     report(Event::Opened(peer));
-                    let timers = timers.clone();
-                    tasks.spawn(serve(socket, peer, number, timers, idle, opened, ended));
+                    tasks.spawn(serve(socket, peer, watch, opened, ended));
                 }
                 Err(error) => {
                     // Most likely too many files are open. Reaping goes on, and makes room.
@@ -118,12 +108,15 @@ async fn run_server(
         }
     }
 
-    // From here on nothing is accepted, and every connection that still has a timer is open.
+    // From here on nothing is accepted, and every connection that is still watched is open.
     drop(listener);
-    let left = timers.drain().unwrap_or_default();
-    let open = left.iter().map(|c| (c.value.peer, c.deadline)).collect();
-    for Expired { value, .. } in left {
-        let _ = value.end.send(End::Stopped);
+    let left = reaper.drain().unwrap_or_default();
+    let open = left
+        .iter()
+        .map(|watch| (watch.key, watch.deadline))
+        .collect();
+    for Expired { value: end, .. } in left {
+        let _ = end.send(End::Stopped);
     }
     while let Some(ended) = tasks.join_next().await {
         ended.into_iter().for_each(&mut report);
@@ -131,11 +124,11 @@ async fn run_server(
     open
 }
 
-/// Closes each connection when its timer fires. Ends with the server.
-async fn reap(mut expirations: Expirations<u64, Connection>) {
-    while let Some(expired) = expirations.recv().await {
+/// Closes each connection that was idle for too long. Ends with the server.
+async fn reap(mut idle_ones: Expirations<SocketAddr, oneshot::Sender<End>>) {
+    while let Some(expired) = idle_ones.recv().await {
         // One that has come to its end meanwhile does not listen any more.
-        let _ = expired.value.end.send(End::Reaped);
+        let _ = expired.value.send(End::Reaped);
     }
 }
 
@@ -143,17 +136,15 @@ async fn reap(mut expirations: Expirations<u64, Connection>) {
 async fn serve(
     mut socket: TcpStream,
     peer: SocketAddr,
-    number: u64,
-    timers: Timers,
-    idle: Duration,
+    watch: Watch,
     opened: Instant,
     ended: oneshot::Receiver<End>,
 ) -> Event {
     let mut active = opened;
     let touch = || {
         let now = Instant::now();
-        // Not if it has fired, or the server stops: `ended` says so too.
-        if timers.move_timer(&number, idle) == Ok(true) {
+        // Not if it was reaped, or the server stops: `ended` says so too.
+        if watch.touch_at(now) {
             active = now;
         }
     };
@@ -162,8 +153,7 @@ async fn serve(
         end = ended => end.unwrap_or(End::Stopped),
     };
     let silent = active.elapsed();
-    // Does nothing if it has fired.
-    let _ = timers.remove_timer(&number);
+    drop(watch);
     drop(socket);
     Event::Ended { peer, end, silent }
 }

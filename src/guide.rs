@@ -23,7 +23,7 @@
 //! | do something periodically, in a task | [`TimerWheel::interval`] |
 //! | run something for a named thing unless it is cancelled first: an order, a request, a retry | [`TimerWheel::keyed`] |
 //! | act after a burst of events, or at most once in a while | keyed timers: [debounce](recipes#debounce) and [throttle](recipes#throttle) |
-//! | expire the items of a map | keyed timers, [with care](recipes#a-map-whose-items-expire) |
+//! | expire the items of a map | keyed timers: [the set is the map](recipes#a-map-whose-items-expire) |
 //! | repeat something for many keys, without a task for each | [`KeyedTimers::set_interval`] |
 //! | expire unused sessions, or close idle connections from one place | [`TimerWheel::reaper`] |
 //! | fail reads and writes on a silent connection | [`TimerWheel::idle_stream`] |
@@ -32,8 +32,19 @@
 //! | detect in one task that nothing has happened for a while | [`TimerWheel::idle_timer`] |
 //! | drive timers from an event loop or runtime other than Tokio's | [`wheel::Wheel`](crate::wheel::Wheel); the example `other_runtime` in the repository makes sleeps of it for any executor |
 //!
-//! A keyed timer that each request moves can watch a session too. Where requests are frequent,
-//! prefer the reaper: a touch compares one word, a move locks the set.
+//! ## When to watch, and when to move
+//!
+//! A keyed timer that each request moves can watch a connection or session too. The two differ:
+//!
+//! | | a watch of a [`Reaper`] that is touched | a keyed timer that is moved |
+//! |---|---|---|
+//! | says | nothing was heard for so long | it is so late |
+//! | after a [stall](Reaper#after-a-stall) of the runtime or the process | silence begins to count when others have been heard | a deadline is a deadline: every timer that fell due in it expires |
+//! | activity costs | a comparison of one word | a lock of the set, and a look-up |
+//! | found by | its guard | its key |
+//!
+//! So watch what may speak, such as connections, sessions and heartbeats. Move what has a deadline,
+//! such as a debounced save, an offer or a lease whose end others rely on.
 //!
 //! The [README](https://docs.rs/crate/tickwheel/latest) says when to stay with `tokio::time` or
 //! `DelayQueue`.
@@ -56,11 +67,11 @@
 //! Any number of sets share one wheel. Each has a [handle](KeyedTimers), and a
 //! [stream](Expirations) of the timers that expire.
 //!
-//! * No call takes an expiration back from the stream, so a consumer may receive the expiration of
-//!   a key that has a timer again. [A map whose items expire](recipes#a-map-whose-items-expire)
-//!   shows how to tell.
-//! * The actor never waits for a reader. [`Builder::max_keyed`] bounds the number of pending
-//!   timers; nothing bounds the stream.
+//! * A timer expires as it is received. Until then every call works on it, also if it is overdue:
+//!   it can be removed, moved and set again. [`deadline`](KeyedTimers::deadline) compared with the
+//!   clock says whether it is too late.
+//! * The actor never waits for a reader. [`Builder::max_keyed`] bounds the number of timers, those
+//!   that wait for a reader included.
 //! * A handler that sets timers in its own set holds a [`WeakKeyedTimers`](crate::WeakKeyedTimers),
 //!   so that the stream can end. Keep a strong handle elsewhere, or the handler can set none.
 //!

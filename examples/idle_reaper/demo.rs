@@ -362,7 +362,10 @@ fn print_table(tally: &mut Tally, metrics: &WheelMetrics, clients: u64, took: Du
     row("reaped late by, median", quantile(50));
     row("reaped late by, 99th percentile", quantile(99));
     row("reaped late by, at most", quantile(100));
-    row("timers moved", HumanCount(metrics.keyed_moved).to_string());
+    row(
+        "commands to the wheel's actor",
+        HumanCount(metrics.commands).to_string(),
+    );
     row(
         "wake-ups of the wheel's actor",
         HumanCount(metrics.wake_ups).to_string(),

@@ -27,6 +27,7 @@ use tokio::time::Instant;
 use crate::clock;
 use crate::shared::Shared;
 use crate::shared::notifier::ActorNotifier;
+use crate::shared::stalls::Gap;
 use crate::shared::turn::Turn;
 use crate::tick::{NEVER, Ticks, Timestamp};
 
@@ -82,7 +83,9 @@ impl Lateness {
         let kept_waiting = began.saturating_duration_since(ready);
         let is_virtual = || shared.clock.was_found_virtual() || clock::is_virtual();
         let (from, to) = (shared.ticks.nanos(ready), shared.ticks.nanos(began));
-        shared.stalls.record(from, to, is_virtual);
+        if let Some(stall) = Gap::between(from, to, is_virtual) {
+            shared.stalls.record(stall);
+        }
         self.kept_waiting += kept_waiting;
         kept_waiting
     }

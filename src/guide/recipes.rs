@@ -20,76 +20,74 @@
 //!
 //! # A map whose items expire
 //!
-//! Each item of your map has a timer under its key. Refreshing an item sets its timer again, and an
-//! expiration removes the item. But **no call takes an expiration back from the stream**: if an
-//! item is refreshed between the expiration of its timer and the `recv`, removing it would lose a
-//! fresh item. So callers change an item and its timer under the map's lock, and the consumer asks
-//! under the same lock whether the key has a [timer again](KeyedTimers::contains):
+//! The set is the map: the value of each timer is an item. [`set_timer`](KeyedTimers::set_timer)
+//! inserts or refreshes it, [`get`](KeyedTimers::get) reads it, and a task receives what expires.
+//! An item that is refreshed before it is received stays, however late that is. Until then it can
+//! also be read; where it must not be, compare its [`deadline`](KeyedTimers::deadline) with the
+//! clock.
 //!
 //! ```
-//! use std::collections::HashMap;
-//! use std::sync::{Arc, Mutex};
 //! use std::time::Duration;
 //!
-//! use tickwheel::{Expirations, KeyedTimers, SetTimerError, TimerWheel, WeakKeyedTimers};
-//!
-//! type Items = Mutex<HashMap<String, u32>>;
+//! use tickwheel::{Expirations, KeyedTimers, SetTimerError, TimerWheel};
 //!
 //! struct Cache {
-//!     items: Arc<Items>,
-//!     timers: KeyedTimers<String, ()>,
+//!     items: KeyedTimers<String, u32>,
 //! }
 //!
 //! impl Cache {
-//!     fn insert(&self, key: &str, value: u32) -> Result<(), SetTimerError<String, ()>> {
-//!         let mut items = self.items.lock().unwrap();
-//!         self.timers.set_timer(key.to_owned(), (), Duration::from_secs(60))?;
-//!         items.insert(key.to_owned(), value);
+//!     fn insert(&self, key: &str, value: u32) -> Result<(), SetTimerError<String, u32>> {
+//!         self.items.set_timer(key.to_owned(), value, Duration::from_secs(60))?;
 //!         Ok(())
 //!     }
 //!
 //!     fn get(&self, key: &str) -> Option<u32> {
-//!         self.items.lock().unwrap().get(key).copied()
+//!         self.items.get(key)
 //!     }
 //! }
 //!
-//! async fn remove_expired(
-//!     mut expirations: Expirations<String, ()>,
-//!     timers: WeakKeyedTimers<String, ()>,
-//!     items: Arc<Items>,
-//! ) {
+//! impl Drop for Cache {
+//!     fn drop(&mut self) {
+//!         // Or the items would stay until they expire, and the task below with them.
+//!         let _ = self.items.drain();
+//!     }
+//! }
+//!
+//! async fn remove_expired(mut expirations: Expirations<String, u32>) {
 //!     while let Some(expired) = expirations.recv().await {
-//!         let mut items = items.lock().unwrap();
-//!         // Refreshed since it expired: the item has another timer, and stays.
-//!         let is_fresh = timers.upgrade().is_some_and(|timers| timers.contains(&expired.key));
-//!         if !is_fresh {
-//!             items.remove(&expired.key);
-//!         }
+//!         println!("{} has expired", expired.key);
 //!     }
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let wheel = TimerWheel::new();
-//! let (timers, expirations) = wheel.keyed();
-//! let (weak, items) = (timers.downgrade(), Arc::<Items>::default());
-//! let cache = Cache { items: items.clone(), timers };
+//! let (items, expirations) = wheel.keyed();
+//! let cache = Cache { items };
 //!
 //! cache.insert("answer", 41)?;
 //! tokio::time::sleep(Duration::from_secs(61)).await;
-//! // The expiration lies in the stream. Before it is received, the item is refreshed.
+//! // It is overdue, and refreshed before it is received.
 //! cache.insert("answer", 42)?;
 //!
-//! tokio::spawn(remove_expired(expirations, weak, items)); // it ends when the cache is dropped
+//! let task = tokio::spawn(remove_expired(expirations));
 //! tokio::time::sleep(Duration::from_secs(30)).await;
 //! assert_eq!(cache.get("answer"), Some(42), "the fresh item is there");
 //! tokio::time::sleep(Duration::from_secs(31)).await;
 //! assert_eq!(cache.get("answer"), None);
+//!
+//! cache.insert("question", 6)?;
+//! let dropped = tokio::time::Instant::now();
+//! drop(cache);
+//! task.await?; // it ends at once
+//! assert!(dropped.elapsed().is_zero());
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Every caller locks the map first and the set of timers second, so they cannot deadlock.
+//! Items that lie in a map of your own are no part of the set: between the receipt and the removal
+//! from the map, a caller may refresh one. So change an item and its timer under the map's lock,
+//! and remove the item only if its key has no [timer again](KeyedTimers::contains) then.
 
 // For the links above.
 #[allow(unused_imports)]

@@ -39,6 +39,9 @@ pin_project! {
     /// to say goodbye on it. A task without a pending operation may be woken once when a limit is
     /// reached.
     ///
+    /// Time in which the runtime stood still is not silence: after a stall every limit is reached
+    /// later, as [a reaper's watch](crate::Reaper#after-a-stall) is idle later.
+    ///
     /// For a task in each direction, use [`tokio::io::split`]. To take the inner stream back, join
     /// the halves with [`unsplit`](tokio::io::ReadHalf::unsplit). Where only reading is limited,
     /// wrap the half that a socket's own `into_split` returns: its tasks share no lock.

@@ -17,6 +17,7 @@ use crate::shared::Shared;
 use crate::shared::activity::Activity;
 use crate::shared::hearing::Hearing;
 use crate::shared::idle_clock::IdleClock;
+use crate::shared::stalls::Gap;
 use crate::sleep::Sleep;
 use crate::tick::{Ticks, far_future};
 
@@ -29,6 +30,11 @@ use crate::tick::{Ticks, far_future};
 /// Touches and guards count until a poll finds the timer idle and returns [`Ready`](Poll::Ready).
 /// From then on [`touch`](Self::touch) returns `false` and new guards have no
 /// [effect](BusyGuard::is_effective).
+///
+/// Time in which the runtime stood still is not silence: after a stall the timer completes later,
+/// as [a reaper's watch](crate::Reaper#after-a-stall) does. By the real clock a poll that finds it
+/// idle lets other tasks have their turn, and its own task's other branches, before it returns
+/// `Ready`.
 ///
 /// Polling a completed timer begins a new period: it completes again an idle duration after that
 /// poll. In a loop around `select!` it therefore ticks once in each idle duration for as long as
@@ -68,6 +74,10 @@ pub struct IdleTimer {
     sleep: Sleep,
     /// The last poll returned `Ready`: the clock has decided, and the next poll revives it.
     is_completed: bool,
+    /// The last poll has armed the sleep.
+    is_waiting: bool,
+    /// From when the sleep was due to the poll that saw it, where that took long.
+    gap: Gap,
     /// Before it decides that it is idle.
     hearing: Hearing,
 }
@@ -132,6 +142,8 @@ impl IdleTimer {
             clock,
             sleep,
             is_completed: false,
+            is_waiting: false,
+            gap: Gap::default(),
             hearing: Hearing::None,
         }
     }
@@ -222,12 +234,16 @@ impl IdleTimer {
             self.move_to_due();
             if self.poll_sleep(cx).is_pending() {
                 self.hearing = Hearing::None;
+                self.is_waiting = true;
                 return Poll::Pending;
+            }
+            if mem::take(&mut self.is_waiting) && self.is_late() {
+                continue;
             }
             ready!(self.hearing.poll(self.clock.shortest_limit(), cx.waker()));
             self.hearing = Hearing::None;
             // The sleep has reached a lower bound only. After further activity it waits again.
-            if self.clock.decide(self.reached()) {
+            if self.clock.decide(self.reached(), self.gap) {
                 return Poll::Ready(());
             }
         }
@@ -243,6 +259,14 @@ impl IdleTimer {
             return Pin::new(&mut self.sleep).poll(cx);
         }
         Poll::Pending
+    }
+
+    /// Whether the task waited, and is polled long after the sleep was due.
+    fn is_late(&mut self) -> bool {
+        let due = self.clock.ticks().nanos(self.sleep.deadline());
+        let gap = Gap::between(due, self.clock.now(), clock::is_virtual);
+        self.gap = gap.unwrap_or(self.gap);
+        gap.is_some()
     }
 
     /// Now, or the sleep's deadline if that is later. They differ when the wheel's runtime and the
@@ -270,7 +294,7 @@ impl IdleTimer {
     /// When the timer is due, if nothing touches it before; `None` if never.
     fn due(&self, now: Instant) -> Option<Instant> {
         let ticks = self.clock.ticks();
-        self.clock.due(ticks.nanos(now)).map(|due| ticks.at(due))
+        (self.clock.due(ticks.nanos(now), self.gap)).map(|due| ticks.at(due))
     }
 }
 

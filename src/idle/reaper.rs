@@ -26,10 +26,21 @@ const SPREAD: f64 = 0.1;
 /// touch for the idle duration expires: the stream of [`Expirations`] delivers it no earlier than
 /// the idle duration after its last touch and at most two ticks later, plus what the runtime adds.
 ///
-/// *Touched or expired, never both.* The actor decides with one atomic operation when it delivers
-/// the expiration. A touch before that keeps the watch; every later one returns `false`. A consumer
-/// that lags may therefore receive a watch whose owner has been active since, and whose touches
-/// have returned `false`.
+/// *Touched or expired, never both.* It is decided with one atomic operation when the stream
+/// returns the expiration. A touch before that keeps the watch, however late it comes; every later
+/// one returns `false`.
+///
+/// # After a stall
+///
+/// Time in which the runtime stood still is not silence. When all of its threads were blocked, or
+/// the process was stopped, the bytes of active peers lie unread in their sockets. So a watch that
+/// was not yet idle before the stall has as long again as the stall took, but no longer than the
+/// idle duration, until it is. A stall is a pause of over 20 ms that the actor notices. A [maximum
+/// age](WatchOptions::max_age) is not put off.
+///
+/// Before it decides, the stream's [`recv`](Expirations::recv) also lets the other tasks of its
+/// runtime have their turn, by the real clock: those come first whose sockets have bytes.
+/// [`try_recv`](Expirations::try_recv) decides at once.
 ///
 /// # Examples
 ///

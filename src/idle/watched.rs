@@ -4,10 +4,8 @@
 use std::sync::Arc;
 
 use crate::clock;
-use crate::keyed::{Cause, Payload};
-use crate::shared::Shared;
+use crate::keyed::{Cause, Payload, Silence};
 use crate::shared::activity::{Activity, Reap, latest_counted};
-use crate::shared::stalls::Stalls;
 use crate::tick::Timestamp;
 
 /// A value and its activity.
@@ -18,40 +16,32 @@ pub(crate) struct Watched<V> {
     pub(super) ended: Option<Cause>,
 }
 
-/// When a watch that was last active at `last` is idle.
-fn idle_after(last: u64, idle: u64, stalls: &Stalls) -> Timestamp {
-    Timestamp::at(stalls.put_off(last.saturating_add(idle), idle))
-}
-
 impl<V> Payload for Watched<V> {
     type Value = V;
     const KEYED: bool = false;
 
     /// `oldest` is the instant of the maximum age, or the instant at which it ended.
-    fn due(&self, oldest: Timestamp, now: Timestamp, idle: u64, shared: &Shared) -> Timestamp {
+    fn due(&self, oldest: Timestamp, now: Timestamp, silence: &Silence<'_>) -> Timestamp {
         let now = now.after_origin();
         // One that is busy is looked at again after an idle duration.
-        let read_now = || shared.ticks.nanos(clock::now());
-        let last = (self.activity).last_counted(now, idle, read_now);
+        let read_now = || silence.shared.ticks.nanos(clock::now());
+        let last = (self.activity).last_counted(now, silence.idle, read_now);
         // The activity is gone only if the watch has ended.
-        last.map_or(oldest, |last| {
-            idle_after(last, idle, &shared.stalls).min(oldest)
-        })
+        last.map_or(oldest, |last| silence.idle_at(last).min(oldest))
     }
 
     fn expire(
         &self,
         oldest: Timestamp,
         now: Timestamp,
-        idle: u64,
-        shared: &Shared,
+        silence: &Silence<'_>,
     ) -> Option<(Timestamp, Cause)> {
         if let Some(cause) = self.ended {
             return Some((oldest, cause));
         }
         if oldest <= now {
             let was_busy = self.activity.is_busy();
-            let idle_at = idle_after(self.activity.end()?, idle, &shared.stalls);
+            let idle_at = silence.idle_at(self.activity.end()?);
             return Some(if was_busy {
                 (oldest, Cause::MaxAge)
             } else {
@@ -60,7 +50,7 @@ impl<V> Payload for Watched<V> {
         }
         // Later activity than this is looked at again.
         let last = self.activity.last();
-        let idle_at = idle_after(last, idle, &shared.stalls);
+        let idle_at = silence.idle_at(last);
         if idle_at > now {
             return None;
         }
@@ -70,20 +60,14 @@ impl<V> Payload for Watched<V> {
         }
     }
 
-    fn end(
-        &self,
-        oldest: Timestamp,
-        now: Timestamp,
-        idle: u64,
-        shared: &Shared,
-    ) -> (Timestamp, Cause) {
+    fn end(&self, oldest: Timestamp, now: Timestamp, silence: &Silence<'_>) -> (Timestamp, Cause) {
         if let Some(cause) = self.ended {
             return (oldest, cause);
         }
         // It may be gone: a call found that this drain has taken the timer out.
         let last = self.activity.end().unwrap_or(self.activity.last());
-        let last = last.min(latest_counted(now.after_origin(), idle));
-        earlier(idle_after(last, idle, &shared.stalls), oldest)
+        let last = last.min(latest_counted(now.after_origin(), silence.idle));
+        earlier(silence.idle_at(last), oldest)
     }
 
     fn into_value(self) -> V {

@@ -15,6 +15,7 @@ use super::table::{Timer, hash_of};
 use crate::clock;
 use crate::metrics::Event;
 use crate::panic::{drop_caught, drop_pair};
+use crate::shared::stalls::Gap;
 use crate::tick::Timestamp;
 
 impl<K: Hash + Eq, V> Set<K, Plain<V>> {
@@ -158,7 +159,7 @@ impl<K, S: Payload> Guard<'_, K, S> {
         }
         self.counters.add(Event::KeyedAdded, 1);
         self.set().resource.changed(1);
-        let due = self.set().due(&value, deadline, now);
+        let due = value.due(deadline, now, &self.set().silence(Gap::default()));
         let number = self.next_number();
         let timer = Timer {
             deadline,

@@ -10,6 +10,7 @@ use super::set::{Set, Taken};
 use super::table::Timer;
 use crate::clock;
 use crate::panic::drop_pair;
+use crate::shared::stalls::Gap;
 use crate::tick::Timestamp;
 
 impl<K, S: Payload> Set<K, S> {
@@ -47,7 +48,7 @@ impl<K, S: Payload> Set<K, S> {
         for timer in taken.table.into_timers() {
             timer
                 .value
-                .end(timer.deadline, now, self.idle, &self.shared);
+                .end(timer.deadline, now, &self.silence(Gap::default()));
             drop_pair(timer.key, timer.value);
         }
     }
@@ -56,7 +57,7 @@ impl<K, S: Payload> Set<K, S> {
         let end = |mut timer: Timer<K, S>| {
             let (due, cause) = timer
                 .value
-                .end(timer.deadline, now, self.idle, &self.shared);
+                .end(timer.deadline, now, &self.silence(Gap::default()));
             timer.deadline = due;
             (timer, cause)
         };

@@ -20,15 +20,15 @@ use super::stream::ExpirationSource;
 /// and [`TimerWheel::reaper`](crate::TimerWheel::reaper).
 ///
 /// Expirations come by tick, and within a tick in the order of arming. If thousands are set at once
-/// for deadlines that have passed, the order holds within parts of them. There is no backpressure:
-/// the actor never waits for the consumer, and the stream keeps without bound what is not received.
+/// for deadlines that have passed, the order holds within parts of them. The actor never waits for
+/// the consumer.
 ///
-/// Setting or removing a key takes no expiration back from the stream. A consumer that acts on the
-/// key can ask [`contains`](crate::KeyedTimers::contains) first, as [a map whose items
-/// expire](crate::guide::recipes#a-map-whose-items-expire) does.
+/// A timer expires as it is received. One that is due and was not received yet is still in its set:
+/// it can be removed, moved, set again or touched, and counts for
+/// [`max_keyed`](crate::Builder::max_keyed), which so bounds what waits for a consumer.
 ///
-/// The stream ends, with `None`, once the consumer has received everything delivered and either the
-/// wheel is shut down, or no handle and no timer is left.
+/// The stream ends, with `None`, once the consumer has received everything that is due and either
+/// the wheel is shut down, or no handle and no timer is left.
 ///
 /// Dropping it closes the set: it drops pending timers, and setting one is an error.
 pub struct Expirations<K, V> {
@@ -66,7 +66,10 @@ impl<K, V> Expirations<K, V> {
         Poll::Ready(received)
     }
 
-    /// Returns the next expiration if it has been delivered.
+    /// Returns the next expiration if one is due.
+    ///
+    /// It waits for nobody: where [`recv`](Self::recv) lets [others have their
+    /// turn](crate::Reaper#after-a-stall) before a watch is found to be idle, this decides at once.
     ///
     /// # Errors
     ///
@@ -78,7 +81,7 @@ impl<K, V> Expirations<K, V> {
 
     /// Waits for expirations and appends at most `limit` of them to `into`. Returns how many; zero
     /// when there will be no more, or when `limit` is zero. Reserves room in `into` for at most 256
-    /// at a time.
+    /// at a time. Of a reaper it appends the watches that were due with the first one.
     ///
     /// # Cancel safety
     ///

@@ -38,6 +38,8 @@ struct List {
     reach: Reach,
     /// The task of a reader that has found nothing due.
     reader: Option<Waker>,
+    /// The tick at which the actor has woken that task. The reader has not been polled since.
+    woken: Option<u64>,
 }
 
 /// How far the wheel has come, as the reader of a set knows it.
@@ -112,6 +114,7 @@ impl Hints {
                 indices: Vec::new(),
                 reach: Reach::default(),
                 reader: None,
+                woken: None,
             }),
             has_news: AtomicBool::new(false),
             is_ended: AtomicBool::new(false),
@@ -140,7 +143,11 @@ impl Hints {
         };
         let reader = if is_further || reach.is_complete() {
             self.has_news.store(true, Ordering::Release);
-            list.reader.take()
+            let reader = list.reader.take();
+            if reader.is_some() {
+                list.woken = Some(reach.tick);
+            }
+            reader
         } else {
             // More indices of the same tick follow; the reader can take none of them out before.
             None
@@ -186,13 +193,15 @@ impl Hints {
     }
 
     /// Moves the hints into `indices`, which is empty, and writes how far the wheel had come with
-    /// the last of them. Returns `false` if nothing is new.
+    /// the last of them, and at which tick the actor woke the reader that waited. Returns `false`
+    /// if nothing is new.
     #[inline]
     pub(crate) fn take(
         &self,
         indices: &mut Vec<u32>,
         reach: &mut Reach,
         told_before: &ToldBefore,
+        woken: &mut Option<u64>,
     ) -> bool {
         // In this order: without news the reader has taken all that was told before.
         let before = told_before.get();
@@ -208,6 +217,7 @@ impl Hints {
         *reach = list.reach;
         // Under the lock: it is lowered before anything of that tick is added to the list.
         reach.raise(told_before.get());
+        *woken = list.woken.take();
         true
     }
 

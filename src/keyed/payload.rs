@@ -2,7 +2,26 @@
 
 use super::expired::Cause;
 use crate::shared::Shared;
+use crate::shared::stalls::Gap;
 use crate::tick::Timestamp;
+
+/// What counts as silence in a set of watches.
+pub(crate) struct Silence<'a> {
+    pub(crate) shared: &'a Shared,
+    /// The idle duration in nanoseconds; zero for keyed timers.
+    pub(crate) idle: u64,
+    /// How long the reader was kept from deciding.
+    pub(crate) gap: Gap,
+}
+
+impl Silence<'_> {
+    /// When something is idle that was last active at `last`.
+    pub(crate) fn idle_at(&self, last: u64) -> Timestamp {
+        let (due, idle) = (last.saturating_add(self.idle), self.idle);
+        let falls = self.shared.stalls.put_off(due, idle);
+        Timestamp::at(falls.max(self.gap.put_off(due, idle)))
+    }
+}
 
 /// A value in a set. It decides when its timer expires.
 pub(crate) trait Payload {
@@ -11,9 +30,8 @@ pub(crate) trait Payload {
     /// Whether timers are found by their key.
     const KEYED: bool;
 
-    /// The deadline as far as it is known now. Nobody need look at the timer before that. `idle` is
-    /// the set's idle duration in nanoseconds.
-    fn due(&self, deadline: Timestamp, now: Timestamp, idle: u64, shared: &Shared) -> Timestamp;
+    /// The deadline as far as it is known now. Nobody need look at the timer before that.
+    fn due(&self, deadline: Timestamp, now: Timestamp, silence: &Silence<'_>) -> Timestamp;
 
     /// Decides, once, whether the timer expires as it is received. Returns the deadline that was
     /// reached. `None` if the timer does not expire yet: then [`due`](Self::due) is later than
@@ -22,19 +40,13 @@ pub(crate) trait Payload {
         &self,
         deadline: Timestamp,
         now: Timestamp,
-        idle: u64,
-        shared: &Shared,
+        silence: &Silence<'_>,
     ) -> Option<(Timestamp, Cause)>;
 
     /// Ends the value of a timer that is taken out otherwise. Returns the deadline it would have
     /// reached, and why.
-    fn end(
-        &self,
-        deadline: Timestamp,
-        now: Timestamp,
-        idle: u64,
-        shared: &Shared,
-    ) -> (Timestamp, Cause);
+    fn end(&self, deadline: Timestamp, now: Timestamp, silence: &Silence<'_>)
+    -> (Timestamp, Cause);
 
     fn into_value(self) -> Self::Value;
 }
@@ -46,7 +58,7 @@ impl<V> Payload for Plain<V> {
     type Value = V;
     const KEYED: bool = true;
 
-    fn due(&self, deadline: Timestamp, _: Timestamp, _: u64, _: &Shared) -> Timestamp {
+    fn due(&self, deadline: Timestamp, _: Timestamp, _: &Silence<'_>) -> Timestamp {
         deadline
     }
 
@@ -54,13 +66,12 @@ impl<V> Payload for Plain<V> {
         &self,
         deadline: Timestamp,
         _: Timestamp,
-        _: u64,
-        _: &Shared,
+        _: &Silence<'_>,
     ) -> Option<(Timestamp, Cause)> {
         Some((deadline, Cause::Deadline))
     }
 
-    fn end(&self, deadline: Timestamp, _: Timestamp, _: u64, _: &Shared) -> (Timestamp, Cause) {
+    fn end(&self, deadline: Timestamp, _: Timestamp, _: &Silence<'_>) -> (Timestamp, Cause) {
         (deadline, Cause::Deadline)
     }
 

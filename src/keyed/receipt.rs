@@ -16,7 +16,8 @@ use crate::metrics::Event;
 use crate::panic::{drop_pair, report};
 use crate::shared::Shared;
 use crate::shared::hearing::Hearing;
-use crate::tick::{NEVER, Timestamp};
+use crate::shared::stalls::{Gap, SHORTEST};
+use crate::tick::{NEVER, Timestamp, nanos};
 
 /// Logged when a repeating timer cannot be cloned.
 const CLONE: &str = "the Clone of a repeating timer panicked: the timer is removed";
@@ -37,6 +38,8 @@ pub(crate) struct Reader {
     now: Timestamp,
     /// Before it decides about watches that were found due.
     pub(super) hearing: Hearing,
+    /// From when it was last woken until it was polled, where that took long.
+    gap: Gap,
 }
 
 /// A timer that was found due. It counts if it still has this number.
@@ -121,6 +124,7 @@ impl Reader {
             reach: Reach::default(),
             now: Timestamp::MIN,
             hearing: Hearing::None,
+            gap: Gap::default(),
         }
     }
 
@@ -128,18 +132,34 @@ impl Reader {
     /// hearing.
     fn fetch(&mut self, hints: &Hints, shared: &Shared) {
         let armed_after = self.reach.armed_after;
-        if matches!(self.hearing, Hearing::None)
-            && hints.take(&mut self.taken, &mut self.reach, &shared.told_before.0)
-        {
-            if !(self.hints.is_empty() && self.due.is_empty()) {
-                // It counts for those too.
-                self.reach.armed_after = armed_after;
-            }
-            self.now = shared.ticks.timestamp(clock::now());
-            if self.hints.is_empty() {
-                self.hints.shrink_to(KEPT_CAPACITY);
-            }
-            self.hints.extend(self.taken.drain(..));
+        let mut woken = None;
+        let (taken, reach, told) = (&mut self.taken, &mut self.reach, &shared.told_before.0);
+        if !matches!(self.hearing, Hearing::None) || !hints.take(taken, reach, told, &mut woken) {
+            return;
+        }
+        if !(self.hints.is_empty() && self.due.is_empty()) {
+            // It counts for those too.
+            self.reach.armed_after = armed_after;
+        }
+        self.now = shared.ticks.timestamp(clock::now());
+        if self.hints.is_empty() {
+            self.hints.shrink_to(KEPT_CAPACITY);
+        }
+        self.hints.extend(self.taken.drain(..));
+        if let Some(tick) = woken {
+            let woken = shared.ticks.begin_timestamp(tick).after_origin();
+            self.was_woken(woken);
+        }
+    }
+
+    /// The actor has woken it at `woken`, and it is polled now.
+    fn was_woken(&mut self, woken: u64) {
+        let polled = self.now.after_origin();
+        if polled.saturating_sub(woken) > nanos(SHORTEST) {
+            // The actor may have been late by less than a stall itself.
+            let could_run = woken.saturating_sub(nanos(SHORTEST));
+            let gap = Gap::between(could_run, polled, clock::is_virtual);
+            self.gap = gap.unwrap_or(self.gap);
         }
     }
 }
@@ -200,7 +220,7 @@ impl<K, S: Payload> Guard<'_, K, S> {
         for _ in 0..BATCH {
             // One of the indices may be due first.
             if let Some(index) = reader.hints.pop_front() {
-                if let Some(due) = self.look_at(index, reader.reach.tick) {
+                if let Some(due) = self.look_at(index, reader) {
                     reader.due.push(due);
                 }
                 continue;
@@ -233,9 +253,9 @@ impl<K, S: Payload> Guard<'_, K, S> {
     }
 
     /// The wheel has reached this index, perhaps for a timer that was there before. Returns its
-    /// timer if that is due by `tick`. One that is due later gets a note.
-    fn look_at(&mut self, index: u32, tick: u64) -> Option<Due> {
-        let set = self.set();
+    /// timer if that is due by then. One that is due later gets a note.
+    fn look_at(&mut self, index: u32, reader: &Reader) -> Option<Due> {
+        let (set, tick) = (self.set(), reader.reach.tick);
         let state = &mut **self;
         let slot = state.table.get_mut(index)?;
         let Some(timer) = &slot.timer else {
@@ -246,7 +266,8 @@ impl<K, S: Payload> Guard<'_, K, S> {
             return None;
         };
         let now = set.shared.ticks.begin_timestamp(tick);
-        let due = set.due(&timer.value, timer.deadline, now);
+        let silence = set.silence(reader.gap);
+        let due = timer.value.due(timer.deadline, now, &silence);
         let due_tick = set.tick(due);
         if due_tick <= tick {
             slot.scheduled = Timestamp::NEVER;
@@ -275,16 +296,17 @@ impl<K, S: Payload> Guard<'_, K, S> {
         let timer = self.table.timer(found.index);
         let timer = timer.filter(|timer| timer.number == found.number)?;
         let now = set.shared.ticks.begin_timestamp(reader.reach.tick);
-        let due = set.due(&timer.value, timer.deadline, now);
+        let silence = set.silence(reader.gap);
+        let due = timer.value.due(timer.deadline, now, &silence);
         let expires = if set.tick(due) <= found.tick {
-            (timer.value).expire(timer.deadline, now, set.idle, &set.shared)
+            timer.value.expire(timer.deadline, now, &silence)
         } else {
             None
         };
         let Some((deadline, cause)) = expires else {
             // It was touched in the meantime. If it is due nevertheless, it takes its new place in
             // the order.
-            if let Some(due) = self.look_at(found.index, reader.reach.tick) {
+            if let Some(due) = self.look_at(found.index, reader) {
                 reader.due.push(due);
             }
             return None;

@@ -11,13 +11,14 @@ use hashbrown::DefaultHashBuilder;
 
 use super::error::Closed;
 use super::hint::Hints;
-use super::payload::Payload;
+use super::payload::{Payload, Silence};
 use super::set_key::SetKey;
 use super::table::{Table, Timer};
 use crate::console::{SetResource, TimerType};
 use crate::metrics::{Event, OwnCounters};
 use crate::shared::command::Request;
 use crate::shared::mailbox::WakeBy;
+use crate::shared::stalls::Gap;
 use crate::shared::{Alive, Shared};
 use crate::sync::{IN_EXPLORER, Mutex, MutexGuard, lock_with_backoff};
 use crate::tick::{NEVER, Timestamp};
@@ -193,9 +194,13 @@ impl<K, S: Payload> Set<K, S> {
         }
     }
 
-    /// See [`Payload::due`].
-    pub(super) fn due(&self, value: &S, deadline: Timestamp, now: Timestamp) -> Timestamp {
-        value.due(deadline, now, self.idle, &self.shared)
+    /// What counts as silence for a reader with this gap.
+    pub(super) fn silence(&self, gap: Gap) -> Silence<'_> {
+        Silence {
+            shared: &self.shared,
+            idle: self.idle,
+            gap,
+        }
     }
 
     /// The tick of the deadline.

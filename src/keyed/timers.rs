@@ -35,7 +35,27 @@ use crate::tick::{Timestamp, after};
 /// # How a timer ends
 ///
 /// A timer ends in exactly one way: it expires, it is removed, its key is set again, or it is
-/// drained. It has expired once it is delivered to the stream, received or not.
+/// drained. It expires as its stream's consumer receives it. Until then every call works on it,
+/// also if its deadline has passed: it can be removed, set again and moved, and it counts.
+///
+/// Where "too late" matters, compare its [`deadline`](Self::deadline) with the clock:
+///
+/// ```
+/// use std::time::Duration;
+/// use tokio::time::Instant;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let wheel = tickwheel::TimerWheel::new();
+/// let (timers, _expirations) = wheel.keyed::<&str, ()>();
+/// timers.set_timer("offer", (), Duration::from_secs(60))?;
+/// tokio::time::sleep(Duration::from_secs(61)).await;
+///
+/// let is_overdue = timers.deadline("offer").is_some_and(|at| at <= Instant::now());
+/// assert!(is_overdue, "nobody has received it");
+/// assert!(timers.remove_timer("offer")?.is_some(), "and it never expires");
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Panics
 ///
@@ -83,6 +103,8 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     /// replaces, as [`HashMap::insert`](std::collections::HashMap::insert) does. A delay of zero
     /// expires with the next tick. A delay too long to be represented never expires.
     ///
+    /// It also replaces a timer that is [overdue and not received](Self#how-a-timer-ends).
+    ///
     /// # Errors
     ///
     /// [`Full`](SetTimerError::Full) when the key is new and
@@ -127,9 +149,9 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     /// counts them. A period shorter than a tick counts as a tick. Moving the timer shifts its
     /// schedule.
     ///
-    /// Each expiration has a clone of key and value. The actor runs `Clone` while the set is
-    /// locked; it must not call back into the set. If it panics, the actor logs the panic and
-    /// removes the timer.
+    /// Each expiration has a clone of key and value. The consumer's task runs `Clone` while the set
+    /// is locked; it must not call back into the set. A panic of it is logged, and removes the
+    /// timer.
     ///
     /// # Errors
     ///
@@ -260,8 +282,8 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     /// Sets a timer that expires after `delay`, unless its key has one already. Returns key and
     /// value if it has, and leaves that timer as it is.
     ///
-    /// The call is atomic: of several callers at once, exactly one sets the timer. A timer that is
-    /// due and not delivered yet counts.
+    /// The call is atomic: of several callers at once, exactly one sets the timer. One that is
+    /// [overdue and not received](Self#how-a-timer-ends) counts.
     ///
     /// # Errors
     ///
@@ -321,6 +343,7 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     /// value stays. Returns whether there was such a timer.
     ///
     /// Moving counts as arming: within its tick the timer comes after those armed before this call.
+    /// It also moves a timer that is [overdue and not received](Self#how-a-timer-ends).
     ///
     /// # Errors
     ///
@@ -376,7 +399,9 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     }
 
     /// Removes the timer with this key and returns its value. `Some` means that it will never
-    /// expire, `None` that it has expired or there was none.
+    /// expire, `None` that it was received or there was none.
+    ///
+    /// It also removes a timer that is [overdue and not received](Self#how-a-timer-ends).
     ///
     /// # Errors
     ///
@@ -392,8 +417,9 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         (self.handles.set).remove(key)
     }
 
-    /// The deadline of the timer with this key; `None` if there is no such timer. For a timer that
-    /// never expires, it is the instant 292 years after the start of the wheel.
+    /// The deadline of the timer with this key; `None` if there is no such timer. It has passed if
+    /// the timer is [overdue and not received](Self#how-a-timer-ends). For a timer that never
+    /// expires, it is the instant 292 years after the start of the wheel.
     pub fn deadline<Q>(&self, key: &Q) -> Option<Instant>
     where
         K: Borrow<Q>,
@@ -432,8 +458,8 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     /// Calls `read` with the value of the timer with this key; `None` if there is no such timer.
     /// For values that are not `Clone`, or are expensive to clone.
     ///
-    /// `read` runs while the set is locked. It must be quick, since the actor keeps trying to lock
-    /// a set that is due, and must not call back into the set.
+    /// `read` runs while the set is locked. It must be quick, since callers and the consumer wait
+    /// for it, and must not call back into the set.
     ///
     /// # Panics
     ///
@@ -460,7 +486,7 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         (self.handles.set).get_with(key, read)
     }
 
-    /// Whether a timer with this key is pending.
+    /// Whether there is a timer with this key, be it [overdue](Self#how-a-timer-ends).
     pub fn contains<Q>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,

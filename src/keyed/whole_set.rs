@@ -11,7 +11,7 @@ use super::weak_timers::WeakKeyedTimers;
 
 impl<K, V> KeyedTimers<K, V> {
     /// The deadline of the timer that expires next; `None` if there is no timer, or the set is
-    /// closed. A timer that is due and not delivered yet counts, and one that never expires counts
+    /// closed. One that is due and not received yet counts, and one that never expires counts
     /// with the instant that [`deadline`](Self::deadline) returns.
     ///
     /// It visits all timers, 256 at a time under the lock, as [`retain`](Self::retain) does: it is

@@ -30,7 +30,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::activity::{Activity, Reap};
-use super::stalls::Stalls;
+use super::stalls::{Gap, Stalls};
 use crate::clock;
 use crate::tick::{LATEST_NANOS, Ticks, nanos};
 
@@ -39,6 +39,11 @@ mod model;
 
 /// No limit.
 const UNLIMITED: u64 = u64::MAX;
+
+/// When a verdict falls that is due then, and takes so much silence.
+trait PutOff: Fn(u64, u64) -> u64 + Copy {}
+
+impl<F: Fn(u64, u64) -> u64 + Copy> PutOff for F {}
 
 /// The limits that a stream can have beside the one for activity of either kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,23 +80,23 @@ impl Limited {
     }
 
     /// When this limit alone is reached: see [`IdleClock::due`].
-    fn due(&self, now: u64, clock: impl Fn() -> u64, stalls: &Stalls) -> Option<u64> {
+    fn due(&self, now: u64, clock: impl Fn() -> u64, put_off: impl PutOff) -> Option<u64> {
         let limit = self.limit()?;
         match self.activity.last_counted(now, limit, clock) {
-            Some(last) => after(last, limit).map(|due| stalls.put_off(due, limit)),
+            Some(last) => after(last, limit).map(|due| put_off(due, limit)),
             // Decided: there is nothing to wait for.
             None => Some(0),
         }
     }
 
     /// Decides whether this limit is reached at `now`.
-    fn decide(&self, now: u64, stalls: &Stalls) -> bool {
+    fn decide(&self, now: u64, put_off: impl PutOff) -> bool {
         let Some(limit) = self.limit() else {
             return false;
         };
         // Later activity than this is looked at again.
         let last = self.activity.last();
-        let is_due = |due| stalls.put_off(due, limit) <= now;
+        let is_due = |due| put_off(due, limit) <= now;
         last.checked_add(limit).is_some_and(is_due)
             && matches!(self.activity.reap(last), Reap::Reaped(_) | Reap::Gone)
     }
@@ -205,22 +210,27 @@ impl IdleClock {
     /// When this will be idle, if nothing happens until then; `None` if never.
     ///
     /// A lower bound: activity before the decision makes it later. While a guard is held it is a
-    /// whole limit from `now`, at which it has to be read again.
-    pub(crate) fn due(&self, now: u64) -> Option<u64> {
-        self.due_by(now, || self.now())
+    /// whole limit from `now`, at which it has to be read again. The owner knows of a `gap`.
+    pub(crate) fn due(&self, now: u64, gap: Gap) -> Option<u64> {
+        self.due_by(now, gap, || self.now())
+    }
+
+    /// Stalls and a gap put verdicts off.
+    fn put_off(&self, gap: Gap) -> impl PutOff + '_ {
+        move |due, limit| (self.stalls.put_off(due, limit)).max(gap.put_off(due, limit))
     }
 
     /// Like [`due`](Self::due); `clock` reads the time again.
-    fn due_by(&self, now: u64, clock: impl Fn() -> u64 + Copy) -> Option<u64> {
+    fn due_by(&self, now: u64, gap: Gap, clock: impl Fn() -> u64 + Copy) -> Option<u64> {
         self.each()
-            .filter_map(|limited| limited.due(now, clock, &self.stalls))
+            .filter_map(|limited| limited.due(now, clock, self.put_off(gap)))
             .min()
     }
 
     /// Decides whether this is idle at `now`, once and for all until it is revived. Only the owner
     /// may call this.
-    pub(crate) fn decide(&self, now: u64) -> bool {
-        let is_idle = (self.each()).any(|limited| limited.decide(now, &self.stalls));
+    pub(crate) fn decide(&self, now: u64, gap: Gap) -> bool {
+        let is_idle = (self.each()).any(|limited| limited.decide(now, self.put_off(gap)));
         if is_idle {
             // No guard is lost: one that has an effect keeps every limit from being reached. It may
             // be gone already.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Shared;
 use super::idle_clock::IdleClock;
+use super::stalls::Gap;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::tick::{NEVER, Timestamp};
 
@@ -27,7 +28,7 @@ impl SleepContext {
         let Some(clock) = &self.clock else {
             return 0;
         };
-        let due = clock.due(now.after_origin());
+        let due = clock.due(now.after_origin(), Gap::default());
         due.map_or(NEVER, |due| {
             self.shared.ticks.round_up_timestamp(Timestamp::at(due))
         })

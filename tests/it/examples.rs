@@ -318,6 +318,56 @@ fn closes_a_client_that_never_reads() {
     assert!(!timed_out, "the server does not close: {error}");
 }
 
+/// Promise P18.
+#[test]
+#[cfg(unix)]
+fn p18_stopped_process_closes_no_healthy_connection() {
+    // A busy machine may stop the clients too. Then a longer time is tried.
+    let closed = [300, 1200, 4800].into_iter().find_map(closed_after_a_stop);
+    assert_eq!(closed, Some(0), "healthy connections are closed");
+}
+
+/// Stops the server for longer than its idle time, while clients go on sending. Returns how many of
+/// them it closes then; `None` if they were silent for as long themselves.
+#[cfg(unix)]
+fn closed_after_a_stop(millis: u32) -> Option<usize> {
+    let idle = Duration::from_millis(millis.into());
+    let server = Server::start(&idle.as_secs_f64().to_string());
+    let mut healthy: Vec<_> = (0..40).map(|_| server.connect()).collect();
+    let mut silent = server.connect();
+    let mut longest = Duration::ZERO;
+    let mut send_for = |duration| {
+        let began = Instant::now();
+        while began.elapsed() < duration {
+            let sent = Instant::now();
+            for client in &mut healthy {
+                // An error means that it was closed, which is counted below.
+                let _ = client.write_all(b"x");
+            }
+            thread::sleep(idle / 10);
+            longest = longest.max(sent.elapsed());
+        }
+    };
+    send_for(idle / 2);
+    assert!(chat(&mut silent), "it is open");
+    server.signal("-STOP");
+    send_for(idle * 3);
+    server.signal("-CONT");
+    send_for(idle * 3);
+    let closed = healthy.iter_mut().filter_map(|client| {
+        client.set_nonblocking(true).expect("it is a socket");
+        let mut echo = Vec::new();
+        client.read_to_end(&mut echo).ok()
+    });
+    let closed = closed.count();
+    assert_eq!(
+        silent.read(&mut [0]).ok(),
+        Some(0),
+        "the silent one is closed"
+    );
+    (longest < idle / 2).then_some(closed)
+}
+
 #[test]
 #[cfg(unix)]
 fn closes_open_connections_when_stopped() {

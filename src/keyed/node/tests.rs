@@ -68,7 +68,8 @@ impl World {
     /// What the reader is told since, sorted. It has not been woken without any news.
     fn take(&self, set: &mut Set) -> Vec<u32> {
         let mut indices = Vec::new();
-        set.hints.take(&mut indices, &mut set.reach, &self.told);
+        let woken = &mut None;
+        (set.hints).take(&mut indices, &mut set.reach, &self.told, woken);
         indices.sort_unstable();
         indices
     }

@@ -58,21 +58,21 @@ fn two_touchers_and_guard_against_decider() {
         let touchers = [5, 7].map(|nanos| touch(&clock, nanos));
         let guard = hold_guard(&clock);
         // The idle duration has passed since the start, but not since any of the touches.
-        let idle = clock.decide(11);
+        let idle = clock.decide(11, Gap::default());
         let touched = touchers.map(|toucher| toucher.join().unwrap());
         let entered = guard.join().unwrap();
         if idle {
             assert_eq!((touched, entered), ([false; 2], false));
             assert_eq!(clock.either.activity.last(), 0);
-            assert_eq!(clock.due_by(11, || 11), Some(0));
+            assert_eq!(clock.due_by(11, Gap::default(), || 11), Some(0));
             clock.revive(11);
             assert!(clock.touch(11) && clock.enter());
             assert_eq!(clock.either.activity.last(), 11);
         } else {
             assert_eq!((touched, entered), ([true; 2], true));
-            assert_eq!(clock.due_by(11, || 11), Some(17));
-            assert!(!clock.decide(16));
-            assert!(clock.decide(17));
+            assert_eq!(clock.due_by(11, Gap::default(), || 11), Some(17));
+            assert!(!clock.decide(16, Gap::default()));
+            assert!(clock.decide(17, Gap::default()));
         }
     });
 }
@@ -86,7 +86,7 @@ fn touch_before_the_decision_is_the_last_activity() {
     check(None, || {
         let clock = clock(10, [None; 3]);
         let toucher = touch(&clock, 5);
-        assert!(clock.decide(20));
+        assert!(clock.decide(20, Gap::default()));
         let last = if toucher.join().unwrap() { 5 } else { 0 };
         assert_eq!(clock.either.activity.last(), last);
     });
@@ -101,7 +101,7 @@ fn touch_against_decide_and_revive() {
     check(None, || {
         let clock = clock(10, [None; 3]);
         let toucher = touch(&clock, 12);
-        let idle = clock.decide(11);
+        let idle = clock.decide(11, Gap::default());
         if idle {
             clock.revive(11);
         }
@@ -109,7 +109,7 @@ fn touch_against_decide_and_revive() {
         let last = if touched { 12 } else { 11 };
         assert!(idle || touched);
         assert_eq!(clock.either.activity.last(), last);
-        assert_eq!(clock.due_by(11, || 11), Some(last + 10));
+        assert_eq!(clock.due_by(11, Gap::default(), || 11), Some(last + 10));
     });
 }
 
@@ -127,11 +127,11 @@ fn touch_and_guard_against_decision_by_each_kind() {
             let clock = clock(1_000, kinds);
             let toucher = touch(&clock, 5);
             let guard = hold_guard(&clock);
-            let idle = clock.decide(11);
+            let idle = clock.decide(11, Gap::default());
             let (touched, entered) = (toucher.join().unwrap(), guard.join().unwrap());
             assert_eq!((touched, entered), (!idle, !idle));
             if idle {
-                assert!(clock.decide(11), "it is final");
+                assert!(clock.decide(11, Gap::default()), "it is final");
                 assert!(!clock.touch(12) && !clock.enter());
                 clock.progress(deciding, 12);
                 assert_eq!(
@@ -140,8 +140,8 @@ fn touch_and_guard_against_decision_by_each_kind() {
                     "what came too late is not recorded"
                 );
             } else {
-                assert_eq!(clock.due_by(11, || 11), Some(16));
-                assert!(clock.decide(16));
+                assert_eq!(clock.due_by(11, Gap::default(), || 11), Some(16));
+                assert!(clock.decide(16, Gap::default()));
             }
         });
     }
@@ -161,7 +161,7 @@ fn guard_that_fails_leaves_nothing_behind() {
             let clock = Arc::clone(&clock);
             thread::spawn(move || clock.enter())
         };
-        let idle = clock.decide(12);
+        let idle = clock.decide(12, Gap::default());
         let entered = guard.join().unwrap();
         assert_eq!(entered, !idle);
         if idle {

@@ -3,6 +3,7 @@
 mod keep_alive;
 mod reaper;
 mod sockets;
+mod stalls;
 mod stream;
 mod stream_regressions;
 mod stream_shutdown;
