@@ -402,7 +402,7 @@ impl Actor {
             self.sweep = next.map_or(Sweep::None, Sweep::At);
         }
         let wheel = &self.sleeps.wheel;
-        let limit = shared.stale_limit(wheel.len(), wheel.indices() as usize);
+        let limit = shared.stale_limit(wheel.len(), wheel.places());
         if shared.stale.0.is_over(limit) && self.sweep == Sweep::None {
             self.begin_sweep();
         }
