@@ -247,9 +247,8 @@ impl Actor {
         let (next, after_next) = (self.next_turn(), self.turn_after_next());
         (self.timer).set(next, after_next, shared.clock.can_pause(), &shared.name);
         let timer = &mut self.timer;
-        let mut notified = pin!(notifier.notified());
         poll_fn(|cx| {
-            if notified.as_mut().poll(cx).is_ready() {
+            if notifier.poll_notified(cx).is_ready() {
                 return Poll::Ready(());
             }
             timer.poll_elapsed(&mut Context::from_waker(driver), &shared.name)
