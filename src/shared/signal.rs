@@ -35,7 +35,8 @@ impl Signal {
     }
 
     pub(crate) fn set(&self) {
-        self.is_set.store(true, Ordering::SeqCst);
+        // An exchange, as each look at the flag is: they have one order, and none overlooks another.
+        self.is_set.swap(true, Ordering::SeqCst);
         self.waker.wake();
     }
 

@@ -22,7 +22,9 @@ fn model_signal_while_the_task_begins_to_wait() {
         });
         let mut cx = Context::from_waker(&waker);
         let polled = signal.poll(&mut cx);
-        callers.map(|caller| caller.join().unwrap());
+        for caller in callers {
+            caller.join().unwrap();
+        }
         let later = signal.poll(&mut cx);
         if polled.is_pending() {
             assert!(wakes.count() > 0, "it was not woken");
