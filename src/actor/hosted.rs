@@ -10,16 +10,16 @@
 //!
 //! # The protocol
 //!
-//! Two parties poll the future, the *task* and the *driver*. Each poll is asked for by adding one to
-//! a count. Whoever adds the first polls; any other leaves it to that one.
+//! Two parties poll the future, the *task* and the *driver*. Each poll is asked for by adding one
+//! to a count. Whoever adds the first polls; any other leaves it to that one.
 //!
-//! 1. *Neither party waits for the other,* which may have been preempted (P11). The future lies in a
-//!    mutex that only the party with the first poll of the count locks, so it finds it free.
+//! 1. *Neither party waits for the other,* which may have been preempted (P11). The future lies in
+//!    a mutex that only the party with the first poll of the count locks, so it finds it free.
 //! 2. *No wake-up is lost.* Both parties poll the future with the task's waker, and it passes the
-//!    driver's waker to its timer alone. The driver's waker is called after the timer has elapsed. It
-//!    polls the future, or adds to the count. The party that polls unlocks the mutex, and then sets
-//!    the count to zero: if it was more than its own, it wakes the task, which polls once more. So
-//!    does the task's own poll.
+//!    driver's waker to its timer alone. The driver's waker is called after the timer has elapsed.
+//!    It polls the future, or adds to the count. The party that polls unlocks the mutex, and then
+//!    sets the count to zero: if it was more than its own, it wakes the task, which polls again.
+//!    The task's own poll ends so too.
 //! 3. *The party that finishes the future takes it out.* A driver then wakes the task, which ends.
 //!    A panic in a driver is an end too: Tokio must not see it. A task whose poll panics leaves the
 //!    count as it is, so nobody polls the future again.

@@ -126,8 +126,8 @@ impl<T: SlabCell, const CHUNK: u32> ChunkSlab<T, CHUNK> {
         self.in_use
     }
 
-    /// How many cells the chunks that have memory have. The highest index says nothing of that: most
-    /// of those below it may have gone back to the allocator.
+    /// How many cells the chunks have that have memory. The highest index says nothing of that:
+    /// most chunks below it may have gone back to the allocator.
     pub(crate) fn places(&self) -> usize {
         self.allocated as usize * CHUNK as usize
     }

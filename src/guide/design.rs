@@ -166,9 +166,9 @@
 //! (`actor/hosted`).
 //!
 //! What is left are locks of Tokio: that of its timer, which the actor takes to arm its own, once
-//! for each wait, and those of the runtime's queues, when it wakes tasks. Whoever uses Tokio's timer
-//! takes the former, twice for each timeout. A timer of this crate takes it only when its wheel has
-//! ended and while the clock is virtual.
+//! for each wait, and those of the runtime's queues, when it wakes tasks. Whoever uses Tokio's
+//! timer takes the former, twice for each timeout. A timer of this crate takes it only when its
+//! wheel has ended and while the clock is virtual.
 //!
 //! # Promises
 //!

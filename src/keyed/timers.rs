@@ -122,8 +122,8 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     ///
     /// The schedule does not drift: each deadline is a whole number of periods after this call.
     /// Missed periods are coalesced into one expiration: its [`missed`](crate::Expired::missed)
-    /// counts them. A period counts as missed 5 ms after the wheel could fire. One shorter than a
-    /// tick counts as a tick. Moving the timer shifts its schedule.
+    /// counts them. A period shorter than a tick counts as a tick. Moving the timer shifts its
+    /// schedule.
     ///
     /// Each expiration has a clone of key and value. The actor runs `Clone` while the set is
     /// locked; it must not call back into the set. If it panics, the actor logs the panic and

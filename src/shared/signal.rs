@@ -7,8 +7,8 @@
 //! the flag first, and wakes the task after that. Whichever comes later sees what the other did. A
 //! signal that comes while the task does not wait is kept, and several are one.
 //!
-//! A task that has ended its wait by other means is still registered, so the next signal may wake it
-//! for nothing, once.
+//! A task that has ended its wait by other means is still registered, so the next signal may wake
+//! it for nothing, once.
 
 #[cfg(all(test, tickwheel_loom))]
 mod model;
@@ -35,7 +35,8 @@ impl Signal {
     }
 
     pub(crate) fn set(&self) {
-        // An exchange, as each look at the flag is: they have one order, and none overlooks another.
+        // An exchange, as each look at the flag is: they have one order, and none overlooks
+        // another.
         self.is_set.swap(true, Ordering::SeqCst);
         self.waker.wake();
     }

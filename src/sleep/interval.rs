@@ -49,9 +49,9 @@ pub struct Interval {
     sleep: Sleep,
     period: Duration,
     missed: MissedTickBehavior,
-    /// The instant of the next tick had passed when it was armed, though the wheel's tick for it had
-    /// not begun. It comes with the wheel's tick. By the clock it would come together with the one
-    /// before, and no tick in the next period.
+    /// The instant of the next tick had passed when it was armed, though the wheel's tick for it
+    /// had not begun. It comes with the wheel's tick. By the clock it would come together with the
+    /// one before, and no tick in the next period.
     comes_by_wheel: bool,
 }
 

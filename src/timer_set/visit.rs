@@ -252,7 +252,8 @@ impl<K, S: Payload> Visit<'_, K, S> {
         };
         let clone = || (repeat.clone)(&timer.key, &timer.value, copied);
         catch_unwind(AssertUnwindSafe(clone))?;
-        let missed = (set.shared.ticks).missed_periods(deadline, repeat.period, self.turn.now);
+        let late = self.turn.now.nanos().saturating_sub(deadline.nanos());
+        let missed = late.max(0) / repeat.period;
         let next = deadline.plus(repeat.period.saturating_mul(missed.saturating_add(1)));
         let number = state.next_number();
         if let Some(slot) = state.table.get_mut(index) {

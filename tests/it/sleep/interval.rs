@@ -296,8 +296,8 @@ async fn keeps_the_pace_of_an_interval_on_coarse_ticks() {
     }
 }
 
-// The rounding of the wheel counted as missed: `Delay` waited for another tick each time, and `Skip`
-// left every other one out.
+// The rounding of the wheel counted as missed: `Delay` waited for another tick each time, and
+// `Skip` left every other one out.
 #[tokio::test(start_paused = true)]
 async fn p2_coarse_ticks_make_no_tick_missed() {
     let ticks = [1, 7, 100, 1_000, 20_000, 100_000, 1_000_000].map(us);
