@@ -351,6 +351,14 @@ pub trait Store: Send + Sync + 'static {
     /// that comes while a caller waits. So an instance has one caller, which calls it again and
     /// again. Cancel safe.
     fn hinted(&self, namespace: &Namespace) -> BoxFuture<'_, ()>;
+
+    /// Gives back what the store holds open between calls, such as a file. Calls work as before,
+    /// and may take longer, until an instance loads again.
+    /// [`shutdown`](crate::DurableTimers::shutdown) calls it. By default there is nothing to give
+    /// back.
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 impl<S: Store> From<S> for Box<dyn Store> {
