@@ -1,10 +1,11 @@
 //! How late timers fire, since when that counts, and the warning of it.
 //!
 //! A timer is late from its deadline on, or from when it was armed if its deadline had passed by
-//! then. The warning counts from the deadline's tick, before which no timer fires: on a wheel with
-//! ticks of seconds, punctual timers fire seconds after their deadlines. So a deadline of last
-//! week, which durable timers may load, is not a week of lateness. An entry has no room for the
-//! time when it was armed. The actor knows an instant instead,
+//! then. So a deadline of last week, which durable timers may load, is not a week of lateness. The
+//! warning counts from the deadline's tick, before which no timer fires: on a wheel with ticks of
+//! seconds, punctual timers fire seconds after their deadlines.
+//!
+//! An entry has no room for the time when it was armed. The actor knows an instant instead,
 //! [`armed_after`](Lateness::armed_after):
 //!
 //! > A timer that fires, and has a deadline before `armed_after`, was armed after that
