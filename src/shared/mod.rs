@@ -4,13 +4,15 @@
 //! carries them, the half of a sleeping future that the actor sees ([`entry`]), the nodes that
 //! dropped sleeps leave behind ([`stale`]), the activity that touches record ([`activity`],
 //! [`idle_clock`]), the times in which the runtime stood still ([`stalls`], [`hearing`]), the
-//! wakers of a stream's operations ([`pending`]), and the state that all handles of one wheel share
-//! ([`state`]). Callers and the actor depend on this module, never on each other.
+//! [signal] that wakes the actor, the wakers of a stream's operations ([`pending`]), and the state
+//! that all handles of one wheel share ([`state`]). Callers and the actor depend on this module,
+//! never on each other.
 
 pub(crate) mod activity;
 pub(crate) mod entry;
 pub(crate) mod idle_clock;
 pub(crate) mod mailbox;
+pub(crate) mod signal;
 pub(crate) mod stale;
 pub(crate) mod stalls;
 
