@@ -19,9 +19,6 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, lock_with_backoff, try_lock_with_backoff};
 use crate::tick::Timestamp;
 
-/// An emptied list keeps memory for so many indices.
-const KEPT_CAPACITY: usize = 256;
-
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Hints {
@@ -210,7 +207,6 @@ impl Hints {
             reach.raise(before);
             return is_further;
         }
-        indices.shrink_to(KEPT_CAPACITY);
         let mut list = lock_with_backoff(&self.list);
         mem::swap(&mut list.indices, indices);
         self.has_news.store(false, Ordering::Relaxed);

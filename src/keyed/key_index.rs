@@ -10,11 +10,10 @@ use hashbrown::HashTable;
 #[cfg(all(test, not(any(tickwheel_loom, tickwheel_shuttle))))]
 mod tests;
 
-/// How many buckets of the old table a change empties.
+/// How many buckets of the old table a change empties; a removal, twice as many.
 const MOVED: usize = 8;
 
-/// A table with fewer pairs than its capacity divided by this is replaced by a smaller one. So many
-/// are left that removing them empties it.
+/// A table with fewer pairs than its capacity divided by this is replaced by a smaller one.
 const SPARSE: usize = 4;
 
 #[derive(Debug, Clone, Copy)]
@@ -71,6 +70,8 @@ impl KeyIndex {
         } else {
             debug_assert!(false, "index {index} was added with this hash");
         }
+        // Twice: a smaller table has to be complete before a yet smaller one takes its place.
+        self.step();
         self.step();
         if self.old.is_empty() && self.pairs.len() < self.pairs.capacity() / SPARSE {
             self.replace(self.pairs.len() * 2);

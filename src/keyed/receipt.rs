@@ -142,10 +142,8 @@ impl Reader {
             self.reach.armed_after = armed_after;
         }
         self.now = shared.ticks.timestamp(clock::now());
-        if self.hints.is_empty() {
-            self.hints.shrink_to(KEPT_CAPACITY);
-        }
         self.hints.extend(self.taken.drain(..));
+        self.taken.shrink_to(KEPT_CAPACITY);
         if let Some(tick) = woken {
             let woken = shared.ticks.begin_timestamp(tick).after_origin();
             self.was_woken(woken);
@@ -161,6 +159,14 @@ impl Reader {
             let gap = Gap::between(could_run, polled, clock::is_virtual);
             self.gap = gap.unwrap_or(self.gap);
         }
+    }
+
+    /// Frees the memory of lists that have become empty.
+    fn free_spare(&mut self) {
+        if self.hints.is_empty() {
+            self.hints.shrink_to(KEPT_CAPACITY);
+        }
+        self.due.free_spare();
     }
 }
 
@@ -199,7 +205,7 @@ impl<K, S: Payload> Set<K, S> {
         let mut guard = self.lock();
         let receipt = guard.receive(reader, limit, &mut failed, &mut out);
         drop(guard);
-        reader.due.free_spare();
+        reader.free_spare();
         for (timer, copied, panic) in failed {
             report(CLONE, panic);
             drop_pair(timer.key, timer.value);
