@@ -116,7 +116,8 @@
 //!
 //! let admin = timers.admin();
 //! for entry in admin.pending(None, 100).await? {
-//!     println!("{:?} is due at {}, attempt {}", entry.key, StoreTime::from(entry.deadline), entry.attempt);
+//!     println!("{:?} is due at {}, attempt {}", entry.key, StoreTime::from(entry.deadline),
+//!     entry.attempt);
 //! }
 //! for entry in admin.dead(None, 100).await? {
 //!     println!("{:?} failed {} times: {:?}", entry.key, entry.attempt, entry.error);
@@ -140,7 +141,8 @@
 //!
 //! [`shutdown`](crate::DurableTimers::shutdown) ends the stream of claims, and other instances go
 //! on without delay. Handlers can still settle their claims: wait for them, then let the process
-//! end. An SQLite file is one whole file then, without a log beside it. A process that just ends loses nothing either, but is treated like one that was killed.
+//! end. An SQLite file is one whole file then, without a log beside it. A process that just ends
+//! loses nothing either, but is treated like one that was killed.
 //!
 //! # Writing handlers
 //!
@@ -204,8 +206,8 @@
 //!
 //! When a repeating timer fails, only the occurrence dies, and the timer goes on. Each occurrence
 //! that fails for good is another dead timer. Of one key the
-//! [latest hundred](crate::store::MAX_DEAD_OF_KEY) are kept; `counts().dead` grows no more then, and
-//! the metric `dead` does. Setting the timer again discards them.
+//! [latest hundred](crate::store::MAX_DEAD_OF_KEY) are kept; `counts().dead` grows no more then,
+//! and the metric `dead` does. Setting the timer again discards them.
 //!
 //! `cargo run -p tickwheel-durable --example retries` shows all of this.
 //!
@@ -248,8 +250,8 @@
 //! purge goes in steps beside the timers of other namespaces. Redis unlinks the keys, and frees
 //! their memory in the background.
 //!
-//! In a cluster, [a part](crate::Redis::spread) has up to 20 million timers, so that its keys can be
-//! moved to another node within two to three seconds each: 48 parts for 10^9 with 12 primaries.
+//! In a cluster, [a part](crate::Redis::spread) has up to 20 million timers, so that its keys can
+//! be moved to another node within two to three seconds each: 48 parts for 10^9 with 12 primaries.
 //!
 //! Whatever the numbers, no call, look or sweep does more than a bounded step: a load takes up to
 //! 1,024 timers, a purge, a retry or a discard some hundred at a time, and a set discards at most
@@ -264,8 +266,9 @@
 //! ```
 //! # use std::time::Duration;
 //! # use tickwheel_durable::{DurableTimers, Error};
-//! /// The timers on the server that has this key. FNV-1a: the hashes of the standard library change between versions.
-//! fn of_key<'a>(servers: &'a [DurableTimers<String, u32>], key: &str) -> &'a DurableTimers<String, u32> {
+//! /// The timers on the server that has this key. FNV-1a: the hashes of the standard library
+//! change between versions. fn of_key<'a>(servers: &'a [DurableTimers<String, u32>], key: &str) ->
+//! &'a DurableTimers<String, u32> {
 //!     let hash = key.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
 //!         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
 //!     });

@@ -53,14 +53,15 @@
 //!                  +--->| in flight |--+
 //!                  |    +-----------+  |
 //!                  |      |      |     |
-//!                  +------+      |     +--> dead: it has failed for good; an operator retries or discards it
+//!                  +------+      |     +--> dead: it has failed for good; an operator retries or
+//!                  discards it
 //!       fire, once the lease     |
 //!       has ended (new token)    +--> ack: gone
 //! ```
 //!
-//! A dead timer lies apart from the others: no load and no fire meets it. Of one key the store keeps
-//! the latest hundred, so that what discards them is one bounded step (D13). A retry makes it wait
-//! again, with a new version and no attempts. A set discards the dead timers of its key, and a
+//! A dead timer lies apart from the others: no load and no fire meets it. Of one key the store
+//! keeps the latest hundred, so that what discards them is one bounded step (D13). A retry makes it
+//! wait again, with a new version and no attempts. A set discards the dead timers of its key, and a
 //! remove returns the latest, so that what was replaced or removed cannot be retried (D4).
 //!
 //! Every arrow into `waiting` or `in flight` but `extend` and `load` gives a new version from one
