@@ -101,14 +101,12 @@
 //!
 //! ```sh
 //! # Hold.
-//! psql "$OTHER_URL" -c "UPDATE timers.tickwheel_namespaces SET name = 'held' WHERE name =
-//! 'orders'"
+//! psql "$OTHER_URL" -c "UPDATE timers.tickwheel_namespaces SET name = 'held' WHERE name = 'orders'"
 //! ```
 //!
 //! ```sh
 //! # Release.
-//! psql "$OTHER_URL" -c "UPDATE timers.tickwheel_namespaces SET name = 'unused' WHERE name =
-//! 'orders';
+//! psql "$OTHER_URL" -c "UPDATE timers.tickwheel_namespaces SET name = 'unused' WHERE name = 'orders';
 //!     UPDATE timers.tickwheel_namespaces SET name = 'orders' WHERE name = 'held'"
 //! ```
 //!

@@ -53,8 +53,7 @@
 //!                  +--->| in flight |--+
 //!                  |    +-----------+  |
 //!                  |      |      |     |
-//!                  +------+      |     +--> dead: it has failed for good; an operator retries or
-//!                  discards it
+//!                  +------+      |     +--> dead: it has failed for good; an operator retries or discards it
 //!       fire, once the lease     |
 //!       has ended (new token)    +--> ack: gone
 //! ```
