@@ -317,7 +317,7 @@ impl Store for Memory {
         self
     }
 
-    fn hinted(&self, namespace: &Namespace) -> BoxFuture<'_, ()> {
+    fn hinted(&self, namespace: &Namespace) -> BoxFuture<'_, Option<InstanceId>> {
         let namespace = namespace.clone();
         Box::pin(async move {
             let hint = self
@@ -328,6 +328,7 @@ impl Store for Memory {
             if let Some(hint) = hint {
                 hint.notified().await;
             }
+            None
         })
     }
 }

@@ -222,9 +222,12 @@ impl Store for Sqlite {
         self
     }
 
-    fn hinted(&self, namespace: &Namespace) -> BoxFuture<'_, ()> {
+    fn hinted(&self, namespace: &Namespace) -> BoxFuture<'_, Option<InstanceId>> {
         let namespace = namespace.clone();
-        Box::pin(async move { self.thread.hints().wait(&namespace).await })
+        Box::pin(async move {
+            self.thread.hints().wait(&namespace).await;
+            None
+        })
     }
 }
 

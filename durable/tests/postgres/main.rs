@@ -13,6 +13,7 @@ mod failover;
 mod faults;
 #[path = "../support/heard.rs"]
 mod heard;
+mod hint_queue;
 mod hints;
 #[path = "../support/log.rs"]
 mod log;
@@ -21,6 +22,7 @@ mod migrations;
 mod options;
 #[path = "../support/outage.rs"]
 mod outage;
+mod place;
 mod plans;
 mod pooler;
 mod proxy;
