@@ -225,7 +225,12 @@ const METADATA: Metadata<'static> =
 /// Tells the recorder the units and meanings.
 fn describe(recorder: &dyn Recorder) {
     for (name, description, _) in GAUGES {
-        recorder.describe_gauge(KeyName::from(name), Some(Unit::Count), description.into());
+        let unit = if name.ends_with("_seconds") {
+            Unit::Seconds
+        } else {
+            Unit::Count
+        };
+        recorder.describe_gauge(KeyName::from(name), Some(unit), description.into());
     }
     let failing = "Whether the latest call of a kind has failed.";
     recorder.describe_gauge(KeyName::from(FAILING), None, failing.into());

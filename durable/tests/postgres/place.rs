@@ -185,6 +185,29 @@ async fn idle_load_walks_through_no_rows_that_are_gone() {
     run(&report, "COMMIT").await;
 }
 
+/// An old transaction in the database is what an operator has to look for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn load_tells_how_old_the_oldest_snapshot_is() {
+    let Some(url) = database("snapshot").await else {
+        return missing();
+    };
+    let case = Case::open(url).await;
+    let report = client(&case.url).await;
+    run(&report, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").await;
+    tokio::time::sleep(2 * SECOND).await;
+    let age = async |case: &Case| {
+        let load = Load::new(case.instance, SECOND, 10, HOUR);
+        let loaded = case.store.load(&case.space, load).await.expect("it loads");
+        loaded.oldest_snapshot
+    };
+    let old = age(&case).await.expect("the first load looks for it");
+    assert!(old >= 2 * SECOND, "{old:?}");
+    assert_eq!(age(&case).await, None, "others do not");
+    run(&report, "COMMIT").await;
+    let young = age(&case.other().await).await;
+    assert!(young.is_some_and(|young| young < old), "{young:?}");
+}
+
 /// Whatever comes before the place at which loads begin is found by the next one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn load_finds_what_comes_before_its_place() {

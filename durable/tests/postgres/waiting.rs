@@ -74,6 +74,31 @@ async fn sets_of_the_same_new_keys_never_deadlock() {
     assert_eq!(deadlocks(&url).await, 0);
 }
 
+/// A write failed that had waited for another one as long as the `lock_timeout` of the role allows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lock_timeout_of_the_role_fails_no_call() {
+    let Some(url) = database("lock_timeout").await else {
+        return missing();
+    };
+    let limited = format!("{url}?options=-clock_timeout%3D20ms");
+    let (space, stores) = stores(&limited, 1).await;
+    let store = &stores[0].0;
+    let written = store
+        .write(&space, vec![set("a", false)], Terms::NONE)
+        .await;
+    written.expect("it writes");
+    let admin = client(&url).await;
+    let lock = "BEGIN; SELECT 1 FROM tickwheel_timers FOR UPDATE";
+    admin.batch_execute(lock).await.expect("it locks");
+    let writing = store.write(&space, vec![set("a", false)], Terms::NONE);
+    let unlocking = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        admin.batch_execute("ROLLBACK").await.expect("it unlocks");
+    };
+    let (written, ()) = tokio::join!(writing, unlocking);
+    written.expect("it writes");
+}
+
 /// A batch of a thousand keys took 576 locks of the server's table, and those of 30 namespaces all
 /// that it has: other programs failed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
