@@ -157,13 +157,16 @@ BEGIN
     SELECT max(i.near), (array_agg(i.id ORDER BY random()) FILTER (WHERE i.lacks > 0 AND i.id IS DISTINCT FROM its_own))[1]
     INTO its_near, its_name
     FROM @.tickwheel_instances i WHERE i.namespace = its_space AND i.id > 0 AND i.alive_until >= its_now;
-    IF its_due - its_now > its_near OR pg_notification_queue_usage() > 0.9 THEN
+    IF its_due - its_now > its_near THEN
         RETURN false;
     END IF;
     IF pg_try_advisory_xact_lock_shared(hashtextextended('tickwheel unhinted', its_seed)) THEN
         IF NOT pg_try_advisory_xact_lock(hashtextextended('tickwheel hint', its_seed)) THEN
             RETURN false;
         END IF;
+    END IF;
+    IF pg_notification_queue_usage() > 0.9 THEN
+        RETURN false;
     END IF;
     PERFORM pg_notify(its_channel, coalesce(its_name::text, '')), set_config('tickwheel.hinted', its_channel, true);
     RETURN true;

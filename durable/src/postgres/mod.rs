@@ -231,8 +231,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 ///   poll later at most. While the server's `NOTIFY` queue is nearly full there are no hints.
 /// * Sets, moves, removes and put-backs of one key take turns by an advisory lock, until they are
 ///   committed, and so do batches of more than 32 keys of a namespace. In the server's table of
-///   locks (`max_locks_per_transaction`) a large batch takes two places, a smaller one 65 at most,
-///   and beside [transactions of yours](#in-your-own-transaction) either takes up to 129.
+///   locks (`max_locks_per_transaction`) a large batch takes four places, a smaller one 67 at most,
+///   and beside [transactions of yours](#in-your-own-transaction) either takes up to 131.
 /// * A server that waits for the rest of a batch for a second undoes it. Over a link on which the
 ///   values of a batch take longer, the call fails with [`StoreError::Unavailable`].
 /// * Manual row locks delay moves and removes of these keys and settles of these claims, until

@@ -60,7 +60,7 @@
 //!
 //! So the room that batches take in the server's table of locks is bounded: while there are no
 //! transactions of users, two locks for a large batch and 65 for another one, and with them 129 at
-//! most. A batch takes 64 locks of single keys, and leaves the rest of its keys out.
+//! most. A hint takes two more. A batch takes 64 locks of single keys, and leaves the rest of its keys out.
 //!
 //! | result | why it is right |
 //! |---|---|
