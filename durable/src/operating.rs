@@ -139,12 +139,15 @@
 //!
 //! # Starting and stopping
 //!
+//! [Backups](crate::backups) says how stores are copied and restored, and how restored timers are
+//! held back.
+//!
 //! Run one instance for a namespace in each process that handles its timers. A process that only
 //! sets timers drops its [`Claims`](crate::Claims) and keeps the handle.
 //!
 //! [`shutdown`](crate::DurableTimers::shutdown) ends the stream of claims, and other instances go
 //! on without delay. Handlers can still settle their claims: wait for them, then let the process
-//! end. A process that just ends loses nothing either, but is treated like one that was killed.
+//! end. An SQLite file is one whole file then, without a log beside it. A process that just ends loses nothing either, but is treated like one that was killed.
 //!
 //! # Writing handlers
 //!
@@ -156,8 +159,25 @@
 //!   acknowledgement leaves the new timer alone.
 //! * When [`lease_remaining`](crate::Claim::lease_remaining) is zero, or a call returns
 //!   [`Error::Lost`](crate::Error::Lost), another instance may have the timer: stop.
-//! * Do not block the thread in `dispatch`: its handlers share a task; use
-//!   [`dispatch_spawned`](crate::Claims::dispatch_spawned), or `spawn_blocking`.
+//! * Do not block a thread of the runtime: run what blocks in
+//!   [`spawn_blocking`](tokio::task::spawn_blocking), and await it. Renewals of leases, loads and
+//!   the connections to PostgreSQL and Redis need these threads. While handlers block all of them,
+//!   nothing is renewed, and timers run again although their handlers have not ended.
+//!   [`dispatch_spawned`](crate::Claims::dispatch_spawned) is no help: it lets handlers use, and
+//!   so block, every thread.
+//!
+//!   ```
+//!   # use tickwheel_durable::{Claims, Retry};
+//!   # fn render(_: &str) -> Result<(), std::io::Error> { Ok(()) }
+//!   # async fn handle(mut claims: Claims<String, String>) {
+//!   claims
+//!       .dispatch(16, |claim| async move {
+//!           let rendering = tokio::task::spawn_blocking(move || render(&claim.value));
+//!           rendering.await?.map_err(Retry::from)
+//!       })
+//!       .await;
+//!   # }
+//!   ```
 //! * A timer that fails is dead after 25 attempts: [`max_attempts`](crate::Builder::max_attempts).
 //!   `None` means forever.
 //!

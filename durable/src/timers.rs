@@ -401,11 +401,14 @@ impl<K, V> DurableTimers<K, V> {
     /// were not received are released, and loaded timers are unloaded for other instances to take
     /// at once. Claims that the program holds can still be settled, and handles go on writing.
     ///
-    /// Returns when that is done. If the store does not respond, it returns after a few call
-    /// timeouts, and other instances take the timers a few polls later.
+    /// Returns when that is done, and the store has given back what it holds open: the file of the
+    /// last instance on [`Sqlite`](crate::Sqlite) is whole then, and again after each later call.
+    /// If the store does not respond, it returns after a few call timeouts, and other instances
+    /// take the timers a few polls later.
     pub async fn shutdown(&self) {
         self.shutdown.stop();
         self.shutdown.ended().await;
+        self.cores.close_store().await;
     }
 
     /// Sends a write to the part that has its key.

@@ -48,6 +48,11 @@ impl File {
         &self.path
     }
 
+    /// Where its write-ahead log is.
+    pub(super) fn log(&self) -> &Path {
+        &self.files[1].0
+    }
+
     /// Fails if one of them is gone, or another one.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         let moved = self.files.iter().find(|(name, was)| id(name) != *was);

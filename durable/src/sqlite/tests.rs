@@ -13,6 +13,7 @@ use crate::store::{Action, Due, Settlement, Version};
 
 mod commits;
 mod counts;
+mod lineage;
 mod looks;
 mod plans;
 

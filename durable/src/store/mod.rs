@@ -354,6 +354,14 @@ pub trait Store: Send + Sync + 'static {
     /// Where a hint reaches many instances, it may name one that lacks rows. That one loads at
     /// once, and the others need not hurry.
     fn hinted(&self, namespace: &Namespace) -> BoxFuture<'_, Option<InstanceId>>;
+
+    /// Gives back what the store holds open between calls, such as a file. Calls work as before,
+    /// and may take longer, until an instance loads again.
+    /// [`shutdown`](crate::DurableTimers::shutdown) calls it. By default there is nothing to give
+    /// back.
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 impl<S: Store> From<S> for Box<dyn Store> {

@@ -315,7 +315,11 @@ async fn calls_go_on_without_hints_while_the_queue_is_full() {
         let timer = timers.set_timer("after", &1, Duration::ZERO).await;
         timer.expect("it is set");
         receive(&mut third.1, "after").await;
-        assert_eq!(log.with(&["WARN", "54000"]), 0, "no call has failed for a hint");
+        assert_eq!(
+            log.with(&["WARN", "54000"]),
+            0,
+            "no call has failed for a hint"
+        );
     }
 }
 

@@ -2,6 +2,7 @@
 //! one.
 
 mod away;
+mod backups;
 #[cfg(feature = "cron")]
 #[path = "../support/cron.rs"]
 mod cron;
@@ -22,6 +23,8 @@ mod migrations;
 mod options;
 #[path = "../support/outage.rs"]
 mod outage;
+#[path = "../support/backups.rs"]
+mod page;
 mod place;
 mod plans;
 mod pooler;

@@ -22,38 +22,6 @@ async fn refusal(url: &str) -> String {
     format!("{error:#}")
 }
 
-/// A policy on the tables hid the rows from the role of the store: it counted none, and delivered
-/// nothing, silently.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn row_level_security_is_refused() {
-    let Some(url) = database("row_security").await else {
-        return missing();
-    };
-    let store = Postgres::connect(&url).await.expect("it makes the tables");
-    let role = format!("reader_{}", std::process::id());
-    let admin = client(&url).await;
-    let rights = format!(
-        "CREATE ROLE {role} LOGIN;
-        GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role};
-        GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role};
-        GRANT USAGE, UPDATE ON ALL SEQUENCES IN SCHEMA public TO {role}"
-    );
-    admin.batch_execute(&rights).await.expect("it is granted");
-    let with_role = url.replace("postgres@", &format!("{role}@"));
-    let before = Postgres::connect(&with_role).await.expect("it connects");
-    let hide = "ALTER TABLE tickwheel_timers ENABLE ROW LEVEL SECURITY";
-    admin.batch_execute(hide).await.expect("it is altered");
-    let text = refusal(&with_role).await;
-    assert!(text.contains("row-level security"), "{text}");
-    let space = Namespace::new("hidden").expect("it is a name");
-    store.open(&space, &"json".into()).await.expect("it opens");
-    let error = before.count(&space).await.expect_err("rows may be hidden");
-    let text = format!("{error:#}");
-    assert!(text.contains("row-level security"), "{text}");
-    // The owner sees all.
-    store.count(&space).await.expect("it counts");
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_are_not_made_where_others_may_create() {
     let Some(url) = database("open_schema").await else {
