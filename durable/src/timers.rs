@@ -227,8 +227,12 @@ impl<K, V> DurableTimers<K, V> {
         let core = self.cores.of_key(&key);
         let until = core.call_until();
         let now = core.fresh_now(until).await?;
-        let first = crate::cron::Cron::first(expression, zone, now);
-        let (schedule, first) = first.map_err(Error::Cron)?;
+        let (expression, zone) = (expression.to_owned(), zone.to_owned());
+        // A search may take milliseconds.
+        let search = move || crate::cron::Cron::first(&expression, &zone, now);
+        let first = tokio::task::spawn_blocking(search).await;
+        // It is cancelled when the runtime shuts down.
+        let (schedule, first) = first.map_err(|_| Error::Closed)?.map_err(Error::Cron)?;
         let action = Action::Set {
             value: self.coder.encode_value(value)?,
             due: Due::At(first),

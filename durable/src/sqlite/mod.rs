@@ -73,6 +73,10 @@ pub use transaction::SqliteTransaction;
 /// process that is killed leaves both, and the next one that opens the file goes on with them.
 /// [Backups](crate::backups#sqlite) says how to copy and restore it.
 ///
+/// A transaction of yours that stays open, also one that only reads, keeps SQLite from using the
+/// write-ahead log again from its beginning. The file `-wal` grows with each commit until the
+/// transaction ends, and keeps its size: keep such transactions short.
+///
 /// The tables are named `tickwheel_*` and can lie in a file with others. Network file systems are
 /// no place for SQLite files that several processes write.
 ///
@@ -159,8 +163,18 @@ impl Store for Sqlite {
         writes: Vec<Write>,
         near: Terms,
     ) -> Answer<'_, Vec<WriteOutcome>> {
-        self.call_under(namespace, near, move |call| {
-            rules::write(call, writes, near)
+        let mut step = self.write_step(namespace, writes.into_iter(), near);
+        let (store, namespace) = (self.clone(), namespace.clone());
+        Box::pin(async move {
+            let mut written = Vec::new();
+            loop {
+                let (outcomes, rest) = step.await?;
+                written.extend(outcomes);
+                if rest.len() == 0 {
+                    return Ok(written);
+                }
+                step = store.write_step(&namespace, rest, near);
+            }
         })
     }
 
@@ -272,6 +286,19 @@ impl Sqlite {
                 Ok(found) => Ok(look(connection, found.id)?),
                 Err(error) => Err(error),
             })
+        })
+    }
+
+    /// Makes a step of a batch of writes. Returns what is left of it.
+    fn write_step(
+        &self,
+        namespace: &Namespace,
+        mut writes: std::vec::IntoIter<Write>,
+        near: Terms,
+    ) -> Answer<'static, (Vec<WriteOutcome>, std::vec::IntoIter<Write>)> {
+        self.call_under(namespace, near, move |call| {
+            let written = rules::write(call, &mut writes, near)?;
+            Ok((written, writes))
         })
     }
 

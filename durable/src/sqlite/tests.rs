@@ -16,6 +16,7 @@ mod counts;
 mod lineage;
 mod looks;
 mod plans;
+mod steps;
 
 /// A folder that goes with the test.
 struct Folder(PathBuf);
