@@ -69,7 +69,7 @@ async fn load(store: &Postgres, space: &Namespace, instance: InstanceId, wanted:
 /// all databases of the server: 200 a second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transactions_hint_what_a_poll_would_find_too_late() {
-    let Some(url) = database("near_enough").await else {
+    let Some(url) = database("hints_near").await else {
         return missing();
     };
     let store = Postgres::connect(&url).await.expect("it connects");
@@ -110,7 +110,7 @@ async fn transactions_hint_what_a_poll_would_find_too_late() {
 /// were not committed yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_transaction_gives_the_hint_of_those_beside_it() {
-    let Some(url) = database("beside").await else {
+    let Some(url) = database("hints_beside").await else {
         return missing();
     };
     let store = Postgres::connect(&url).await.expect("it connects");
@@ -176,7 +176,7 @@ async fn one_transaction_gives_the_hint_of_those_beside_it() {
 /// All instances loaded at each hint: 18 calls a timer with 16 of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hint_names_an_instance_that_lacks_rows() {
-    let Some(url) = database("named").await else {
+    let Some(url) = database("hints_named").await else {
         return missing();
     };
     let store = Postgres::connect(&url).await.expect("it connects");
@@ -327,7 +327,7 @@ async fn calls_go_on_without_hints_while_the_queue_is_full() {
 /// however many hints there are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn named_instance_loads_and_others_do_not() {
-    let Some(url) = database("woken").await else {
+    let Some(url) = database("hints_woken").await else {
         return missing();
     };
     let start = async || {

@@ -188,7 +188,7 @@ async fn idle_load_walks_through_no_rows_that_are_gone() {
 /// An old transaction in the database is what an operator has to look for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn load_tells_how_old_the_oldest_snapshot_is() {
-    let Some(url) = database("snapshot").await else {
+    let Some(url) = database("place_snapshot").await else {
         return missing();
     };
     let case = Case::open(url).await;
@@ -303,7 +303,7 @@ async fn load_finds_what_comes_before_its_place() {
 /// Loads waited for a row that a transaction had locked, if its instance had died.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn load_waits_for_no_locked_row_of_a_dead_instance() {
-    let Some(url) = database("locked_dead").await else {
+    let Some(url) = database("place_locked").await else {
         return missing();
     };
     let case = Case::open(url).await;
