@@ -45,7 +45,7 @@ async fn hints(url: &str) -> mpsc::UnboundedReceiver<String> {
     // It listens as long as it is connected.
     tokio::spawn(async move {
         std::future::pending::<()>().await;
-        drop(client)
+        drop(client);
     });
     hints
 }
