@@ -74,7 +74,8 @@ pub(super) async fn load(
     let answers = postgres.lanes().transaction(Lane::Load, queries).await?;
     let (alive, rows) = (&answers[0][0], &answers[1]);
     let oldest = alive.get::<_, Option<i64>>("snapshot").map(unsigned);
-    postgres.hear(alive.get("is_deaf"));
+    let inner = &postgres.inner;
+    inner.hints.queue_is(alive.get("is_deaf"), &inner.target);
     postgres.place(space.id, Seen::new(alive, rows[0].get(0), &answers[2][0]));
     let loaded = rows.iter().filter_map(|row| {
         let version: Option<i64> = row.get(3);

@@ -366,11 +366,6 @@ impl Postgres {
         })
     }
 
-    /// A call has seen whether the server's queue of hints is full.
-    fn hear(&self, is_full: bool) {
-        self.inner.hints.queue_is(is_full, &self.inner.target);
-    }
-
     /// Where a look for rows of a namespace begins.
     fn start(&self, space: i32) -> Start {
         let places = lock(&self.inner.places);
