@@ -487,11 +487,12 @@ impl Store for Redis {
         self
     }
 
-    fn hinted(&self, namespace: &Namespace) -> BoxFuture<'_, ()> {
+    fn hinted(&self, namespace: &Namespace) -> BoxFuture<'_, Option<InstanceId>> {
         let namespace = namespace.clone();
         Box::pin(async move {
             let heard = self.hints.of(&namespace, &self.connection);
             heard.notified().await;
+            None
         })
     }
 }

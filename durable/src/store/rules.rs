@@ -277,6 +277,8 @@ pub(crate) fn load<R: Rows>(rows: &mut R, request: &Load) -> Result<Loaded, R::E
         more,
         others_lack,
         scheduled,
+        again: false,
+        oldest_snapshot: None,
     })
 }
 
