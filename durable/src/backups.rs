@@ -27,9 +27,9 @@
 //! * *Delete them*: `tickwheel-admin --namespace orders purge --yes`.
 //! * *Hold them*: give the namespace another name, by the commands below. No program knows that
 //!   name, so nothing loads or fires its timers, and a program that starts makes a new namespace.
-//!   [`tickwheel-admin`](https://docs.rs/tickwheel-admin) shows what is held under the new name, and
-//!   changes it. Later, purge it, or stop the programs and release it: it gets its old name back,
-//!   and what programs have made under that name meanwhile is called `unused`.
+//!   [`tickwheel-admin`](https://docs.rs/tickwheel-admin) shows what is held under the new name,
+//!   and changes it. Later, purge it, or stop the programs and release it: it gets its old name
+//!   back, and what programs have made under that name meanwhile is called `unused`.
 //!
 //! Both come before the first program starts.
 //!
@@ -60,8 +60,8 @@
 //! ```
 //!
 //! The `-wal` has to go. It belongs to the file that was there, and SQLite writes it into the file
-//! that it finds: then nothing is restored, or the file is damaged. A store refuses a file that lies
-//! beside the `-wal` of a later one, but cannot tell for backups of the last minute before the
+//! that it finds: then nothing is restored, or the file is damaged. A store refuses a file that
+//! lies beside the `-wal` of a later one, but cannot tell for backups of the last minute before the
 //! process ended.
 //!
 //! ```sh

@@ -178,9 +178,9 @@ impl<K, V> Claims<K, V> {
     /// such a handler keeps its place forever. A handler that takes longer than a lease is logged
     /// and counted.
     ///
-    /// The handlers run concurrently, but all on the task that awaits this future, so a handler that
-    /// computes for long delays the others; [`dispatch_spawned`](Self::dispatch_spawned) gives each
-    /// a task of its own. What blocks belongs into
+    /// The handlers run concurrently, but all on the task that awaits this future, so a handler
+    /// that computes for long delays the others; [`dispatch_spawned`](Self::dispatch_spawned) gives
+    /// each a task of its own. What blocks belongs into
     /// [`spawn_blocking`](crate::operating#writing-handlers) with either.
     ///
     /// # Cancel safety

@@ -48,7 +48,8 @@ pub enum Error {
     /// The store did not respond in time. The call may have taken effect or not. A set, move or
     /// remove has taken effect by now, or never does: the store refuses it once the time limit is
     /// over by the store's clock. Its clock is known to half a round trip, and a server that has
-    /// begun the write may end it.
+    /// begun the write may end it. A PostgreSQL server that waits for a synchronous standby has
+    /// already committed the write, which appears when it no longer waits.
     Timeout {
         /// Which call.
         call: &'static str,

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::BitOrAssign;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use tickwheel::DurationHistogram;
 
@@ -59,6 +60,10 @@ pub struct DurableMetrics {
     /// Whether this instance neither loads, fires nor writes now, because it differs from the
     /// [charter](crate::Charter) of its namespace or the schema of the store.
     pub differs: bool,
+    /// How old the oldest snapshot or transaction in the database is, as seen within the last
+    /// minute. It keeps the server from cleaning up after timers that are gone. Of
+    /// [`Postgres`](crate::Postgres) alone, and as far as the role may see; else zero.
+    pub oldest_snapshot: Duration,
     /// How many writes went to the store at once.
     pub write_batches: BatchSizes,
     /// How many rows were fired at once.

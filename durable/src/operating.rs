@@ -10,7 +10,8 @@
 //! 7. [Timers that fail](#timers-that-fail)
 //! 8. [How much a server holds](#how-much-a-server-holds)
 //! 9. [More than one server](#more-than-one-server)
-//! 10. [When to use a job queue](#when-to-use-a-job-queue)
+//! 10. [Old transactions in PostgreSQL](#old-transactions-in-postgresql)
+//! 11. [When to use a job queue](#when-to-use-a-job-queue)
 //!
 //! # Sizing
 //!
@@ -68,6 +69,11 @@
 //! | an instance has another codec, `no_overlap` or `at_most_once` than the [charter](crate::Charter) of the namespace | it does not start: [`StoreError::Charter`](crate::store::StoreError::Charter) names the setting and both values |
 //! | the charter is [amended](crate::Admin::amend) while instances run | those that differ stop loading, firing and writing within a poll, log one warning, and their metric [`differs`](crate::DurableMetrics::differs) is set. What they have loaded goes to others, and their handlers can settle. They go on when the charter is what they have |
 //! | a call fails with [`Error::Timeout`](crate::Error::Timeout), and its server goes on later | a set, move or remove is refused then |
+//! | a synchronous standby of PostgreSQL is away | calls fail with [`Error::Timeout`](crate::Error::Timeout). The primary has a write already and waits for the standby, so the write appears later: when the standby is back, or the next call ends the wait |
+//! | the `NOTIFY` queue of a PostgreSQL server is full, since a listener in some database is stuck in a transaction | one warning; there are no hints, so a near timer that another process sets is found by the poll. No call fails. `pg_notification_queue_usage()` tells how full it is, and a warning in the log of the server names the process |
+//! | a transaction stays open for hours in PostgreSQL | [table and indices grow](#old-transactions-in-postgresql); no call becomes slow |
+//! | a policy of row level security hides rows from the role of a store | calls are refused with the server's words, since connections set `row_security = off`. Give the role `BYPASSRLS`, or let it own the tables |
+//! | the role has a `lock_timeout` | a call that waits for longer is made again, until its call timeout |
 //!
 //! # What to watch
 //!
@@ -87,6 +93,7 @@
 //! | `timed_out` | it grows: handlers hang |
 //! | `due`, or `left_to_others` on all instances | it stays high, or grows: handlers are slow, or too few, or the [wheel](tickwheel::Builder::max_keyed) is too small |
 //! | `failing` | one of its fields stays set |
+//! | `oldest_snapshot` | it is hours: a transaction in the database [keeps what is gone](#old-transactions-in-postgresql) |
 //! | `dead`, `counts().dead` | they grow: handlers fail for good, or a deployment has changed a type that old timers still have |
 //! | `store_errors`, `store_latency.mean()` | they grow |
 //!
@@ -116,7 +123,8 @@
 //!
 //! let admin = timers.admin();
 //! for entry in admin.pending(None, 100).await? {
-//!     println!("{:?} is due at {}, attempt {}", entry.key, StoreTime::from(entry.deadline), entry.attempt);
+//!     println!("{:?} is due at {}, attempt {}", entry.key, StoreTime::from(entry.deadline),
+//!     entry.attempt);
 //! }
 //! for entry in admin.dead(None, 100).await? {
 //!     println!("{:?} failed {} times: {:?}", entry.key, entry.attempt, entry.error);
@@ -140,7 +148,8 @@
 //!
 //! [`shutdown`](crate::DurableTimers::shutdown) ends the stream of claims, and other instances go
 //! on without delay. Handlers can still settle their claims: wait for them, then let the process
-//! end. An SQLite file is one whole file then, without a log beside it. A process that just ends loses nothing either, but is treated like one that was killed.
+//! end. An SQLite file is one whole file then, without a log beside it. A process that just ends
+//! loses nothing either, but is treated like one that was killed.
 //!
 //! # Writing handlers
 //!
@@ -204,8 +213,8 @@
 //!
 //! When a repeating timer fails, only the occurrence dies, and the timer goes on. Each occurrence
 //! that fails for good is another dead timer. Of one key the
-//! [latest hundred](crate::store::MAX_DEAD_OF_KEY) are kept; `counts().dead` grows no more then, and
-//! the metric `dead` does. Setting the timer again discards them.
+//! [latest hundred](crate::store::MAX_DEAD_OF_KEY) are kept; `counts().dead` grows no more then,
+//! and the metric `dead` does. Setting the timer again discards them.
 //!
 //! `cargo run -p tickwheel-durable --example retries` shows all of this.
 //!
@@ -248,8 +257,8 @@
 //! purge goes in steps beside the timers of other namespaces. Redis unlinks the keys, and frees
 //! their memory in the background.
 //!
-//! In a cluster, [a part](crate::Redis::spread) has up to 20 million timers, so that its keys can be
-//! moved to another node within two to three seconds each: 48 parts for 10^9 with 12 primaries.
+//! In a cluster, [a part](crate::Redis::spread) has up to 20 million timers, so that its keys can
+//! be moved to another node within two to three seconds each: 48 parts for 10^9 with 12 primaries.
 //!
 //! Whatever the numbers, no call, look or sweep does more than a bounded step: a load takes up to
 //! 1,024 timers, a purge, a retry or a discard some hundred at a time, and a set discards at most
@@ -264,8 +273,9 @@
 //! ```
 //! # use std::time::Duration;
 //! # use tickwheel_durable::{DurableTimers, Error};
-//! /// The timers on the server that has this key. FNV-1a: the hashes of the standard library change between versions.
-//! fn of_key<'a>(servers: &'a [DurableTimers<String, u32>], key: &str) -> &'a DurableTimers<String, u32> {
+//! /// The timers on the server that has this key. FNV-1a: the hashes of the standard library
+//! change between versions. fn of_key<'a>(servers: &'a [DurableTimers<String, u32>], key: &str) ->
+//! &'a DurableTimers<String, u32> {
 //!     let hash = key.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
 //!         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
 //!     });
@@ -281,6 +291,31 @@
 //! Each server has its own stream of claims, tokens and [`Admin`](crate::Admin). The number of
 //! servers cannot change while timers wait: begin with more databases than servers, and move a
 //! whole database when one server becomes too small.
+//!
+//! # Old transactions in PostgreSQL
+//!
+//! While any transaction in the database lasts, such as a report or a dump, the server keeps what was
+//! deleted since, in the table and in its indices. So does a replica with `hot_standby_feedback`, and
+//! a prepared transaction. An idle load begins where the last one has ended, so it looks at as few
+//! pages as in a fresh table; once a minute a load begins at the beginning.
+//!
+//! The metric [`oldest_snapshot`](crate::DurableMetrics::oldest_snapshot) tells how old the oldest
+//! transaction is. The role sees those of others with the right `pg_read_all_stats`. To find it:
+//!
+//! ```sql
+//! SELECT pid, usename, application_name, xact_start, query FROM pg_stat_activity
+//! WHERE backend_xmin IS NOT NULL ORDER BY xact_start LIMIT 3;
+//! SELECT gid, prepared FROM pg_prepared_xacts;
+//! SELECT application_name, backend_xmin FROM pg_stat_replication WHERE backend_xmin IS NOT NULL;
+//! ```
+//!
+//! Vacuum frees the room when it has ended, for timers to come. The files stay as large as they
+//! were. `REINDEX INDEX CONCURRENTLY` makes those of the indices small again, beside all calls:
+//!
+//! ```sql
+//! SELECT indexrelname, pg_size_pretty(pg_relation_size(indexrelid)) FROM pg_stat_user_indexes WHERE relname = 'tickwheel_timers';
+//! REINDEX TABLE CONCURRENTLY tickwheel_timers;
+//! ```
 //!
 //! # When to use a job queue
 //!

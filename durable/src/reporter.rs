@@ -27,11 +27,12 @@ macro_rules! table {
     };
 }
 
-const GAUGES: [Gauge; 4] = table! {
+const GAUGES: [Gauge; 5] = table! {
     "on_wheel", "Timers that the instance has on its wheel.", |m| m.on_wheel;
     "due", "Due timers that wait until the program asks for more.", |m| m.due;
     "unsettled", "Claims that take up capacity.", |m| m.unsettled;
     "differs", "1 while the instance differs from the charter of its namespace and does nothing.", |m| usize::from(m.differs);
+    "oldest_snapshot_seconds", "How old the oldest snapshot in the database of PostgreSQL is.", |m| usize::try_from(m.oldest_snapshot.as_secs()).unwrap_or(usize::MAX);
 };
 
 const COUNTERS: [Counter; 19] = table! {
@@ -75,6 +76,7 @@ const FAILING: &str = "tickwheel_durable_failing";
 /// | `tickwheel_durable_due` | gauge | `due` |
 /// | `tickwheel_durable_unsettled` | gauge | `unsettled` |
 /// | `tickwheel_durable_differs` | gauge, 0 or 1 | `differs` |
+/// | `tickwheel_durable_oldest_snapshot_seconds` | gauge, seconds | `oldest_snapshot` |
 /// | `tickwheel_durable_failing` | gauge, 0 or 1, with the label `call`: `load`, `fire`, `write`, `settle` | `failing` |
 /// | `tickwheel_durable_loaded_total` | counter | `loaded` |
 /// | `tickwheel_durable_claimed_total` | counter | `claimed` |
@@ -223,7 +225,12 @@ const METADATA: Metadata<'static> =
 /// Tells the recorder the units and meanings.
 fn describe(recorder: &dyn Recorder) {
     for (name, description, _) in GAUGES {
-        recorder.describe_gauge(KeyName::from(name), Some(Unit::Count), description.into());
+        let unit = if name.ends_with("_seconds") {
+            Unit::Seconds
+        } else {
+            Unit::Count
+        };
+        recorder.describe_gauge(KeyName::from(name), Some(unit), description.into());
     }
     let failing = "Whether the latest call of a kind has failed.";
     recorder.describe_gauge(KeyName::from(FAILING), None, failing.into());

@@ -83,6 +83,17 @@ impl Outcome {
         })
     }
 
+    /// Adds the outcome of the same change in another part of the namespace.
+    pub(crate) fn add(&mut self, part: Outcome) {
+        self.changed += part.changed;
+        self.in_flight += part.in_flight;
+        self.locked += part.locked;
+        self.unchanged += part.unchanged;
+        let room = MAX_REASONS.saturating_sub(self.reasons.len());
+        self.reasons.extend(part.reasons.into_iter().take(room));
+        self.failure = self.failure.take().or(part.failure);
+    }
+
     fn because(&mut self, reason: String) {
         self.unchanged += 1;
         if self.reasons.len() < MAX_REASONS {
@@ -100,6 +111,8 @@ pub(crate) struct Question {
     pub(crate) number: u64,
     /// The same as a text: `3 dead timers`.
     pub(crate) what: String,
+    /// Whether that is less or about as many: a word before the number.
+    about: &'static str,
     pub(crate) as_of: AsOf,
     /// The claims that it counted.
     claims: BTreeSet<Version>,
@@ -174,17 +187,32 @@ pub(crate) async fn question(
         State::InFlight => found.into_iter().collect(),
         _ => BTreeSet::new(),
     };
-    let state = state.map_or(String::new(), |state| format!("{} ", state_text(state)));
-    let s = if number == 1 { "" } else { "s" };
-    let digits = separated(number);
     Ok(Question {
         action,
         selection,
         number,
-        what: format!("{about}{digits} {state}timer{s}"),
+        what: what(action, about, number),
+        about,
         as_of: (counts.now, newest),
         claims,
     })
+}
+
+/// How many timers an action would change, as a text.
+fn what(action: Action, about: &str, number: u64) -> String {
+    let state = action.state();
+    let state = state.map_or(String::new(), |state| format!("{} ", state_text(state)));
+    let s = if number == 1 { "" } else { "s" };
+    format!("{about}{} {state}timer{s}", separated(number))
+}
+
+/// How many timers the questions before one action are about, and the same as a text.
+pub(crate) fn sum(questions: &[Question]) -> (u64, String) {
+    let number = questions.iter().map(|question| question.number).sum();
+    let about = questions.iter().map(|question| question.about).max();
+    let action = questions.first().map(|question| question.action);
+    let text = action.map(|action| what(action, about.unwrap_or_default(), number));
+    (number, text.unwrap_or_default())
 }
 
 /// The versions of the timers of a key in a state, the oldest first, and whether there may be more

@@ -187,6 +187,35 @@ mod tests {
         assert_eq!((rest.rows.len(), rest.next), (1, None));
     }
 
+    /// A page that is full ends, too, however far away the next match is.
+    #[tokio::test]
+    async fn page_with_a_filter_does_not_look_far_for_the_next_one() {
+        const USUAL: usize = 2 * LOOKED_AT;
+        let case = Case::new().await;
+        let mut tokens = case.in_flight(0..USUAL + 6).await;
+        let far = tokens.split_off(USUAL + 5);
+        let usual = tokens.split_off(5);
+        for (tokens, error) in [(tokens, "rare"), (usual, "usual"), (far, "rare")] {
+            case.die(tokens, error).await;
+        }
+        let (mut found, mut pages, mut after) = (0, 0, None);
+        loop {
+            let calls = case.store.calls();
+            let page = page(&case.operator, &with_error("rare"), after.as_deref(), 5).await;
+            let page = page.expect("it lists");
+            let calls = case.store.calls() - calls;
+            assert!(calls < LOOKED_AT as u64 / TOGETHER as u64 + 10, "{calls}");
+            found += page.rows.len();
+            pages += 1;
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(found, 6);
+        assert!((2..6).contains(&pages), "{pages}");
+    }
+
     #[tokio::test]
     async fn pages_with_a_filter_have_each_timer_once() {
         let case = Case::new().await;

@@ -70,6 +70,7 @@ impl StoreAccess {
             access: self.clone(),
             namespace,
             codec: charter.codec,
+            parts: usize::try_from(charter.parts).unwrap_or(1),
         };
         if let Some(name) = only {
             let charter = self.call(self.inspect().charter(name)).await?;
@@ -102,11 +103,27 @@ pub(crate) struct Operator {
     pub(crate) access: StoreAccess,
     pub(crate) namespace: Namespace,
     pub(crate) codec: String,
+    /// How many parts the namespace has, of which this may be one.
+    pub(crate) parts: usize,
 }
 
 impl Operator {
     fn store(&self) -> &dyn Store {
         &*self.access.store
+    }
+
+    /// The operators of all parts, if this is the first of a namespace; otherwise this one.
+    pub(crate) fn all_parts(&self) -> Vec<Operator> {
+        let parts = if self.namespace.is_part() {
+            1
+        } else {
+            self.parts
+        };
+        let part = |number| Operator {
+            namespace: self.namespace.part(number),
+            ..self.clone()
+        };
+        (0..parts.max(1)).map(part).collect()
     }
 
     pub(crate) async fn counts(&self) -> Result<Counts, Failure> {

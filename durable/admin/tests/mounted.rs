@@ -1,5 +1,7 @@
 //! The page as routes of a service with its own sign-in.
 
+#[path = "mounted/claims.rs"]
+mod claims;
 #[path = "mounted/keys.rs"]
 mod keys;
 #[path = "mounted/monitor.rs"]

@@ -10,6 +10,8 @@ mod figures;
 mod keys;
 #[path = "program/locked.rs"]
 mod locked;
+#[path = "program/parts.rs"]
+mod parts;
 #[path = "../../tests/postgres/server.rs"]
 #[allow(dead_code, reason = "another test uses the rest")]
 mod postgres;

@@ -471,7 +471,7 @@ impl<S: Store> Store for Faulty<S> {
         })
     }
 
-    fn hinted(&self, space: &Namespace) -> BoxFuture<'_, ()> {
+    fn hinted(&self, space: &Namespace) -> BoxFuture<'_, Option<InstanceId>> {
         self.store.hinted(space)
     }
 

@@ -101,6 +101,7 @@ macro_rules! conformance_tests {
                 fires_what_has_been_due_longest,
                 leaves_rows_to_those_that_can_decode_them,
                 tells_what_others_lack,
+                fires_rows_of_an_ended_instance_in_order,
                 hints_near_rows_that_no_instance_has_loaded,
                 keeps_namespaces_apart,
                 refuses_another_charter,

@@ -45,12 +45,14 @@ BEGIN
 -- | `due`, `deadline`, `alive_until` | microseconds since the epoch |
 -- | `period` | microseconds, or null |
 -- | `loaded_by` | the id of an instance, or null |
+-- | `early` | the transaction that left a row without a mark which was due well before, or null: loads look for such rows alone |
 -- | `claimed_by` | the id of the instance that fired a row in flight, or null |
 -- | `schedule` | the text of a row that repeats by one, or null |
 -- | `error` | the last error of a row, or null |
 -- | `died` | when a dead row died, in microseconds since the epoch |
 -- | `codec` to `parts` | the charter of a namespace, and `edition` its number |
 -- | `lacks` | how many due rows an instance lacks |
+-- | `near` | the instance hears of rows that are due within so many microseconds |
 -- | `replaces` | the version that a waiting row had before it was last set or moved |
 --
 -- | index | finds |
@@ -60,6 +62,7 @@ BEGIN
 -- | `tickwheel_in_flight` | the latest claim of a key |
 -- | `tickwheel_due` | rows that no instance has loaded, by when they are due |
 -- | `tickwheel_loaded` | rows that are loaded, by the instance |
+-- | `tickwheel_early` | rows that have become due before the place at which loads begin, by the transaction |
 -- | `tickwheel_dead_key` | the dead rows of a key |
 -- | `tickwheel_dead_died` | the rows that died first |
 --
@@ -80,6 +83,7 @@ CREATE TABLE @.tickwheel_instances (
     id bigint PRIMARY KEY,
     alive_until bigint NOT NULL,
     lacks bigint NOT NULL,
+    near bigint NOT NULL,
     namespace int NOT NULL,
     name text
 );
@@ -98,6 +102,7 @@ CREATE TABLE @.tickwheel_timers (
     error text,
     schedule text,
     claimed_by bigint,
+    early xid8,
     CONSTRAINT tickwheel_sound CHECK (
         due BETWEEN 0 AND 9007199254740991 AND deadline BETWEEN 0 AND 9007199254740991
         AND attempt BETWEEN 0 AND 2147483646 AND (period IS NULL OR period BETWEEN 1 AND 9007199254740991)
@@ -108,6 +113,7 @@ CREATE UNIQUE INDEX tickwheel_waiting ON @.tickwheel_timers (namespace, key) WHE
 CREATE INDEX tickwheel_in_flight ON @.tickwheel_timers (namespace, key, version) WHERE in_flight;
 CREATE INDEX tickwheel_due ON @.tickwheel_timers (namespace, in_flight, due, version) WHERE loaded_by IS NULL;
 CREATE INDEX tickwheel_loaded ON @.tickwheel_timers (namespace, loaded_by) WHERE loaded_by IS NOT NULL;
+CREATE INDEX tickwheel_early ON @.tickwheel_timers (namespace, early) WHERE early IS NOT NULL;
 CREATE TABLE @.tickwheel_dead (
     version bigint PRIMARY KEY,
     died bigint NOT NULL,
@@ -120,6 +126,65 @@ CREATE TABLE @.tickwheel_dead (
 );
 CREATE INDEX tickwheel_dead_key ON @.tickwheel_dead (namespace, key, version);
 CREATE INDEX tickwheel_dead_died ON @.tickwheel_dead (namespace, died, version);
+-- Sends a hint of a row that is due at that time, if that helps. All statements do it by this function, and none fails for it.
+--
+-- | no hint | because |
+-- |---|---|
+-- | of what is due in more than two polls of each living instance | they find it |
+-- | while the server's queue is nearly full, since a listener in any database does not read it | the commit would fail |
+-- | while another transaction commits with a hint of the namespace | its hint comes when this one is seen, see below |
+-- | after `SET tickwheel.hints = off` | |
+--
+-- Transactions with hints commit one after the other, in all databases of a server. So one of a namespace does at a time. It
+-- holds the second of two advisory locks, and one that gives no hint for its sake holds the first, shared, which it takes
+-- before. Both go when the transaction is visible, and before its hint is heard. So each load, before it looks at the rows, sees
+-- by the first lock whether to come again soon. If a load is just looking, the hint is given.
+--
+-- The hint names a living instance that lacks rows, by chance one of them, and the others need not hurry. It is not the
+-- instance that gives the hint.
+CREATE OR REPLACE FUNCTION @.tickwheel_hint(its_space int, its_channel text, its_due bigint, its_own bigint) RETURNS boolean
+LANGUAGE plpgsql AS $body$
+DECLARE
+    its_seed bigint := '@.tickwheel_timers'::regclass::oid::bigint << 32 # its_space;
+    its_now bigint := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+    its_near bigint;
+    its_name bigint;
+BEGIN
+    IF its_channel IS NULL OR current_setting('tickwheel.hints', true) IN ('off', 'false', 'no', '0')
+        OR current_setting('tickwheel.hinted', true) = its_channel THEN
+        RETURN false;
+    END IF;
+    SELECT max(i.near), (array_agg(i.id ORDER BY random()) FILTER (WHERE i.lacks > 0 AND i.id IS DISTINCT FROM its_own))[1]
+    INTO its_near, its_name
+    FROM @.tickwheel_instances i WHERE i.namespace = its_space AND i.id > 0 AND i.alive_until >= its_now;
+    IF its_due - its_now > its_near THEN
+        RETURN false;
+    END IF;
+    IF pg_try_advisory_xact_lock_shared(hashtextextended('tickwheel unhinted', its_seed)) THEN
+        IF NOT pg_try_advisory_xact_lock(hashtextextended('tickwheel hint', its_seed)) THEN
+            RETURN false;
+        END IF;
+    END IF;
+    IF pg_notification_queue_usage() > 0.9 THEN
+        RETURN false;
+    END IF;
+    PERFORM pg_notify(its_channel, coalesce(its_name::text, '')), set_config('tickwheel.hinted', its_channel, true);
+    RETURN true;
+END $body$;
+-- Sends the hints of a transaction of a user when it commits: only then it is known what is due soon.
+CREATE OR REPLACE FUNCTION @.tickwheel_hint_at_commit() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET row_security = off
+AS $body$
+BEGIN
+    PERFORM @.tickwheel_hint(NEW.namespace, 'tickwheel_' || replace(s.identity::text, '-', '') || '_' || NEW.namespace,
+        NEW.due, NULL::bigint)
+    FROM @.tickwheel_schema s;
+    RETURN NULL;
+END $body$;
+GRANT EXECUTE ON FUNCTION @.tickwheel_hint(int, text, bigint, bigint) TO PUBLIC;
+REVOKE ALL ON FUNCTION @.tickwheel_hint_at_commit() FROM PUBLIC;
+CREATE CONSTRAINT TRIGGER tickwheel_hint AFTER INSERT OR UPDATE ON @.tickwheel_timers DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+WHEN (current_setting('tickwheel.hint_at_commit', true) = 'on') EXECUTE FUNCTION @.tickwheel_hint_at_commit();
 -- The functions for users, which have the version of the tables. They run the statements of the store's own calls, for one key.
 --
 -- This one encodes a key as the codec `json` does, without spaces. The order of an object's fields is lost in `jsonb`.
@@ -140,8 +205,8 @@ BEGIN
 END $body$;
 -- Does all that the functions for users do, with the rights of its caller.
 --
--- A timer that is due within an hour of the call gets a hint, which leaves with the commit. It may be due by then, however far
--- it is. But transactions with hints commit one after the other, which those that set the very far ones are spared.
+-- A timer that is due within an hour of the call may be due soon when the transaction commits, which then looks again. The
+-- statement itself gives no hint: no row is due within its window.
 --
 -- A transaction that looks at a snapshot, by REPEATABLE READ or SERIALIZABLE, may not decide by rows that were changed since.
 -- What the snapshot has of a key is locked, which the server refuses for such rows by a serialization failure. It does not have
@@ -157,7 +222,7 @@ DECLARE
     its_space int;
     its_codec text;
     its_channel text;
-    its_window bigint;
+    its_window bigint := -9007199254740991;
     its_row record;
 BEGIN
     IF its_name IS NULL OR its_key IS NULL OR (its_value IS NULL AND its_action LIKE 'set%')
@@ -180,8 +245,9 @@ FROM @.tickwheel_namespaces WHERE name = its_name::text LOOP END LOOP;
         RAISE 'tickwheel: namespace "%" was not opened', its_name
             USING ERRCODE = 'undefined_object', HINT = 'An instance opens it when it starts for the first time.';
     END IF;
-    its_window := CASE WHEN current_setting('tickwheel.hints', true) IN ('off', 'false', 'no', '0') THEN -9007199254740991
-        ELSE 3600000000 + (extract(epoch FROM clock_timestamp() - now()) * 1000000)::bigint END;
+    PERFORM set_config('tickwheel.hint_at_commit',
+        CASE WHEN its_due[1] < (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + 3600000000 THEN 'on' ELSE 'off' END, true);
+    FOR its_row IN SELECT pg_advisory_xact_lock_shared(hashtextextended('tickwheel all transactions', ('@.tickwheel_timers'::regclass::oid::bigint << 32 # its_space::int))) LOOP END LOOP;
     FOR its_row IN SELECT pg_advisory_xact_lock_shared(hashtextextended('tickwheel transactions', ('@.tickwheel_timers'::regclass::oid::bigint << 32 # its_space::int)) # (hashtextextended(encode(its_key, 'hex'), 0) & 63)) LOOP END LOOP;
     IF its_codec <> 'json' THEN
         RAISE 'tickwheel: the timers of namespace "%" are encoded as "%", not as "json"', its_name, its_codec
@@ -214,19 +280,21 @@ SELECT (SELECT count(*) FROM waiting), (SELECT count(*) FROM claimed), (SELECT c
             SELECT its_space::int AS namespace, t.now, t.now + its_window::bigint AS soon, (
                 SELECT i.id FROM @.tickwheel_instances i
                 WHERE i.id = NULL::bigint::bigint AND i.namespace = its_space AND i.alive_until >= t.now
-            ) AS loader
+            ) AS loader, pg_current_xact_id() AS xact, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - 1000000 AS lately
             FROM (SELECT (extract(epoch FROM now()) * 1000000)::bigint AS now) t
         ), i AS MATERIALIZED (SELECT its_space::int AS namespace, u.* FROM unnest(its_keys::bytea[], ARRAY[its_value]::bytea[], its_due::bigint[], ARRAY[false]::bool[], ARRAY[NULL]::bigint[], '{}'::text[]) WITH ORDINALITY AS u(key, value, at, relative, period, schedule, number)), armed AS (INSERT INTO @.tickwheel_timers AS t
-            (version, namespace, key, value, in_flight, due, deadline, attempt, period, schedule, loaded_by)
+            (version, namespace, key, value, in_flight, due, deadline, attempt, period, schedule, loaded_by, early)
         SELECT nextval('@.tickwheel_versions'), i.namespace, i.key, i.value, false, d.due, d.due, 0, i.period, i.schedule,
-            CASE WHEN d.due <= clock.soon THEN clock.loader END
+            CASE WHEN d.due <= clock.soon THEN clock.loader END, CASE WHEN d.due < clock.lately THEN clock.xact END
         FROM clock, i, LATERAL (SELECT least(CASE WHEN i.relative THEN clock.now + i.at ELSE i.at END, 9007199254740991) AS due) d ON CONFLICT (namespace, key) WHERE NOT in_flight DO UPDATE SET
             version = nextval('@.tickwheel_versions'), value = excluded.value, attempt = 0, period = excluded.period,
             schedule = excluded.schedule, replaces = t.version, error = NULL,
             due = CASE WHEN t.schedule = excluded.schedule AND t.due < 9007199254740991 THEN t.due ELSE excluded.due END,
             deadline = CASE WHEN t.schedule = excluded.schedule AND t.due < 9007199254740991 THEN t.deadline ELSE excluded.deadline END,
             loaded_by = CASE WHEN t.schedule = excluded.schedule AND t.due < 9007199254740991
-                THEN (SELECT loader FROM clock WHERE t.due <= soon) ELSE excluded.loaded_by END RETURNING t.key, t.version, t.due, t.loaded_by IS NOT NULL AS loaded, t.replaces, t.namespace), outdated AS (
+                THEN (SELECT loader FROM clock WHERE t.due <= soon) ELSE excluded.loaded_by END,
+            early = CASE WHEN t.schedule = excluded.schedule AND t.due < 9007199254740991
+                THEN (SELECT xact FROM clock WHERE t.due < lately) ELSE excluded.early END RETURNING t.key, t.version, t.due, t.loaded_by IS NOT NULL AS loaded, t.replaces, t.namespace), outdated AS (
         DELETE FROM @.tickwheel_dead WHERE version = ANY(ARRAY(
             SELECT d.version FROM armed k, LATERAL (
                 SELECT version FROM @.tickwheel_dead
@@ -234,8 +302,8 @@ SELECT (SELECT count(*) FROM waiting), (SELECT count(*) FROM claimed), (SELECT c
             ) d WHERE (SELECT true FROM @.tickwheel_dead WHERE namespace = its_space::int LIMIT 1)
         ))
     ), hint AS MATERIALIZED (
-        SELECT pg_notify(its_channel::text, '') FROM armed, clock
-        WHERE armed.due <= clock.soon AND NOT armed.loaded LIMIT 1
+        SELECT @.tickwheel_hint(its_space::int, its_channel::text, min(armed.due), NULL::bigint) FROM armed, clock
+        WHERE armed.due <= clock.soon AND NOT armed.loaded HAVING count(*) > 0
     )
     SELECT armed.*, (SELECT count(*) FROM hint) FROM armed LOOP
             its_result := CASE WHEN its_row.replaces IS NULL THEN 'set' ELSE 'replaced' END;
@@ -248,12 +316,12 @@ FOR UPDATE OF t LOOP END LOOP;
             SELECT its_space::int AS namespace, t.now, t.now + its_window::bigint AS soon, (
                 SELECT i.id FROM @.tickwheel_instances i
                 WHERE i.id = NULL::bigint::bigint AND i.namespace = its_space AND i.alive_until >= t.now
-            ) AS loader
+            ) AS loader, pg_current_xact_id() AS xact, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - 1000000 AS lately
             FROM (SELECT (extract(epoch FROM now()) * 1000000)::bigint AS now) t
         ), i AS MATERIALIZED (SELECT its_space::int AS namespace, u.* FROM unnest(its_keys::bytea[], ARRAY[its_value]::bytea[], its_due::bigint[], ARRAY[false]::bool[], ARRAY[NULL]::bigint[], '{}'::text[]) WITH ORDINALITY AS u(key, value, at, relative, period, schedule, number)), armed AS (INSERT INTO @.tickwheel_timers AS t
-            (version, namespace, key, value, in_flight, due, deadline, attempt, period, schedule, loaded_by)
+            (version, namespace, key, value, in_flight, due, deadline, attempt, period, schedule, loaded_by, early)
         SELECT nextval('@.tickwheel_versions'), i.namespace, i.key, i.value, false, d.due, d.due, 0, i.period, i.schedule,
-            CASE WHEN d.due <= clock.soon THEN clock.loader END
+            CASE WHEN d.due <= clock.soon THEN clock.loader END, CASE WHEN d.due < clock.lately THEN clock.xact END
         FROM clock, i, LATERAL (SELECT least(CASE WHEN i.relative THEN clock.now + i.at ELSE i.at END, 9007199254740991) AS due) d WHERE NOT EXISTS (
     SELECT FROM @.tickwheel_timers f WHERE f.namespace = i.namespace AND f.key = i.key AND f.in_flight
 )
@@ -265,8 +333,8 @@ ON CONFLICT (namespace, key) WHERE NOT in_flight DO NOTHING RETURNING t.key, t.v
             ) d WHERE (SELECT true FROM @.tickwheel_dead WHERE namespace = its_space::int LIMIT 1)
         ))
     ), hint AS MATERIALIZED (
-        SELECT pg_notify(its_channel::text, '') FROM armed, clock
-        WHERE armed.due <= clock.soon AND NOT armed.loaded LIMIT 1
+        SELECT @.tickwheel_hint(its_space::int, its_channel::text, min(armed.due), NULL::bigint) FROM armed, clock
+        WHERE armed.due <= clock.soon AND NOT armed.loaded HAVING count(*) > 0
     )
     SELECT armed.*, (SELECT count(*) FROM hint) FROM armed LOOP
             its_result := 'set';
@@ -276,15 +344,16 @@ ON CONFLICT (namespace, key) WHERE NOT in_flight DO NOTHING RETURNING t.key, t.v
             SELECT its_space::int AS namespace, t.now, t.now + its_window::bigint AS soon, (
                 SELECT i.id FROM @.tickwheel_instances i
                 WHERE i.id = NULL::bigint::bigint AND i.namespace = its_space AND i.alive_until >= t.now
-            ) AS loader
+            ) AS loader, pg_current_xact_id() AS xact, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - 1000000 AS lately
             FROM (SELECT (extract(epoch FROM now()) * 1000000)::bigint AS now) t
         ), i AS MATERIALIZED (SELECT its_space::int AS namespace, u.* FROM unnest(its_keys::bytea[], its_due::bigint[], ARRAY[false]::bool[]) WITH ORDINALITY AS u(key, at, relative, number)), armed AS (
     UPDATE @.tickwheel_timers t SET
         version = nextval('@.tickwheel_versions'), due = d.due, deadline = d.due,
-        loaded_by = CASE WHEN d.due <= clock.soon THEN clock.loader END, replaces = t.version
+        loaded_by = CASE WHEN d.due <= clock.soon THEN clock.loader END, replaces = t.version,
+        early = CASE WHEN d.due < clock.lately THEN clock.xact END
     FROM clock, i, LATERAL (SELECT least(CASE WHEN i.relative THEN clock.now + i.at ELSE i.at END, 9007199254740991) AS due) d WHERE t.namespace = i.namespace AND t.key = i.key AND NOT t.in_flight RETURNING t.key, t.version, t.due, t.loaded_by IS NOT NULL AS loaded, t.replaces, t.namespace), hint AS MATERIALIZED (
-        SELECT pg_notify(its_channel::text, '') FROM armed, clock
-        WHERE armed.due <= clock.soon AND NOT armed.loaded LIMIT 1
+        SELECT @.tickwheel_hint(its_space::int, its_channel::text, min(armed.due), NULL::bigint) FROM armed, clock
+        WHERE armed.due <= clock.soon AND NOT armed.loaded HAVING count(*) > 0
     )
     SELECT armed.*, (SELECT count(*) FROM hint) FROM armed LOOP
             its_result := 'moved';
@@ -373,7 +442,7 @@ CREATE OR REPLACE FUNCTION @.tickwheel_%s%s
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan SET jit = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET row_security = off
 AS $body$
 DECLARE
     its record;

@@ -10,8 +10,8 @@ use tracing::Instrument;
 use crate::error::Error;
 use crate::metrics::{Failing, Metrics};
 use crate::store::{
-    Answer, ChangedRows, Charter, Edition, Fire, FireReport, Load, Loaded, Namespace, Opened,
-    PrefixChange, Settle, Settled, Store, StoreError, Terms, Write, WriteOutcome,
+    Answer, ChangedRows, Charter, Edition, Fire, FireReport, InstanceId, Load, Loaded, Namespace,
+    Opened, PrefixChange, Settle, Settled, Store, StoreError, Terms, Write, WriteOutcome,
 };
 
 /// The calls of one instance on one namespace.
@@ -270,8 +270,8 @@ impl Calls {
         let _ = timeout_at(until, self.store.close()).await;
     }
 
-    pub(crate) async fn hinted(&self) {
-        self.store.hinted(&self.namespace).await;
+    pub(crate) async fn hinted(&self) -> Option<InstanceId> {
+        self.store.hinted(&self.namespace).await
     }
 
     /// After an amendment the next call opens the namespace again. So does each call while the

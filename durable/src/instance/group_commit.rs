@@ -357,21 +357,17 @@ mod tests {
         assert_eq!(took, LIMIT);
     }
 
-    /// A batch takes effect while its first caller waits. One that has come much later would have
-    /// failed with it, long before its own time limit.
+    /// A batch takes effect while its first caller waits, also if others who wait longer share it.
+    /// One that has come much later would have failed with it, long before its own time limit.
     #[tokio::test(start_paused = true)]
-    async fn late_caller_does_not_share_the_time_limit_of_an_early_one() {
+    async fn batch_has_the_earliest_time_limit_and_no_much_later_caller() {
         let (group, batches) = group::<u32, u32>("write", LIMIT);
         let began = Instant::now();
         let mut flushed = Vec::new();
         let flush = |batch: Vec<u32>, until: Option<Instant>| {
             let until = until.map(|until| until - began);
             flushed.push((batch.clone(), until));
-            let slow = if batch == [0] {
-                LIMIT * 4 / 5
-            } else {
-                Duration::ZERO
-            };
+            let slow = LIMIT * u32::from(batch == [0]) * 4 / 5;
             async move {
                 sleep(slow).await;
                 done(batch)
@@ -381,16 +377,18 @@ mod tests {
             let first = group.submit(0);
             sleep(LIMIT / 50).await;
             let early = group.submit(1);
-            sleep(LIMIT * 3 / 4).await;
+            sleep(LIMIT / 4).await;
+            let beside = group.submit(3);
+            sleep(LIMIT / 2).await;
             let late = group.submit(2);
             drop(group);
-            (first.await, early.await, late.await)
+            (first.await, early.await, beside.await, late.await)
         };
         let ((), answers) = join(batches.run(|_| 1, |&item| item, flush), calls).await;
-        assert_eq!(answers, (Ok(0), Ok(1), Ok(2)));
+        assert_eq!(answers, (Ok(0), Ok(1), Ok(3), Ok(2)));
         let expected = [
             (vec![0], Some(LIMIT)),
-            (vec![1], Some(LIMIT + LIMIT / 50)),
+            (vec![1, 3], Some(LIMIT + LIMIT / 50)),
             (vec![2], Some(LIMIT + LIMIT / 50 + LIMIT * 3 / 4)),
         ];
         assert_eq!(flushed, expected);

@@ -60,6 +60,10 @@ const RAISED_EACH: u32 = 16;
 /// Hints that come within this time of each other make one load.
 const HINTS_APART: Duration = Duration::from_millis(5);
 
+/// The first pause before a load that the last one has [asked](Loaded::again) for. It doubles with
+/// each in a row, up to a poll: a transaction can stay prepared for long.
+const AGAIN_AFTER: Duration = Duration::from_millis(10);
+
 /// The result of a load.
 #[derive(Clone, Copy)]
 struct Found {
@@ -68,6 +72,7 @@ struct Found {
     /// left them.
     overdue: bool,
     others_lack: usize,
+    again: bool,
 }
 
 /// The rows that the store may have for this instance, but for demand or room: what the last load
@@ -89,6 +94,7 @@ pub(super) async fn run(core: &Core) {
     let (mut gives, mut takes_until) = (false, Instant::now());
     let mut was_woken = false;
     let mut raised = Instant::now();
+    let mut again_after = AGAIN_AFTER;
     loop {
         let began = Instant::now();
         if began - raised >= poll * RAISED_EACH {
@@ -137,6 +143,14 @@ pub(super) async fn run(core: &Core) {
         } else {
             poll
         };
+        let pause = if found.is_some_and(|found| found.again) {
+            let pause = pause.min(again_after);
+            again_after *= 2;
+            pause
+        } else {
+            again_after = AGAIN_AFTER;
+            pause
+        };
         was_woken = woken_until(core, began + jittered(pause), unloaded).await;
     }
 }
@@ -161,12 +175,34 @@ async fn woken_until(core: &Core, until: Instant, unloaded: Option<Unloaded>) ->
 
 /// Waits for hints until it is dropped, also while a load is under way, which may have come before
 /// what a hint is about.
+///
+/// A hint that names another instance brings the next load forward to a part of a poll, however
+/// many there are: the other one may have no room any more.
 pub(super) async fn listen(core: &Core) {
+    let mut later = None;
     loop {
-        core.calls.hinted().await;
+        let Some(named) = until(later, core.calls.hinted()).await else {
+            later = None;
+            core.heard.notify_one();
+            continue;
+        };
+        if named.is_some_and(|named| named != core.id()) {
+            let part = core.settings.poll / LOADS_PER_POLL;
+            later.get_or_insert_with(|| Instant::now() + jittered(part));
+            continue;
+        }
         // Those that come with it are about rows that the next load sees.
         sleep(HINTS_APART).await;
+        later = None;
         core.heard.notify_one();
+    }
+}
+
+/// The output of a future, or `None` if the time is over first.
+async fn until<T>(time: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
+    match time {
+        Some(time) => timeout_at(time, future).await.ok(),
+        None => Some(future.await),
     }
 }
 
@@ -202,7 +238,11 @@ async fn load(core: &Core, limit: usize) -> Result<Found, Error> {
     let unknown = core.learn(std::mem::take(&mut loaded.answer.scheduled));
     let Loaded { now, rows, .. } = &loaded.answer;
     core.observe(sent, received, *now);
-    core.metrics.update(|m| m.loaded += rows.len() as u64);
+    let oldest = loaded.answer.oldest_snapshot;
+    core.metrics.update(|m| {
+        m.loaded += rows.len() as u64;
+        m.oldest_snapshot = oldest.unwrap_or(m.oldest_snapshot);
+    });
     for &(version, due) in rows {
         if !unknown.contains(&version) {
             core.arm(version, due);
@@ -219,6 +259,7 @@ async fn load(core: &Core, limit: usize) -> Result<Found, Error> {
         },
         overdue: rows.first().is_some_and(overdue),
         others_lack: loaded.answer.others_lack,
+        again: loaded.answer.again,
     })
 }
 

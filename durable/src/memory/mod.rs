@@ -321,7 +321,7 @@ impl Store for Memory {
         self
     }
 
-    fn hinted(&self, namespace: &Namespace) -> BoxFuture<'_, ()> {
+    fn hinted(&self, namespace: &Namespace) -> BoxFuture<'_, Option<InstanceId>> {
         let namespace = namespace.clone();
         Box::pin(async move {
             let hint = self
@@ -332,6 +332,7 @@ impl Store for Memory {
             if let Some(hint) = hint {
                 hint.notified().await;
             }
+            None
         })
     }
 }

@@ -14,7 +14,7 @@ use crate::store::{ChangedRows, DeadChange, DeadRows, Namespace, StoreError, Ver
 const AT_ONCE: usize = 1_000;
 
 /// A batch tries so many keys one by one: see [`statements`](super::statements).
-const SINGLE_KEYS: usize = 256;
+const SINGLE_KEYS: usize = 64;
 
 /// When a row died, and its version.
 type Place = (i64, i64);

@@ -27,7 +27,7 @@ use super::hints::Hints;
 use super::target::Target;
 use crate::jitter::jittered;
 use crate::race::race;
-use crate::store::StoreError;
+use crate::store::{InstanceId, StoreError};
 
 /// When a host has not responded for so long, the next one is tried beside it.
 const STAGGER: Duration = Duration::from_millis(250);
@@ -128,7 +128,9 @@ async fn drive(mut messages: Messages, hints: Option<Arc<Hints>>, open: watch::S
     // After an error the calls that wait for a response fail.
     while let Some(Ok(message)) = messages.next().await {
         if let (AsyncMessage::Notification(notification), Some(hints)) = (message, &hints) {
-            hints.notify(notification.channel());
+            // Any role may send something else, which names no instance.
+            let named = notification.payload().parse().ok().map(InstanceId);
+            hints.notify(notification.channel(), named);
         }
     }
     drop(open);
@@ -164,15 +166,15 @@ pub(super) async fn listen(target: Target, hints: Arc<Hints>) {
 async fn listen_on(client: &Client, mut closed: watch::Receiver<()>, hints: &Hints) {
     let mut listening = Vec::new();
     loop {
-        let known: Vec<_> = hints.channels().keys().cloned().collect();
-        let new = known.into_iter().filter(|name| !listening.contains(name));
+        let new = hints.names().into_iter();
+        let new = new.filter(|name| !listening.contains(name));
         let new: Vec<_> = new.collect();
         let listen: Vec<_> = new.iter().map(|name| format!("LISTEN {name}")).collect();
         if client.batch_execute(&listen.join(";")).await.is_err() {
             return;
         }
         for name in &new {
-            hints.notify(name);
+            hints.notify(name, None);
         }
         listening.extend(new);
         // Nothing is ever sent: it returns an error when the connection has ended.

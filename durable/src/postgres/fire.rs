@@ -49,6 +49,7 @@ pub(super) async fn fire(
         .collect();
     let (from, until, due, missed) = &plans(&request, &versions);
     let lease = request.lease.map(micros);
+    let start = postgres.start(space.id);
     let parameters: &Parameters<'_> = &[
         &space.id,
         &near.window,
@@ -68,6 +69,10 @@ pub(super) async fn fire(
         &request.by.map(|instance| instance.0),
         &near.edition,
         &near.until,
+        &start.seen,
+        &start.waiting,
+        &start.lapsed,
+        &start.since,
     ];
     let rows = postgres
         .lanes()

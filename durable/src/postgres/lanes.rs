@@ -39,7 +39,7 @@ use super::options::MAX_CONNECTIONS;
 use super::pooler;
 use super::schema::Tables;
 use super::session::{Backend, Parameters, Session};
-use super::target::{Target, is_conflict, is_lost};
+use super::target::{Target, is_conflict, is_lost, may_be_for_a_hint};
 use crate::jitter::jittered;
 use crate::lock::lock;
 use crate::store::StoreError;
@@ -139,18 +139,27 @@ impl Lanes {
     }
 
     /// Runs statements in one transaction, alone in their lane. They run again when the server says
-    /// that nothing of them has happened.
+    /// that nothing of them has happened, and without hints if it has no room for these.
     pub(super) async fn transaction(
         &self,
         lane: Lane,
         queries: &[(&'static str, &Parameters<'_>)],
     ) -> Result<Vec<Vec<Row>>, StoreError> {
+        let mut hints = true;
         loop {
             let session = self.exclusive(lane).await?;
-            let outcome = session.transaction(queries).await;
+            let outcome = if hints {
+                session.transaction(queries).await
+            } else {
+                session.transaction_without_hints(queries).await
+            };
             session.put_back(outcome.as_ref().err());
             match outcome {
                 Ok(answer) => return Ok(answer),
+                Err(error) if hints && may_be_for_a_hint(&error) => {
+                    hints = false;
+                    self.hints.queue_is(true, &self.target);
+                }
                 Err(error) if is_conflict(&error) => tokio::time::sleep(jittered(CONFLICT)).await,
                 Err(error) => return Err(self.target.describe(error)),
             }

@@ -1,9 +1,12 @@
 //! Loading, unloading and purging.
 
+use std::time::Duration;
+
 use super::Postgres;
 use super::charter::NO_NAMESPACE;
 use super::lanes::Lane;
 use super::numbers::{limit, time, unsigned};
+use super::place::{Seen, Start};
 use super::read::unknown;
 use super::session::Parameters;
 use super::space::{Space, edition};
@@ -23,6 +26,16 @@ pub(super) async fn load(
 ) -> Result<Loaded, StoreError> {
     let space = postgres.space(&namespace).await?;
     let InstanceId(instance) = request.instance;
+    let start = postgres.start(space.id);
+    let Start {
+        backend,
+        seen,
+        waiting,
+        lapsed,
+        since,
+        is_thorough,
+        is_whole,
+    } = &start;
     let queries: &[(_, &Parameters<'_>)] = &[
         (
             sql::ALIVE,
@@ -33,6 +46,8 @@ pub(super) async fn load(
                 &space.channel,
                 &edition(request.edition),
                 &request.name,
+                is_thorough,
+                is_whole,
             ],
         ),
         (
@@ -44,11 +59,24 @@ pub(super) async fn load(
                 &limit(request.limit),
                 &limit(request.wanted),
                 &unknown(&request.schedules),
+                backend,
+                seen,
+                waiting,
+                lapsed,
+                since,
             ],
+        ),
+        (
+            sql::PLACE,
+            &[&space.id, backend, seen, waiting, lapsed, since],
         ),
     ];
     let answers = postgres.lanes().transaction(Lane::Load, queries).await?;
-    let rows = &answers[1];
+    let (alive, rows) = (&answers[0][0], &answers[1]);
+    let oldest = alive.get::<_, Option<i64>>("snapshot").map(unsigned);
+    let inner = &postgres.inner;
+    inner.hints.queue_is(alive.get("is_deaf"), &inner.target);
+    postgres.place(space.id, Seen::new(alive, rows[0].get(0), &answers[2][0]));
     let loaded = rows.iter().filter_map(|row| {
         let version: Option<i64> = row.get(3);
         version.map(|version| (Version(version), time(row.get(4))))
@@ -66,6 +94,8 @@ pub(super) async fn load(
         others_lack: usize::try_from(rows[0].get::<_, i64>(2)).unwrap_or(0),
         rows: loaded.collect(),
         scheduled: scheduled.collect(),
+        again: alive.get("again"),
+        oldest_snapshot: oldest.map(Duration::from_micros),
     })
 }
 

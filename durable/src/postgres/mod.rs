@@ -34,6 +34,7 @@ mod lanes;
 mod load;
 mod numbers;
 mod options;
+mod place;
 mod pooler;
 mod read;
 mod schema;
@@ -62,6 +63,7 @@ use crate::store::{
 use hints::Hints;
 use lanes::{Lane, Lanes};
 pub use options::PostgresOptions;
+use place::{Place, Seen, Start};
 use session::Parameters;
 use space::Space;
 use statements as sql;
@@ -173,9 +175,10 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// * A client that binds the value as text casts it: `tickwheel_set('orders', $1, $2::jsonb, $3)`.
 /// * A `due` in the past is due at once, and `infinity` is never. `now()` is when the transaction
 ///   began.
-/// * A hint goes out at the commit for what is due within an hour of the call, so a timer that is
-///   due by then is delivered as soon as one that a call has set. What is further away, and due at
-///   the commit all the same, comes with the next poll.
+/// * At the commit a hint goes out for what is due within two polls of the instances, so a timer that
+///   is due by then is delivered as soon as one that a call has set. Instances find what is further
+///   away by their poll. What was due in more than an hour when it was set, and is due at the commit
+///   all the same, comes with the next poll, too.
 /// * After `SET LOCAL tickwheel.hints = off` the transaction sends no hint, and instances find what
 ///   was set by their [poll](crate::Builder::poll). Without `LOCAL` the setting stays in the
 ///   session, which a pooler gives to others.
@@ -221,12 +224,18 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 ///   few percent off, or more for a small part of a table that several namespaces share. Counts,
 ///   lists and purges have another connection, so that nothing else waits for them.
 /// * Timers come and go, and so do dead rows. The table is set to be vacuumed early; a transaction
-///   that stays open for hours keeps vacuum from it, here as everywhere.
-/// * A transaction that sets a near timer which its own instance does not load sends `NOTIFY`.
-///   These commit one after the other.
+///   that stays open for hours keeps vacuum from it, here as everywhere. Loads do not become slower
+///   by that, since each begins where the last one has ended, and once a minute at the beginning;
+///   table and indices grow. [Operating](crate::operating#old-transactions-in-postgresql) has more.
+/// * A transaction that sets a timer which is due within two polls, and which its own instance does
+///   not load, sends `NOTIFY`. The server has such transactions of all its databases commit one after
+///   the other. So one of a namespace does that at a time, and its hint is for those that commit
+///   beside it. A hint names an instance that waits for timers, and the others load a quarter of a
+///   poll later at most. While the server's `NOTIFY` queue is nearly full there are no hints.
 /// * Sets, moves, removes and put-backs of one key take turns by an advisory lock, until they are
-///   committed. There are 512 for each namespace, so large batches of several processes take turns
-///   too. A batch takes 832 locks at most.
+///   committed, and so do batches of more than 32 keys of a namespace. In the server's table of
+///   locks (`max_locks_per_transaction`) a large batch takes four places, a smaller one 67 at most,
+///   and beside [transactions of yours](#in-your-own-transaction) either takes up to 131.
 /// * A server that waits for the rest of a batch for a second undoes it. Over a link on which the
 ///   values of a batch take longer, the call fails with [`StoreError::Unavailable`].
 /// * Manual row locks delay moves and removes of these keys and settles of these claims, until
@@ -291,6 +300,8 @@ struct Inner {
     lanes: Lanes,
     hints: Arc<Hints>,
     spaces: Mutex<HashMap<Namespace, Arc<Space>>>,
+    /// Where loads begin, by the numbers of the namespaces.
+    places: Mutex<HashMap<i32, Place>>,
     listener: AbortHandle,
 }
 
@@ -349,9 +360,22 @@ impl Postgres {
                 lanes,
                 hints,
                 spaces: Mutex::default(),
+                places: Mutex::default(),
                 listener: listener.abort_handle(),
             }),
         })
+    }
+
+    /// Where a look for rows of a namespace begins.
+    fn start(&self, space: i32) -> Start {
+        let places = lock(&self.inner.places);
+        places.get(&space).map_or_else(Start::default, Place::start)
+    }
+
+    /// A load has seen what there is.
+    fn place(&self, space: i32, seen: Seen) {
+        let mut places = lock(&self.inner.places);
+        places.entry(space).or_default().note(seen);
     }
 
     fn lanes(&self) -> &Lanes {
@@ -380,7 +404,7 @@ impl Postgres {
                 // Its number may be another one's by now: the server may have lost the namespace.
                 if let Some(lost) = self.spaces().remove(&namespace) {
                     // Listeners wake, and look for the channel of the new one.
-                    self.inner.hints.notify(&lost.channel);
+                    self.inner.hints.notify(&lost.channel, None);
                 }
                 return Err(StoreError::amended(&namespace));
             }
@@ -421,7 +445,7 @@ impl Store for Postgres {
             let space = Arc::new(space);
             let old = self.spaces().insert(namespace, Arc::clone(&space));
             if let Some(lost) = old.filter(|old| *old != space) {
-                self.inner.hints.notify(&lost.channel);
+                self.inner.hints.notify(&lost.channel, None);
             }
             Ok(opened)
         })
@@ -507,7 +531,7 @@ impl Store for Postgres {
         self
     }
 
-    fn hinted(&self, namespace: &Namespace) -> BoxFuture<'_, ()> {
+    fn hinted(&self, namespace: &Namespace) -> BoxFuture<'_, Option<InstanceId>> {
         let namespace = namespace.clone();
         Box::pin(async move {
             // It fails while the server is away, or has lost the namespace.
@@ -517,7 +541,7 @@ impl Store for Postgres {
                     Err(_) => tokio::time::sleep(jittered(LOOK_AGAIN)).await,
                 }
             };
-            self.inner.hints.channel(&space.channel).notified().await;
+            self.inner.hints.wait(&space.channel).await
         })
     }
 }

@@ -36,10 +36,10 @@ const SETTINGS: &str = "
     SET row_security = off;";
 
 /// Takes an advisory lock with a number of its own, until the connection ends or a pooler resets
-/// it. By then the process may serve another client.
+/// it. By then the process may serve another client. Statements find the number in a setting.
 const BACKEND: &str = "
     WITH random AS MATERIALIZED (SELECT hashtextextended(gen_random_uuid()::text, 0) AS number)
-    SELECT number, pg_advisory_lock(number) FROM random";
+    SELECT number, pg_advisory_lock(number), set_config('tickwheel.backend', number::text, false) FROM random";
 
 /// Ends the processes of the server that hold these locks, and waits until they are gone. Returns
 /// how many are left.
@@ -175,6 +175,24 @@ impl Session {
         if let [(sql, parameters)] = queries {
             return Ok(vec![self.query(sql, parameters).await?]);
         }
+        self.between("BEGIN", queries).await
+    }
+
+    /// Runs statements that give no hints, in one transaction.
+    pub(super) async fn transaction_without_hints(
+        &self,
+        queries: &[(&'static str, &Parameters<'_>)],
+    ) -> Result<Vec<Vec<Row>>, Error> {
+        let begin = "BEGIN; SET LOCAL tickwheel.hints = off";
+        self.between(begin, queries).await
+    }
+
+    /// Runs statements between the beginning of a transaction and its end.
+    async fn between(
+        &self,
+        begin: &'static str,
+        queries: &[(&'static str, &Parameters<'_>)],
+    ) -> Result<Vec<Vec<Row>>, Error> {
         let statements = try_join_all(queries.iter().map(|(sql, _)| self.statement(sql))).await?;
         // Requests leave in the order in which they are first polled. After one that fails the
         // server skips the others, and COMMIT rolls back.
@@ -182,7 +200,7 @@ impl Session {
             Box::pin(self.client.batch_execute(sql).map_ok(|()| Vec::new()))
         };
         let mut requests: Vec<Request<'_>> = Vec::with_capacity(queries.len() + 2);
-        requests.push(plain("BEGIN"));
+        requests.push(plain(begin));
         for ((_, parameters), statement) in queries.iter().zip(&statements) {
             requests.push(Box::pin(self.client.query(statement, parameters)));
         }

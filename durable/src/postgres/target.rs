@@ -182,16 +182,23 @@ pub(super) fn is_lost(error: &Error) -> bool {
     }
 }
 
-/// Whether the same call succeeds when it runs again: it has lost against another one, and nothing
-/// has happened.
+/// Whether the same call succeeds when it runs again: it has lost against another one, or has
+/// waited for it as long as the role's `lock_timeout` allows, and nothing has happened.
 pub(super) fn is_conflict(error: &Error) -> bool {
     [
         SqlState::T_R_SERIALIZATION_FAILURE,
         SqlState::T_R_DEADLOCK_DETECTED,
         SqlState::UNIQUE_VIOLATION,
+        SqlState::LOCK_NOT_AVAILABLE,
     ]
     .iter()
     .any(|conflict| error.code() == Some(conflict))
+}
+
+/// Whether the server may have refused a call because its queue of hints is full: this is one of
+/// its limits, and no call of ours reaches another one.
+pub(super) fn may_be_for_a_hint(error: &Error) -> bool {
+    error.code() == Some(&SqlState::PROGRAM_LIMIT_EXCEEDED)
 }
 
 impl fmt::Display for Target {

@@ -33,5 +33,7 @@ pub(super) async fn load(
             .numbers()?
             .all(|numbers| Ok((numbers.version()?, numbers.time()?)))?,
         scheduled: reply.scheduled()?,
+        again: false,
+        oldest_snapshot: None,
     })
 }

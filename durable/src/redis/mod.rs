@@ -30,8 +30,8 @@
 //! | `..:epochs` | sorted set by time | the latest connection of each store that has connected again, see [`connection`] |
 //! | `..:hints` | channel | |
 //!
-//! What a namespace has one of for each timer lies in *buckets*. So no key of the server is too large
-//! to be moved to another node.
+//! What a namespace has one of for each timer lies in *buckets*. So no key of the server is too
+//! large to be moved to another node.
 //!
 //! 1. Each row lies in exactly one of the sorted sets by `due`, and its score there says when it is
 //!    due. A waiting row that has not fired is due at its deadline, or both have passed, unless it
@@ -193,8 +193,8 @@ use crate::store::{
 /// moved to another node, calls on its namespaces wait until that is done, or fail after their time
 /// limit. Each key of the server blocks both nodes while it is moved. So a namespace or part lies
 /// in some 140 of them: of 20 million timers the largest has two million small entries, and takes
-/// two to three seconds. No server takes a key of more than 512 MB, which one of a part with 200 million
-/// timers would be, or with 50 GB of values.
+/// two to three seconds. No server takes a key of more than 512 MB, which one of a part with 200
+/// million timers would be, or with 50 GB of values.
 ///
 /// # Examples
 ///
@@ -301,9 +301,10 @@ impl Redis {
     ///
     /// The number is written into the [charter](Charter::parts) when an instance first opens the
     /// namespace, and never changes. An instance with another one does not start. So choose some
-    /// four times as many parts as there will be nodes, and no more than 20 million timers for each: slots are assigned by a hash, and a node
-    /// that has few parts has its share by luck only. `CLUSTER KEYSLOT 'tickwheel:{orders/1}'`
-    /// tells the slot of a part, which an operator can move.
+    /// four times as many parts as there will be nodes, and no more than 20 million timers for
+    /// each: slots are assigned by a hash, and a node that has few parts has its share by luck
+    /// only. `CLUSTER KEYSLOT 'tickwheel:{orders/1}'` tells the slot of a part, which an operator
+    /// can move.
     ///
     /// There is still one handle and one stream of claims:
     ///
@@ -486,11 +487,12 @@ impl Store for Redis {
         self
     }
 
-    fn hinted(&self, namespace: &Namespace) -> BoxFuture<'_, ()> {
+    fn hinted(&self, namespace: &Namespace) -> BoxFuture<'_, Option<InstanceId>> {
         let namespace = namespace.clone();
         Box::pin(async move {
             let heard = self.hints.of(&namespace, &self.connection);
             heard.notified().await;
+            None
         })
     }
 }

@@ -207,6 +207,7 @@ fn each_counter_shows_the_field_in_its_name() {
         unsettled: _,
         failing: _,
         differs: _,
+        oldest_snapshot: _,
         write_batches: _,
         fire_batches: _,
         settle_batches: _,
@@ -266,6 +267,7 @@ fn each_figure_is_published_under_its_own_name() {
         due: 12,
         unsettled: 13,
         differs: true,
+        oldest_snapshot: Duration::from_secs(90),
         ..DurableMetrics::default()
     };
     for (batches, count, items) in [
@@ -289,6 +291,7 @@ fn each_figure_is_published_under_its_own_name() {
         ("due", 12.0),
         ("unsettled", 13.0),
         ("differs", 1.0),
+        ("oldest_snapshot_seconds", 90.0),
         ("write_batches_total", 3.0),
         ("writes_total", 30.0),
         ("fire_batches_total", 5.0),

@@ -8,7 +8,15 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rusqlite::Connection;
+
 use crate::store::StoreError;
+
+/// An open connection, and its file.
+pub(super) struct Open {
+    pub(super) connection: Connection,
+    pub(super) file: File,
+}
 
 /// A file that is open, its write-ahead log, and the memory that connections share.
 #[derive(Debug, Clone)]

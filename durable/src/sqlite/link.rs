@@ -18,9 +18,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::Duration;
 
-use rusqlite::Connection;
 
-use super::file::File;
+use super::file::Open;
 use super::schema::{Access, connect, reopen};
 use super::{describe, lineage};
 use crate::jitter::jittered;
@@ -35,12 +34,6 @@ const LOG_PAUSE: Duration = Duration::from_millis(4);
 
 /// Held while a connection of this process is closed.
 static CLOSING: Mutex<()> = Mutex::new(());
-
-/// An open connection.
-pub(super) struct Open {
-    pub(super) connection: Connection,
-    pub(super) file: File,
-}
 
 /// The connection of a thread, open or not.
 pub(super) struct Link {

@@ -253,9 +253,12 @@ impl Store for Sqlite {
         self
     }
 
-    fn hinted(&self, namespace: &Namespace) -> BoxFuture<'_, ()> {
+    fn hinted(&self, namespace: &Namespace) -> BoxFuture<'_, Option<InstanceId>> {
         let namespace = namespace.clone();
-        Box::pin(async move { self.thread.hints().wait(&namespace).await })
+        Box::pin(async move {
+            self.thread.hints().wait(&namespace).await;
+            None
+        })
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

@@ -115,8 +115,8 @@ impl Call<'_> {
         Ok(Vec::new())
     }
 
-    /// Ends the life of an id, and takes some of its marks away, earliest first. The id is forgotten
-    /// with the last of them. Returns how many it has taken away.
+    /// Ends the life of an id, and takes some of its marks away, earliest first. The id is
+    /// forgotten with the last of them. Returns how many it has taken away.
     fn end(&mut self, instance: InstanceId, at_most: usize) -> Result<usize> {
         let mut taken = 0;
         for state in [State::Waiting, State::InFlight] {

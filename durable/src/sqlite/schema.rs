@@ -8,8 +8,7 @@ use rusqlite::{
     Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, TransactionBehavior,
 };
 
-use super::file::File;
-use super::link::Open;
+use super::file::{File, Open};
 use super::{describe, lineage};
 use crate::store::StoreError;
 

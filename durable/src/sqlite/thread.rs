@@ -23,7 +23,8 @@ use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{Notify, oneshot};
 
 use super::describe;
-use super::link::{Link, Open};
+use super::file::Open;
+use super::link::Link;
 use super::reading::now;
 use super::schema::LOCK_RETRY;
 use crate::lock::lock;

@@ -76,6 +76,12 @@ pub struct Loaded {
     pub others_lack: usize,
     /// Those of the rows that repeat by a schedule.
     pub scheduled: Vec<Scheduled>,
+    /// Whether near rows are just being committed without a hint, since another transaction gives
+    /// it. They are seen by a load some milliseconds later.
+    pub again: bool,
+    /// How old the oldest snapshot in the store is that keeps what is gone, if the load has looked
+    /// for it.
+    pub oldest_snapshot: Option<Duration>,
 }
 
 /// The outcome of a [`Fire`](super::Fire).

@@ -354,7 +354,10 @@ pub trait Store: Send + Sync + 'static {
     /// Returns when another instance may have left near rows that no instance has loaded: at a hint
     /// that comes while a caller waits. So an instance has one caller, which calls it again and
     /// again. Cancel safe.
-    fn hinted(&self, namespace: &Namespace) -> BoxFuture<'_, ()>;
+    ///
+    /// Where a hint reaches many instances, it may name one that lacks rows. That one loads at
+    /// once, and the others need not hurry.
+    fn hinted(&self, namespace: &Namespace) -> BoxFuture<'_, Option<InstanceId>>;
 
     /// Gives back what the store holds open between calls, such as a file. Calls work as before,
     /// and may take longer, until an instance loads again.

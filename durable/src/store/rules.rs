@@ -148,8 +148,8 @@ fn put_back<R: Rows>(
     Ok(None)
 }
 
-/// Sets, moves and removes, in order, until that has discarded [`STEP_ROWS`] dead rows. What is left
-/// of the batch is for another step.
+/// Sets, moves and removes, in order, until that has discarded [`STEP_ROWS`] dead rows. What is
+/// left of the batch is for another step.
 pub(crate) fn write<R: Rows>(
     rows: &mut R,
     writes: &mut vec::IntoIter<Write>,
@@ -277,6 +277,8 @@ pub(crate) fn load<R: Rows>(rows: &mut R, request: &Load) -> Result<Loaded, R::E
         more,
         others_lack,
         scheduled,
+        again: false,
+        oldest_snapshot: None,
     })
 }
 

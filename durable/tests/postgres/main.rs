@@ -14,6 +14,7 @@ mod failover;
 mod faults;
 #[path = "../support/heard.rs"]
 mod heard;
+mod hint_queue;
 mod hints;
 #[path = "../support/log.rs"]
 mod log;
@@ -24,6 +25,7 @@ mod options;
 mod outage;
 #[path = "../support/backups.rs"]
 mod page;
+mod place;
 mod plans;
 mod pooler;
 mod proxy;

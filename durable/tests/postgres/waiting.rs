@@ -13,7 +13,7 @@ use tickwheel_durable::store::{
     Write,
 };
 
-use super::server::{client, count_loaded, database, missing, until};
+use super::server::{client, count_loaded, database, missing, until, until_waits_for_lock};
 
 fn set(key: &str, if_absent: bool) -> Write {
     let action = Action::set(b"1".to_vec(), Due::In(Duration::ZERO), None, if_absent);
@@ -72,6 +72,79 @@ async fn sets_of_the_same_new_keys_never_deadlock() {
     }
     drop(stores);
     assert_eq!(deadlocks(&url).await, 0);
+}
+
+/// A write failed that had waited for another one as long as the `lock_timeout` of the role allows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lock_timeout_of_the_role_fails_no_call() {
+    let Some(url) = database("lock_timeout").await else {
+        return missing();
+    };
+    let limited = format!("{url}?options=-clock_timeout%3D20ms");
+    let (space, stores) = stores(&limited, 1).await;
+    let store = &stores[0].0;
+    let written = store
+        .write(&space, vec![set("a", false)], Terms::NONE)
+        .await;
+    written.expect("it writes");
+    let admin = client(&url).await;
+    let lock = "BEGIN; SELECT 1 FROM tickwheel_timers FOR UPDATE";
+    admin.batch_execute(lock).await.expect("it locks");
+    let writing = store.write(&space, vec![set("a", false)], Terms::NONE);
+    let unlocking = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        admin.batch_execute("ROLLBACK").await.expect("it unlocks");
+    };
+    let (written, ()) = tokio::join!(writing, unlocking);
+    written.expect("it writes");
+}
+
+/// A batch of a thousand keys took 576 locks of the server's table, and those of 30 namespaces all
+/// that it has: other programs failed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn batches_take_few_locks() {
+    let Some(url) = database("few_locks").await else {
+        return missing();
+    };
+    let (space, stores) = stores(&url, 1).await;
+    let store = &stores[0].0;
+    let admin = client(&url).await;
+    let locks = "SELECT count(*) FROM pg_locks l, pg_stat_activity a
+        WHERE l.locktype = 'advisory' AND a.pid = l.pid AND a.datname = current_database() AND a.wait_event_type = 'Lock'";
+    for (keys, is_shared, most) in [
+        (32, false, 65),
+        (1_000, false, 2),
+        (32, true, 129),
+        (1_000, true, 129),
+    ] {
+        let batch = || {
+            (0..keys)
+                .map(|n| set(&format!("key {n:04}"), false))
+                .collect()
+        };
+        let written = store.write(&space, batch(), Terms::NONE).await;
+        written.expect("it writes");
+        // It stops the batch once that has its locks.
+        let user = client(&url).await;
+        let lock = "BEGIN; SELECT 1 FROM tickwheel_timers WHERE key = 'key 0031' FOR UPDATE";
+        user.batch_execute(lock).await.expect("it locks");
+        let other = client(&url).await;
+        if is_shared {
+            let set = "BEGIN; SELECT tickwheel_set('races', n::text, '1', now()) FROM generate_series(1, 200) n";
+            other.batch_execute(set).await.expect("it sets");
+        }
+        let writing = store.write(&space, batch(), Terms::NONE);
+        let counting = async {
+            until_waits_for_lock(&admin).await;
+            let row = admin.query_one(locks, &[]).await.expect("it reads");
+            user.batch_execute("ROLLBACK").await.expect("it ends");
+            row.get::<_, i64>(0)
+        };
+        let (written, count) = tokio::join!(writing, counting);
+        written.expect("it writes");
+        // One tells the connections of a store apart.
+        assert!(count <= most + 1, "{count} locks of {keys} keys");
+    }
 }
 
 /// An instance that leaves a row to others learns that another transaction has locked it: the mark

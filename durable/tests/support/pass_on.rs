@@ -63,7 +63,7 @@ macro_rules! pass_on {
         ) -> Answer<'_, ChangedRows> {
             self.$store(namespace).change_dead(namespace, which, change)
         }
-        fn hinted(&self, namespace: &Namespace) -> BoxFuture<'_, ()> {
+        fn hinted(&self, namespace: &Namespace) -> BoxFuture<'_, Option<InstanceId>> {
             self.$store(namespace).hinted(namespace)
         }
     };

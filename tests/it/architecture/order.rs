@@ -60,7 +60,14 @@ const ORDER_OF_CONFORMANCE: [&str; 16] = [
 ];
 
 /// The root and pages of the documentation are no parts: they only name what there is.
-const NAMING: [&str; 5] = ["lib", "guide", "protocol", "operating", "calendars"];
+const NAMING: [&str; 6] = [
+    "lib",
+    "guide",
+    "protocol",
+    "operating",
+    "calendars",
+    "backups",
+];
 
 /// The imports of a file from other parts of its crate.
 fn imports(file: &File) -> Vec<String> {

@@ -194,7 +194,7 @@ impl Change {
 }
 
 /// Chooses timers.
-#[derive(Debug, Default, ClapArgs)]
+#[derive(Debug, Clone, Default, ClapArgs)]
 pub(super) struct Which {
     /// Their keys, as `list` shows them. With JSON, strings may be without their quotes
     #[arg(required_unless_present_any = ["tokens", "prefix", "all"])]

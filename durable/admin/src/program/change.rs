@@ -1,6 +1,7 @@
 //! Changes: removes, moves, runs, releases, acknowledges, retries, discards, purges.
 
 use std::io::{BufRead as _, IsTerminal as _};
+use std::pin::pin;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use tickwheel_durable::store::State;
@@ -8,7 +9,7 @@ use tickwheel_durable::store::State;
 use super::args::{Change, Which};
 use super::output::{print, print_json};
 use super::{records, stop};
-use crate::actions::{Action, Outcome, Selection, Work, question};
+use crate::actions::{Action, Outcome, Selection, Work, question, sum};
 use crate::failure::Failure;
 use crate::operator::{Operator, write_stderr};
 
@@ -24,14 +25,24 @@ fn who() -> String {
 pub(super) async fn change(operator: &Operator, json: bool, change: Change) -> Result<(), Failure> {
     let (action, which) = change.parts();
     let yes = which.yes;
-    let selection = select(operator, action, which).await?;
-    let question = question(operator, action, selection).await?;
-    if action.needs_confirmation(&question.selection) && !yes {
-        let which = match &question.selection {
+    // Keys and tokens are of one part; the others may be in all.
+    let parts = if which.all || which.prefix.is_some() {
+        operator.all_parts()
+    } else {
+        vec![operator.clone()]
+    };
+    let mut questions = Vec::new();
+    for part in &parts {
+        let selection = select(part, action, which.clone()).await?;
+        questions.push(question(part, action, selection).await?);
+    }
+    let (number, what) = sum(&questions);
+    let first = &questions[0].selection;
+    if action.needs_confirmation(first) && !yes {
+        let which = match first {
             Selection::All => String::new(),
             selection => format!(", {}", selection.shown()),
         };
-        let what = &question.what;
         let what = format!("{} {what}{which}", action.verb());
         let namespace = operator.namespace.clone();
         // The connection to the store goes on meanwhile.
@@ -40,16 +51,22 @@ pub(super) async fn change(operator: &Operator, json: bool, change: Change) -> R
     }
     // On standard error, if that is a terminal.
     let style = ProgressStyle::with_template("{bar:40} {human_pos}/{human_len} {eta}");
-    let bar = ProgressBar::new(question.number).with_style(style.expect("the template is right"));
+    let bar = ProgressBar::new(number).with_style(style.expect("the template is right"));
     let (who, progress, stop) = (who(), |rows| bar.inc(rows), stop()?);
-    let mut work = Work::new(operator, &who, &question, &progress);
-    tokio::select! {
-        () = work.run() => {}
-        () = stop => {}
+    let mut done = Outcome::default();
+    let mut stop = pin!(stop);
+    for (part, question) in parts.iter().zip(&questions) {
+        let mut work = Work::new(part, &who, question, &progress);
+        tokio::select! {
+            () = work.run() => {}
+            () = &mut stop => {}
+        }
+        done.add(work.outcome.clone());
+        if done.failure.is_some() {
+            break;
+        }
     }
     bar.finish_and_clear();
-    let done = work.outcome.clone();
-    drop(work);
     finish(operator, json, action, done)
 }
 

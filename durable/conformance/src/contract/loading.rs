@@ -11,6 +11,34 @@ use tickwheel_durable::store::{
 use super::{Case, FAR, HOUR, NOW, armed, versions, waits_again, write};
 use crate::world::{Stores, World};
 
+/// A fire takes due rows of an instance that has ended in the order of their deadlines, whoever had
+/// loaded them, and in whichever order they were set.
+pub async fn fires_rows_of_an_ended_instance_in_order<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    let (ended, other) = (case.instance().await, case.instance().await);
+    let now = case.load(other, HOUR, 0).await.now;
+    let due = |seconds| Due::At(now.before(Duration::from_secs(seconds)));
+    // Of two that are due at once the first that was set comes first.
+    let of_ended = [(b'd', 40), (b'a', 90), (b'c', 60), (b'e', 40)];
+    for (key, seconds) in of_ended {
+        case.set(&char::from(key).to_string(), due(seconds)).await;
+    }
+    assert_eq!(case.load(ended, HOUR, 100).await.rows.len(), 4);
+    for (key, seconds) in [("f", 20), ("b", 70)] {
+        case.set(key, due(seconds)).await;
+    }
+    case.unload(ended).await;
+    let mut fired = Vec::new();
+    for limit in [2, 3, 100] {
+        let report = case.fire_besides(Vec::new(), limit).await;
+        assert!(report.fired.len() <= limit);
+        let keys = report.fired.into_iter().map(|fired| fired.key);
+        fired.extend(keys);
+    }
+    let keys = ["a", "b", "c", "d", "e", "f"].map(|key| key.as_bytes().to_vec());
+    assert_eq!(fired, keys);
+}
+
 /// A load tells how many due rows other living instances wanted and were not given, until another
 /// instance leaves them some.
 pub async fn tells_what_others_lack<T: Stores>(world: &World<T>) {

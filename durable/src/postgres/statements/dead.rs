@@ -28,12 +28,12 @@ pub(in crate::postgres) const RETRY: &str = concat!(
             ) IS NULL AS arms
         FROM retried r
     ), due AS (
-        INSERT INTO @.tickwheel_timers (version, namespace, key, value, in_flight, due, deadline, attempt, error)
+        INSERT INTO @.tickwheel_timers (version, namespace, key, value, in_flight, due, deadline, attempt, error, early)
         SELECT nextval('@.tickwheel_versions'), namespace, key, value, NOT arms, ",
     now!(),
-    ", deadline, 0, error FROM ranked ORDER BY number
+    ", deadline, 0, error, pg_current_xact_id() FROM ranked ORDER BY number
     )
-    SELECT count(*), CASE WHEN count(*) > 0 THEN pg_notify($3::text, '') END FROM ranked"
+    SELECT count(*), CASE WHEN count(*) > 0 THEN @.tickwheel_hint($1::int, $3::text, 0::bigint, NULL::bigint) END FROM ranked"
 );
 
 /// Deletes those of an array of dead versions that are not locked.

@@ -23,9 +23,10 @@
 /// `$14`: from when it holds, and until when, the next deadline, and how many it has missed, which
 /// is less than zero if it does not fire. If no plan holds, the row stays as it is, and is loaded.
 /// `$15` are the schedules that the instance does not know. `$16` is the instance, `$17` the
-/// edition of the charter, and `$18` until when its caller waits.
+/// edition of the charter, and `$18` until when its caller waits. `$19` to `$22` are the
+/// [place](super::super::place) at which the look for rows that are not loaded begins.
 pub(in crate::postgres) const FIRE: &str = concat!(
-    "WITH ", clock!(terms!("$17", "$18")), ", ", items!(
+    "WITH ", clock!(terms!("$17", "$18")), ", ", place!("$19", "$20", "$21", "$22"), ", ", items!(
         "$5::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[]",
         "version, plan_from, plan_until, plan_due, plan_missed"
     ), ", named AS MATERIALIZED (
@@ -107,22 +108,23 @@ pub(in crate::postgres) const FIRE: &str = concat!(
         WHERE t.version = step.version AND step.fires AND NOT step.repeats AND step.lease_until IS NULL
     ), claimed AS (
         UPDATE @.tickwheel_timers t SET version = step.token, in_flight = true, due = step.lease_until,
-            attempt = least(step.attempt + 1, 2147483646), loaded_by = NULL, claimed_by = $16::bigint
+            attempt = least(step.attempt + 1, 2147483646), loaded_by = NULL, claimed_by = $16::bigint, early = NULL
         FROM step
         WHERE t.version = step.version AND step.fires AND NOT step.repeats AND step.lease_until IS NOT NULL
     ), repeated AS (
         UPDATE @.tickwheel_timers t SET version = step.next_version, due = step.next_due, deadline = step.next_deadline,
-            attempt = 0, loaded_by = step.next_loader
+            attempt = 0, loaded_by = step.next_loader, early = (SELECT xact FROM clock WHERE step.next_due < lately)
         FROM step WHERE t.version = step.version AND step.next_version IS NOT NULL
     ), loaded AS (
-        UPDATE @.tickwheel_timers t SET loaded_by = step.new_loader
+        UPDATE @.tickwheel_timers t SET loaded_by = step.new_loader, early = NULL
         FROM step WHERE t.version = step.version AND step.new_loader IS NOT NULL
     ), occurred AS (
         INSERT INTO @.tickwheel_timers (version, namespace, key, value, in_flight, due, deadline, attempt, claimed_by)
         SELECT token, $1, key, value, true, lease_until, deadline, least(attempt + 1, 2147483646), $16
         FROM step WHERE fires AND repeats AND lease_until IS NOT NULL
     ), hint AS MATERIALIZED (
-        SELECT pg_notify($4::text, '') FROM step WHERE next_due <= soon AND next_loader IS NULL LIMIT 1
+        SELECT @.tickwheel_hint($1::int, $4::text, min(next_due), NULL::bigint) FROM step
+        WHERE next_due <= soon AND next_loader IS NULL HAVING count(*) > 0
     )
     SELECT clock.now, s.version, s.key, CASE WHEN s.fires THEN s.value END AS value, s.room, s.due, s.deadline, s.attempt,
         coalesce(s.loaded_by, s.new_loader) IS NOT NULL AS loaded, s.fires,

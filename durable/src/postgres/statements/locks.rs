@@ -15,30 +15,43 @@ macro_rules! key_hash {
     };
 }
 
-/// Takes the locks of batches of the keys in `i`, in their order, and then tries to take their
-/// locks of transactions, of which there are 64.
+/// Takes the lock of the namespace for batches and the locks of batches of the keys in `i`, in
+/// their order, and then tries to take the locks of transactions, by which the keys are free.
 ///
 /// A server has room for some thousands of locks, for all that use it
-/// (`max_locks_per_transaction`), and a batch may have a thousand keys. The numbers are spread
-/// over 64 bits, because programs have advisory locks of their own.
+/// (`max_locks_per_transaction`), and a batch may have a thousand keys. So a batch of more than 32
+/// keys takes the locks of the namespace alone: it would meet every other one anyway. The numbers
+/// are spread over 64 bits, because programs have advisory locks of their own.
 macro_rules! hold {
     () => {
         concat!(
-            "held AS MATERIALIZED (
-                SELECT count(pg_advisory_xact_lock(o.lock)) AS locks FROM (
-                    SELECT DISTINCT hashtextextended('tickwheel', ",
+            "size AS MATERIALIZED (
+                SELECT count(*) > 32 AS is_large FROM i
+            ), held AS MATERIALIZED (
+                SELECT count(CASE WHEN o.is_shared THEN pg_advisory_xact_lock_shared(o.lock)::text
+                    ELSE pg_advisory_xact_lock(o.lock)::text END) AS locks
+                FROM (
+                    SELECT 0 AS place, hashtextextended('tickwheel batches', ",
             space_seed!(),
-            ") # (i.hash & 511) AS lock FROM i ORDER BY lock
+            ") AS lock, NOT is_large AS is_shared FROM size
+                    UNION ALL
+                    SELECT DISTINCT 1, hashtextextended('tickwheel', ",
+            space_seed!(),
+            ") # (i.hash & 511), false FROM i, size WHERE NOT is_large
+                    ORDER BY place, lock
                 ) o
+            ), all_free AS MATERIALIZED (
+                SELECT CASE WHEN is_large THEN pg_try_advisory_xact_lock(hashtextextended('tickwheel all transactions', ",
+            space_seed!(),
+            ")) ELSE false END AS is_free FROM held, size WHERE held.locks > 0
             ), free AS MATERIALIZED (
                 SELECT coalesce(bit_or(1::bigint << b.bucket) FILTER (WHERE b.is_free), 0) AS buckets FROM (
-                    SELECT o.bucket, pg_try_advisory_xact_lock(
+                    SELECT o.bucket, all_free.is_free OR pg_try_advisory_xact_lock(
                         hashtextextended('tickwheel transactions', ",
             space_seed!(),
             ") # (o.bucket & 63)
                     ) AS is_free
-                    FROM held, (SELECT DISTINCT (i.hash & 63)::int AS bucket FROM i) o
-                    WHERE held.locks > 0
+                    FROM all_free, (SELECT DISTINCT (i.hash & 63)::int AS bucket FROM i) o
                 ) b
             )"
         )
@@ -46,12 +59,12 @@ macro_rules! hold {
 }
 
 /// Whether the batch may write the key of an item of `i`, which it tries to lock if it has to. It
-/// locks 256 single keys at most, as the server's room for locks is limited.
+/// locks 64 single keys at most, as the server's room for locks is limited.
 macro_rules! is_free {
     () => {
         concat!(
             "CASE WHEN ((SELECT buckets FROM free) >> (i.hash & 63)::int) & 1 = 1 THEN true
-                WHEN i.number <= 256 THEN pg_try_advisory_xact_lock(
+                WHEN i.number <= 64 THEN pg_try_advisory_xact_lock(
                     hashtextextended(encode(i.key, 'hex'), hashtextextended('tickwheel key', ",
             space_seed!(),
             "))

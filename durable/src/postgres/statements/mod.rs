@@ -35,29 +35,32 @@
 //! # Transactions of users
 //!
 //! The functions for users change keys in transactions of users, which may last for
-//! minutes. No batch may wait for one. So there are three locks for a key, each finer than the one
-//! before:
+//! minutes. No batch may wait for one. So there are several locks for a key, each finer than the
+//! one before:
 //!
-//! | lock | how many | a batch | a transaction of a user |
-//! |---|---|---|---|
-//! | of batches | 512 for each namespace | waits for it | - |
-//! | of transactions | 64 for each namespace | tries to take it alone | shares it |
-//! | of the key itself | one for each key | tries to take it, if it has no lock of transactions | waits for it |
+//! | lock | how many | a batch of up to 32 keys | a larger batch | a transaction of a user |
+//! |---|---|---|---|---|
+//! | of batches, all | one for each namespace | waits to share it | waits for it | - |
+//! | of batches | 512 for each namespace | waits for it | - | - |
+//! | of transactions, all | one for each namespace | - | tries to take it alone | shares it |
+//! | of transactions | 64 for each namespace | tries to take it alone | likewise, if it has not that of all | shares it |
+//! | of the key itself | one for each key | tries to take it, if it has no lock of transactions | likewise | waits for it |
 //!
-//! 1. A batch writes a key only if it holds the key's lock of transactions, or the lock of the key
-//!    itself. Otherwise it leaves the key out, and the caller tries again:
+//! 1. A batch writes a key only if it holds the lock of all transactions, the key's lock of
+//!    transactions, or the lock of the key itself. Otherwise it leaves the key out, and the caller tries again:
 //!    [`WriteOutcome::Locked`](crate::store::WriteOutcome::Locked). The statement that takes the
 //!    locks notes such keys or tokens in the setting `tickwheel.locked`, until the transaction
 //!    ends, and those that follow leave them out. So all go out at once, and no lock waits for the
 //!    process that has sent them.
-//! 2. A transaction that changes a key holds both until it ends. So no batch writes the key
+//! 2. A transaction that changes a key holds all three until it ends. So no batch writes the key
 //!    meanwhile, and no batch meets an uncommitted row.
 //! 3. A batch waits for other batches only, and a transaction for batches, which are short, and for
 //!    other transactions. So only transactions can wait for each other in a circle, as with rows of
 //!    their own.
 //!
-//! While there are no transactions of users, a batch takes no lock of a single key. With them it
-//! takes 256 at most, and leaves the rest of its keys out.
+//! So the room that batches take in the server's table of locks is bounded: while there are no
+//! transactions of users, two locks for a large batch and 65 for another one, and with them 129 at
+//! most. A hint takes two more. A batch takes 64 locks of single keys, and leaves the rest of its keys out.
 //!
 //! | result | why it is right |
 //! |---|---|
@@ -74,7 +77,7 @@
 //! Two batches wait for each other only in the case below, because each takes what it can wait for
 //! in one order:
 //!
-//! 1. the locks of batches, by their numbers;
+//! 1. the lock of all batches, then the locks of batches, by their numbers;
 //! 2. claims, by their tokens: a batch that settles in several statements locks them all in one
 //!    pass before, by [`LOCK_CLAIMS`];
 //! 3. waiting rows, in any order: other batches have none of these keys, and loads, unloads and
@@ -141,7 +144,8 @@ macro_rules! terms {
 /// Checks the edition `$2` and the time `$3`, in a transaction of several statements.
 pub(super) const TERMS: &str = concat!("SELECT ", terms!("$2", "$3"));
 
-/// Until when rows are near, and which live instance loads them.
+/// Until when rows are near, which live instance loads them, and since when they are not
+/// [early](super::place).
 macro_rules! clock {
     () => {
         clock!("$1::int")
@@ -154,7 +158,7 @@ macro_rules! clock {
             " AS namespace, t.now, t.now + $2::bigint AS soon, (
                     SELECT i.id FROM @.tickwheel_instances i
                     WHERE i.id = $3::bigint AND i.namespace = $1 AND i.alive_until >= t.now
-                ) AS loader
+                ) AS loader, pg_current_xact_id() AS xact, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - 1000000 AS lately
                 FROM (SELECT ",
             now!(),
             " AS now) t
@@ -172,8 +176,8 @@ macro_rules! armed {
     ($also:expr) => {
         concat!(
             ", hint AS MATERIALIZED (
-            SELECT pg_notify($4::text, '') FROM armed, clock
-            WHERE armed.due <= clock.soon AND NOT armed.loaded LIMIT 1
+            SELECT @.tickwheel_hint($1::int, $4::text, min(armed.due), NULL::bigint) FROM armed, clock
+            WHERE armed.due <= clock.soon AND NOT armed.loaded HAVING count(*) > 0
         )
         SELECT armed.*, (SELECT count(*) FROM hint)",
             $also,
@@ -182,10 +186,46 @@ macro_rules! armed {
     };
 }
 
-/// Whether a row waits, is not loaded, and is due now; or, with an interval added, by then.
+/// [Where](super::place) a look for rows begins: a time, two deadlines, and the transaction from
+/// which on rows may have come before them. The first row of the relation `clock` has the time now.
+macro_rules! place {
+    ($seen:literal, $waiting:literal, $lapsed:literal, $since:literal) => {
+        place!($seen, $waiting, $lapsed, $since, "true")
+    };
+    ($seen:literal, $waiting:literal, $lapsed:literal, $since:literal, $holds:literal) => {
+        concat!(
+            "come AS MATERIALIZED (
+                SELECT count(*) <= 1000 AND ",
+            $holds,
+            " AND (SELECT now FROM clock) >= ",
+            $seen,
+            "::bigint AS are_known,
+                    min(e.due) FILTER (WHERE NOT e.in_flight) AS waiting, min(e.due) FILTER (WHERE e.in_flight) AS lapsed
+                FROM (
+                    SELECT t.due, t.in_flight FROM @.tickwheel_timers t
+                    WHERE t.namespace = $1::int AND t.early >= ",
+            $since,
+            "::text::xid8 LIMIT 1001
+                ) e
+            ), place AS MATERIALIZED (
+                SELECT CASE WHEN come.are_known THEN least(",
+            $waiting,
+            "::bigint, come.waiting) ELSE -9223372036854775808 END AS waiting,
+                    CASE WHEN come.are_known THEN least(",
+            $lapsed,
+            "::bigint, come.lapsed) ELSE -9223372036854775808 END AS lapsed
+                FROM come
+            )"
+        )
+    };
+}
+
+/// Whether a row waits after the place, is not loaded, and is due now; or, with an interval added,
+/// by then.
 macro_rules! waiting {
     () => {
-        "t.namespace = $1::int AND NOT t.in_flight AND t.loaded_by IS NULL AND t.due <= (SELECT now FROM clock)"
+        "t.namespace = $1::int AND NOT t.in_flight AND t.loaded_by IS NULL AND t.due >= (SELECT waiting FROM place)
+            AND t.due <= (SELECT now FROM clock)"
     };
 }
 
@@ -201,10 +241,11 @@ macro_rules! known {
     };
 }
 
-/// Whether a row is in flight, is not loaded, and its lease has ended.
+/// Whether a row is in flight after the place, is not loaded, and its lease has ended.
 macro_rules! lapsed {
     () => {
-        "t.namespace = $1::int AND t.in_flight AND t.loaded_by IS NULL AND t.due <= (SELECT now FROM clock)"
+        "t.namespace = $1::int AND t.in_flight AND t.loaded_by IS NULL AND t.due >= (SELECT lapsed FROM place)
+            AND t.due <= (SELECT now FROM clock)"
     };
 }
 
@@ -326,7 +367,7 @@ pub(super) use fire::{FIRE, STILL_THERE};
 pub(super) use inspect::{
     COUNT_DUE, INSTANCES, PREFIX_DEAD, PREFIX_IN_FLIGHT, PREFIX_WAITING, ROWS_OF,
 };
-pub(super) use loads::{ALIVE, LOAD, STILL_MARKED, UNLOAD, UNMARK};
+pub(super) use loads::{ALIVE, LOAD, PLACE, STILL_MARKED, UNLOAD, UNMARK};
 pub(super) use locks::{HOLD, HOLD_CLAIMED, HOLD_DEAD, LOCK, LOCK_CLAIMS};
 pub(super) use looks::{COUNT, LIST, LIST_DEAD, SAMPLE, SAMPLE_DEAD};
 pub(super) use namespaces::{AMEND, CHARTER, FIND, NAME, NAMESPACES, OPEN};

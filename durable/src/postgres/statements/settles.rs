@@ -72,12 +72,12 @@ pub(in crate::postgres) const LEAVERS: &str = concat!(
     "WITH ",
     items!("$2::bigint[], $3::bigint[]", "id, alive"),
     "
-    INSERT INTO @.tickwheel_instances AS old (id, namespace, alive_until, lacks)
+    INSERT INTO @.tickwheel_instances AS old (id, namespace, alive_until, lacks, near)
     SELECT DISTINCT ON (i.id) i.id, i.namespace, least(",
     now!(),
     " + i.alive, ",
     never!(),
-    "), 0 FROM i ORDER BY i.id
+    "), 0, 0 FROM i ORDER BY i.id
     ON CONFLICT (id) DO UPDATE SET alive_until = excluded.alive_until WHERE old.alive_until < ",
     now!()
 );
@@ -113,7 +113,8 @@ pub(in crate::postgres) const PUT_BACK: &str = concat!(
             attempt = greatest(t.attempt - (coalesce(r.delay, 0) < 0)::int, 0),
             loaded_by = CASE WHEN r.left_by IS NOT NULL THEN r.left_by WHEN r.arms AND r.due <= clock.soon THEN clock.loader END,
             claimed_by = NULL,
-            error = coalesce(r.error, t.error)
+            error = coalesce(r.error, t.error),
+            early = CASE WHEN r.due < clock.lately THEN clock.xact END
         FROM clock, ranked r
         WHERE t.version = r.version
         RETURNING r.version AS token, t.version, t.due, coalesce(t.loaded_by > 0, false) AS loaded, r.arms

@@ -49,6 +49,7 @@ fn transactions_of_users_lock_what_batches_try_to_lock() {
     let batch = batch.replace("o.bucket", &hash);
     let locks = batch.split("pg_try_advisory_xact_lock(").skip(1);
     for (lock, (end, waits)) in locks.zip([
+        (")ELSEfalse", "pg_advisory_xact_lock_shared("),
         (")ASis_free", "pg_advisory_xact_lock_shared("),
         (")ELSEfalse", "pg_advisory_xact_lock("),
     ]) {

@@ -19,9 +19,9 @@ macro_rules! insert_waiting {
     () => {
         concat!(
             "INSERT INTO @.tickwheel_timers AS t
-                (version, namespace, key, value, in_flight, due, deadline, attempt, period, schedule, loaded_by)
+                (version, namespace, key, value, in_flight, due, deadline, attempt, period, schedule, loaded_by, early)
             SELECT nextval('@.tickwheel_versions'), i.namespace, i.key, i.value, false, d.due, d.due, 0, i.period, i.schedule,
-                CASE WHEN d.due <= clock.soon THEN clock.loader END
+                CASE WHEN d.due <= clock.soon THEN clock.loader END, CASE WHEN d.due < clock.lately THEN clock.xact END
             FROM clock, i, ",
             item_due!()
         )
@@ -81,7 +81,9 @@ macro_rules! set {
                 due = CASE WHEN t.schedule = excluded.schedule AND t.due < 9007199254740991 THEN t.due ELSE excluded.due END,
                 deadline = CASE WHEN t.schedule = excluded.schedule AND t.due < 9007199254740991 THEN t.deadline ELSE excluded.deadline END,
                 loaded_by = CASE WHEN t.schedule = excluded.schedule AND t.due < 9007199254740991
-                    THEN (SELECT loader FROM clock WHERE t.due <= soon) ELSE excluded.loaded_by END",
+                    THEN (SELECT loader FROM clock WHERE t.due <= soon) ELSE excluded.loaded_by END,
+                early = CASE WHEN t.schedule = excluded.schedule AND t.due < 9007199254740991
+                    THEN (SELECT xact FROM clock WHERE t.due < lately) ELSE excluded.early END",
             armed_row!(), ")", outdated!(), armed!($also)
         )
     };
@@ -133,7 +135,8 @@ pub(in crate::postgres) const MOVE: &str = concat!(
     ", armed AS (
         UPDATE @.tickwheel_timers t SET
             version = nextval('@.tickwheel_versions'), due = d.due, deadline = d.due,
-            loaded_by = CASE WHEN d.due <= clock.soon THEN clock.loader END, replaces = t.version
+            loaded_by = CASE WHEN d.due <= clock.soon THEN clock.loader END, replaces = t.version,
+            early = CASE WHEN d.due < clock.lately THEN clock.xact END
         FROM clock, i, ",
     item_due!(),
     " WHERE t.namespace = i.namespace AND t.key = i.key AND NOT t.in_flight",

@@ -226,6 +226,18 @@ fn write_that_failed_once_fires_no_alert() {
     }
 }
 
+#[test]
+fn old_snapshot_fires_its_alert_only() {
+    let mut scrapes = promtool::Scrapes::default();
+    for round in 0..HEALTHY + FIRED {
+        let age = if round < HEALTHY { 3_000 } else { 4_000 };
+        scrapes.add(&format!(
+            "tickwheel_durable_oldest_snapshot_seconds{{namespace=\"orders\"}} {age}"
+        ));
+    }
+    scrapes.assert_fires("TickwheelDurableOldSnapshot");
+}
+
 /// By default Prometheus scrapes once a minute, and no minute had two scrapes to compare.
 #[test]
 fn writes_that_go_on_failing_fire_their_alert_only() {
