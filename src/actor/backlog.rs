@@ -61,9 +61,10 @@ impl Backlog {
         }
     }
 
-    /// Takes everything that is queued.
+    /// Takes everything that is queued, once all that was taken before is applied. Until then the
+    /// queues fill, and callers that fill them give way to the actor.
     pub(super) fn take(&mut self, mailbox: &CommandMailbox) {
-        if !mailbox.take_all(&mut self.taken) {
+        if !self.taken.is_empty() || !mailbox.take_all(&mut self.taken) {
             return;
         }
         if self.unmarked > 0 {

@@ -73,13 +73,16 @@ const ITEMS_PER_TURN: usize = if IN_EXPLORER { 2 } else { 256 };
 const INDICES_PER_TURN: usize = if IN_EXPLORER { 2 } else { 2048 };
 
 /// How many nodes of forgotten sets a turn takes off the wheel.
-const NODES_PER_TURN: usize = if IN_EXPLORER { 2 } else { 4096 };
+const NODES_PER_TURN: usize = if IN_EXPLORER { 2 } else { 8192 };
 
 /// How many tasks that settle a turn wakes.
 const SETTLED_PER_TURN: usize = if IN_EXPLORER { 1 } else { 256 };
 
 /// How long a turn goes on with a backlog that does not grow.
 const SHORTEST_SLICE: Duration = Duration::from_micros(500);
+
+/// The longest time in which a turn applies commands.
+const LONGEST_SLICE: Duration = Duration::from_millis(100);
 
 /// The longest wait on Tokio's timer, which reaches about two years.
 const LONGEST_SLEEP: Duration = Duration::from_secs(86_400 * 365);
@@ -108,20 +111,19 @@ pub(crate) struct Actor {
 #[derive(Debug)]
 struct Slice {
     length: Duration,
-    /// The length of the backlog when the last turn began.
-    backlog: usize,
+    /// How many commands were taken the last time.
+    taken: usize,
 }
 
 impl Slice {
-    /// A turn begins with so many commands. A slice becomes longer while their number grows from
-    /// turn to turn.
-    fn begin(&mut self, backlog: usize) {
-        if backlog <= COMMANDS_PER_TURN {
+    /// So many commands are taken. A slice becomes longer while more are taken each time.
+    fn begin(&mut self, taken: usize) {
+        if taken <= COMMANDS_PER_TURN {
             self.length = SHORTEST_SLICE;
-        } else if self.backlog > COMMANDS_PER_TURN && backlog > self.backlog {
-            self.length *= 2;
+        } else if self.taken > COMMANDS_PER_TURN && taken > self.taken {
+            self.length = LONGEST_SLICE.min(self.length * 2);
         }
-        self.backlog = backlog;
+        self.taken = taken;
     }
 }
 
@@ -161,7 +163,7 @@ impl Actor {
             lateness: Lateness::new(),
             slice: Slice {
                 length: SHORTEST_SLICE,
-                backlog: 0,
+                taken: 0,
             },
         }
     }
@@ -307,11 +309,13 @@ impl Actor {
         let shared = Arc::clone(&self.shared);
         let began = clock::now();
         let others_took = self.lateness.begin(self.pause, began, &shared);
-        self.backlog.take(&shared.mailbox);
-        self.slice.begin(self.backlog.len());
+        if self.backlog.is_empty() {
+            self.backlog.take(&shared.mailbox);
+            self.slice.begin(self.backlog.len());
+        }
         let slice = others_took.min(self.slice.length);
         let mut turn = Turn::new(shared.ticks.timestamp(began), &shared);
-        turn.until = began + slice.max(SHORTEST_SLICE);
+        turn.until = began + self.slice.length;
         // On a paused clock no time passes here.
         let has_time = || clock::now().saturating_duration_since(began) < slice;
         loop {

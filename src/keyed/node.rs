@@ -29,7 +29,7 @@ const PAGE: usize = 1024;
 const KEPT_CAPACITY: usize = 64;
 
 /// What it costs to let go of a set, in nodes.
-const COST_OF_SET: usize = 16;
+const COST_OF_SET: usize = 4;
 
 /// A list of sets with memory for this many times their number is moved to less.
 const SPARSE: usize = 4;
@@ -229,13 +229,15 @@ impl KeyedWheel {
     ) -> (u64, usize) {
         let (mut left, mut count) = (limit, 0);
         while self.wheel.step(until, &mut self.batch, &mut left) {
-            for &(set, index) in &self.batch {
+            count += self.batch.len();
+            for (set, index) in self.batch.drain(..) {
                 let nodes = self.sets[set.position()].as_mut();
                 let nodes = nodes.expect("a set is there until all its nodes are gone");
                 nodes.leave(index);
+                if nodes.hints.is_some() {
+                    self.reached.push((set, index));
+                }
             }
-            count += self.batch.len();
-            self.reached.append(&mut self.batch);
         }
         let before = self.wheel.done_before(until);
         told.lower(before);

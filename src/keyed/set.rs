@@ -247,9 +247,9 @@ impl<K, S: Payload> Guard<'_, K, S> {
         if let Some(key) = self.key.take() {
             // An error means that the actor has ended.
             let forget = Request::Forget(key).into();
-            if self.set().shared.enqueue_for(key, NEVER, forget).is_ok() {
+            if let Ok(wake_by) = self.set().shared.enqueue_for(key, NEVER, forget) {
                 // It may have nothing else left to do, and end.
-                self.wake(WakeBy::Now);
+                self.wake(wake_by.min(WakeBy::Now));
             }
         }
         taken

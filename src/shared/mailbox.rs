@@ -106,7 +106,7 @@ const BLOCK: usize = if IN_EXPLORER { 2 } else { 512 };
 const SPARE_BLOCKS: usize = 4;
 
 /// A queue beyond its bound is filled again each time that it has grown by this many commands.
-const CHECK_EVERY: usize = if IN_EXPLORER { 2 } else { 256 };
+const CHECK_EVERY: usize = if IN_EXPLORER { 2 } else { 32 };
 
 /// Commands in order. The actor takes over a burst of a million block by block, without a copy, and
 /// frees their memory a block at a time, so no thread waits until a vector of many megabytes is
