@@ -201,12 +201,13 @@ async fn wait_for_the_tick_of_a_deadline_calls_for_no_warning() {
         let _here = tracing::subscriber::set_default(Arc::clone(&warnings));
         // Ticks of a millisecond.
         let (mut actor, wheel) = start_with(ms(10));
-        let (timers, _stream) = wheel.keyed::<u64, ()>();
+        let (timers, mut stream) = wheel.keyed::<u64, ()>();
         let start = Instant::now();
         set_at(&timers, 1, start + Duration::from_micros(4_001));
         let _sleep = armed(&wheel, Duration::from_micros(4_001));
         wait(&mut actor, ms(5 + late));
         run(&mut actor);
+        receive(&mut stream);
         assert_eq!(timers.len(), 0);
         assert_eq!(warnings.count(), usize::from(is_warned), "{late} ms late");
     }
