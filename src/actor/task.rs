@@ -19,9 +19,9 @@
 //!    of a [slice](Slice), and no longer than other tasks have kept the actor waiting. A runtime
 //!    with one thread gives the actor one turn for each round of its tasks. If they send more
 //!    commands in a round than step 2 applies, the backlog grows from turn to turn, and new timers
-//!    wait behind it (P11): then slices grow. With half of the thread's time the actor keeps up, since
-//!    sending a command takes longer than applying it. After a single burst slices stay short, so
-//!    the actor works it off between the turns of other tasks.
+//!    wait behind it (P11): then slices grow. With half of the thread's time the actor keeps up,
+//!    since sending a command takes longer than applying it. After a single burst slices stay
+//!    short, so the actor works it off between the turns of other tasks.
 //!
 //! If something is left to do the actor lets other tasks run and takes the next turn. Otherwise it
 //! [parks](crate::shared::mailbox::Mailbox::park), frees [places](super::places) of keyed timers,

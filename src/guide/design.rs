@@ -164,9 +164,9 @@
 //!
 //! A thread may be preempted while it has a lock, for as long as other threads are busy. So the
 //! actor only tries the locks that callers take: of an entry, a queue of the mailbox, the hints of
-//! a set, the keys of sets. It takes no lock of a set. What it does not get, it leaves for its next turn. It waits for its notification
-//! without a lock (`shared/signal`), and its task and its driver do not wait for each other
-//! (`actor/hosted`).
+//! a set, the keys of sets. It takes no lock of a set. What it does not get, it leaves for its next
+//! turn. It waits for its notification without a lock (`shared/signal`), and its task and its
+//! driver do not wait for each other (`actor/hosted`).
 //!
 //! What is left are locks of Tokio: that of its timer, which the actor takes to arm its own, once
 //! for each wait, and those of the runtime's queues, when it wakes tasks. Whoever uses Tokio's

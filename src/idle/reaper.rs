@@ -358,7 +358,7 @@ impl<K, V> WatchGuard<K, V> {
     ///
     /// # Examples
     ///
-    /// A map of guards. When an expiration is received, its key may have the guard of a new watch,
+    /// A map of guards. When an expiration is handled, its key may have the guard of a new watch,
     /// which stays:
     ///
     /// ```
@@ -369,10 +369,9 @@ impl<K, V> WatchGuard<K, V> {
     /// # let wheel = tickwheel::TimerWheel::new();
     /// let (reaper, mut ended) = wheel.reaper::<&str, ()>(Duration::from_secs(60));
     /// let mut sessions = HashMap::from([("alice", reaper.watch("alice", ())?)]);
-    /// tokio::time::sleep(Duration::from_secs(61)).await;
+    /// let key = ended.recv().await.ok_or("closed")?.key;
     /// sessions.insert("alice", reaper.watch("alice", ())?); // she is back
     ///
-    /// let key = ended.recv().await.ok_or("closed")?.key;
     /// if sessions.get(key).is_some_and(|session| !session.is_watched()) {
     ///     sessions.remove(key);
     /// }

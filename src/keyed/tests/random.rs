@@ -1,5 +1,5 @@
-//! Random scripts on a set, with notes that arrive late, a wheel that goes in parts of a tick, and a
-//! reader that is late, against a sorted map.
+//! Random scripts on a set, with notes that arrive late, a wheel that goes in parts of a tick, and
+//! a reader that is late, against a sorted map.
 
 use std::collections::BTreeMap;
 

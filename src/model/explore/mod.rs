@@ -201,6 +201,26 @@ fn fires_keyed_timers_on_time() {
     explore("fires_keyed_timers_on_time", mix);
 }
 
+/// Timers are set again, moved and removed when they are due, while their reader is late.
+#[test]
+fn decides_once_on_timers_that_are_changed_late() {
+    let mix = Mix {
+        threads: (2, 3),
+        steps: 16,
+        set: 6,
+        interval: 2,
+        move_to: 4,
+        remove: 4,
+        drain: 1,
+        advance: 6,
+        rest: 2,
+        metrics: 1,
+        lagging: 50,
+        ..Mix::default()
+    };
+    explore("decides_once_on_timers_that_are_changed_late", mix);
+}
+
 /// Threads change one set and do nothing else, so no other command wakes the actor if a change
 /// fails to.
 #[test]
@@ -235,7 +255,7 @@ fn reaps_idle_watches() {
     explore("reaps_idle_watches", mix);
 }
 
-/// Watches are touched after their expirations were delivered, and before they are received.
+/// Watches are touched when the wheel has reached them, and before they are received.
 #[test]
 fn decides_once_on_watches_that_are_touched_late() {
     let mix = Mix {

@@ -55,7 +55,7 @@ pub(super) fn run(mix: Mix, seed: u64) {
             return Ok(());
         }
         if let Some(timers) = weak_timers.as_ref().and_then(std::sync::Weak::upgrade) {
-            check_timers(&timers, target)?;
+            check_timers(&timers, &checked, target)?;
         }
         checked.update(|facts| check_watches(facts, target))
     });

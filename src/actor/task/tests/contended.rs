@@ -160,8 +160,8 @@ async fn p15_end_waits_for_no_set_that_is_locked() {
     assert_eq!(stream.unexpired().len(), 1);
 }
 
-// An index that comes off the wheel once named a node that others used. Removing its timer then took
-// the timer of another set off the wheel.
+// An index that comes off the wheel once named a node that others used. Removing its timer then
+// took the timer of another set off the wheel.
 #[tokio::test(start_paused = true)]
 async fn timer_removed_after_it_came_off_the_wheel_harms_no_other() {
     let (mut actor, wheel) = start();
@@ -183,8 +183,8 @@ async fn timer_removed_after_it_came_off_the_wheel_harms_no_other() {
     assert_eq!(received(&mut stream), [] as [u64; 0]);
 }
 
-// The actor waited for the list of sets when it came to know a set, and when it forgot one. Keys are
-// all that is left of it.
+// The actor waited for the list of sets when it came to know a set, and when it forgot one. Keys
+// are all that is left of it.
 #[tokio::test(start_paused = true)]
 async fn p11_actor_never_waits_for_the_keys_of_sets() {
     let (mut actor, wheel) = start();
