@@ -196,6 +196,13 @@ impl World {
         wheel.fire(until, limit, Timestamp::MIN, &self.told).0
     }
 
+    /// Takes turns until the reader was told, which may have the list locked.
+    fn turn_until_told(&self, wheel: &mut KeyedWheel) {
+        while self.turn(wheel, NOW, usize::MAX) <= NOW {
+            thread::yield_now();
+        }
+    }
+
     // --- the reader ---
 
     /// One hold of the lock: looks at what was reached, and receives what is due.
@@ -258,10 +265,11 @@ impl World {
                     break;
                 }
             }
-            for index in 0..self.lock().table.end() {
-                let deadline = self.lock().table.timer(index).map(|timer| timer.deadline);
-                let is_later = deadline.is_none_or(|deadline| deadline > Timestamp::at(now));
-                assert!(is_later, "not received at {now}: {:?}", self.lock().events);
+            let state = self.lock();
+            let timers = (0..state.table.end()).filter_map(|index| state.table.timer(index));
+            for timer in timers {
+                let is_later = timer.deadline > Timestamp::at(now);
+                assert!(is_later, "not received at {now}: {:?}", state.events);
             }
         }
         self.check();
@@ -470,7 +478,7 @@ fn waiting_reader_is_told() {
                 (reader, waits)
             }
         });
-        world.turn(&mut wheel, NOW, usize::MAX);
+        world.turn_until_told(&mut wheel);
         let (mut reader, waits) = reading.join().unwrap();
         let is_received = || world.lock().events.contains(&Event::Received(1));
         assert!(is_received() || !waits || wakes.count() > 0, "it sleeps on");
