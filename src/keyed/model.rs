@@ -205,7 +205,8 @@ impl World {
 
     // --- the reader ---
 
-    /// One hold of the lock: looks at what was reached, and receives what is due.
+    /// Looks at what was reached, in one hold of the lock, and receives what is due, each timer in a
+    /// hold of its own.
     fn receive(&self, reader: &mut Reader) {
         let (mut hints, mut woken) = (Vec::new(), None);
         self.hints
@@ -242,7 +243,10 @@ impl World {
                 reader.due.push(due);
             }
         }
+        drop(state);
+        self.mailbox.wake(wake_by);
         while let Some(due) = reader.due.pop(reader.reach.before) {
+            let mut state = self.lock();
             let timer = state.table.timer(due.index);
             if timer.is_some_and(|timer| timer.number == due.number) {
                 let timer = state.table.take(due.index, true).expect("it is there");
@@ -251,8 +255,6 @@ impl World {
                 state.events.push(Event::Received(timer.number.get()));
             }
         }
-        drop(state);
-        self.mailbox.wake(wake_by);
     }
 
     /// Goes on tick by tick, and checks that everything that is armed is received in time.
