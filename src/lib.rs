@@ -112,6 +112,10 @@ mod error;
 mod idle;
 #[cfg(not(tickwheel_loom))]
 mod keyed;
+// The models have what both sides name, and the slots.
+#[cfg(all(test, tickwheel_loom))]
+#[path = "keyed/model.rs"]
+mod keyed;
 #[cfg(not(tickwheel_loom))]
 mod metrics;
 mod panic;

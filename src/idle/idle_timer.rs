@@ -74,9 +74,10 @@ pub struct IdleTimer {
     sleep: Sleep,
     /// The last poll returned `Ready`: the clock has decided, and the next poll revives it.
     is_completed: bool,
-    /// The last poll has armed the sleep.
-    is_waiting: bool,
-    /// From when the sleep was due to the poll that saw it, where that took long.
+    /// When the last poll left it waiting for the actor.
+    waits_since: Option<u64>,
+    /// From when its task could have run to the poll that found the sleep due, where that took
+    /// long.
     gap: Gap,
     /// Before it decides that it is idle.
     hearing: Hearing,
@@ -142,7 +143,7 @@ impl IdleTimer {
             clock,
             sleep,
             is_completed: false,
-            is_waiting: false,
+            waits_since: None,
             gap: Gap::default(),
             hearing: Hearing::None,
         }
@@ -234,10 +235,11 @@ impl IdleTimer {
             self.move_to_due();
             if self.poll_sleep(cx).is_pending() {
                 self.hearing = Hearing::None;
-                self.is_waiting = true;
+                self.waits_since = Some(self.clock.now());
                 return Poll::Pending;
             }
-            if mem::take(&mut self.is_waiting) && self.is_late() {
+            let waited = self.waits_since.take();
+            if waited.is_some_and(|since| self.is_late(since)) {
                 continue;
             }
             ready!(self.hearing.poll(self.clock.shortest_limit(), cx.waker()));
@@ -261,10 +263,10 @@ impl IdleTimer {
         Poll::Pending
     }
 
-    /// Whether the task waited, and is polled long after the sleep was due.
-    fn is_late(&mut self) -> bool {
+    /// Whether the task, which waited `since` then, is polled long after it could have been.
+    fn is_late(&mut self, since: u64) -> bool {
         let due = self.clock.ticks().nanos(self.sleep.deadline());
-        let gap = Gap::between(due, self.clock.now(), clock::is_virtual);
+        let gap = Gap::between(due.max(since), self.clock.now(), clock::is_virtual);
         self.gap = gap.unwrap_or(self.gap);
         gap.is_some()
     }

@@ -48,14 +48,8 @@ impl<V> Payload for Watched<V> {
                 earlier(idle_at, oldest)
             });
         }
-        // Later activity than this is looked at again.
-        let last = self.activity.last();
-        let idle_at = silence.idle_at(last);
-        if idle_at > now {
-            return None;
-        }
-        match self.activity.reap(last) {
-            Reap::Reaped(_) => Some((idle_at, Cause::Idle)),
+        match (self.activity).reap_if(|last| silence.idle_at(last) <= now) {
+            Reap::Reaped(last) => Some((silence.idle_at(last), Cause::Idle)),
             Reap::Active(_) | Reap::Busy | Reap::Gone => None,
         }
     }

@@ -84,6 +84,7 @@
 mod call;
 mod dispatch;
 mod drain;
+mod due;
 mod error;
 mod expirations;
 mod expired;

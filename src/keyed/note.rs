@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use super::payload::Payload;
 use super::set::Guard;
-use super::table::Timer;
+use super::table::{Slot, Timer};
 use crate::metrics::Event;
 use crate::shared::command::Command;
 use crate::shared::mailbox::WakeBy;
@@ -39,16 +39,12 @@ impl<K, S: Payload> Guard<'_, K, S> {
     /// late (K2). Returns the number of this arming.
     #[inline]
     pub(super) fn rearm(&mut self, index: u32, deadline: Timestamp) -> NonZeroU64 {
-        let number = self.next_number();
+        let (number, ticks) = (self.next_number(), &self.set().shared.ticks);
         let Some(slot) = self.table.get_mut(index) else {
             return number;
         };
-        let scheduled = slot.rearm(deadline, number);
-        if deadline < scheduled {
-            let tick = self.set().tick(deadline);
-            if tick < self.set().tick(scheduled) {
-                self.note(index, tick);
-            }
+        if let Some(tick) = slot.rearm(deadline, number, ticks) {
+            self.note(index, tick);
         }
         number
     }
@@ -59,7 +55,7 @@ impl<K, S: Payload> Guard<'_, K, S> {
         let most = MAX_KEPT.min(self.len());
         let timer = self.remove(index)?;
         self.count_ended(event, 1);
-        let is_scheduled = self.table.scheduled(index) != Timestamp::NEVER;
+        let is_scheduled = (self.table.get(index)).is_some_and(Slot::is_scheduled);
         if is_scheduled && self.kept.len() < most && self.may_keep() {
             self.kept.push(index);
         } else {
@@ -76,7 +72,8 @@ impl<K, S: Payload> Guard<'_, K, S> {
     /// scheduled early enough.
     #[inline]
     pub(super) fn take_kept(&mut self, due: Timestamp) -> Option<u32> {
-        let is_in_time = |&index: &u32| self.table.scheduled(index) <= due;
+        let slot = |index: u32| self.table.get(index);
+        let is_in_time = |&index: &u32| slot(index).is_some_and(|slot| slot.is_in_time(due));
         let position = self.kept.iter().rposition(is_in_time)?;
         Some(self.kept.remove(position))
     }
@@ -93,7 +90,7 @@ impl<K, S: Payload> Guard<'_, K, S> {
     /// A slot without a timer is not kept: its index leaves the wheel.
     fn vacate(&mut self, index: u32) {
         debug_assert!(!self.kept.contains(&index), "it is not kept");
-        let is_scheduled = self.table.scheduled(index) != Timestamp::NEVER;
+        let is_scheduled = (self.table.get(index)).is_some_and(Slot::is_scheduled);
         self.table.vacate(index);
         if is_scheduled {
             self.note(index, NEVER);

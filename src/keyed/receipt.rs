@@ -1,23 +1,22 @@
 //! The receipt: the reader looks at the indices that the wheel has reached, and decides.
 
 use std::any::Any;
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
-use std::num::NonZeroU64;
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use super::due::{Due, DueTimers};
 use super::expired::Expired;
 use super::hint::{Hints, Reach};
 use super::payload::Payload;
 use super::set::{BATCH, Copied, Guard, Set};
-use super::table::Timer;
+use super::table::{Look, Timer};
 use crate::clock;
 use crate::metrics::Event;
 use crate::panic::{drop_pair, report};
 use crate::shared::Shared;
 use crate::shared::hearing::Hearing;
 use crate::shared::stalls::{Gap, SHORTEST};
-use crate::tick::{NEVER, Timestamp, nanos};
+use crate::tick::{Timestamp, nanos};
 
 /// Logged when a repeating timer cannot be cloned.
 const CLONE: &str = "the Clone of a repeating timer panicked: the timer is removed";
@@ -42,85 +41,12 @@ pub(crate) struct Reader {
     gap: Gap,
 }
 
-/// A timer that was found due. It counts if it still has this number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Due {
-    tick: u64,
-    number: NonZeroU64,
-    index: u32,
-}
-
-/// Timers that were found due, in the order in which they are received. Nearly all come in that
-/// order.
-#[derive(Debug)]
-struct DueTimers {
-    in_order: VecDeque<Due>,
-    others: BinaryHeap<Reverse<Due>>,
-}
-
-impl DueTimers {
-    fn reserve(&mut self, more: usize) {
-        self.in_order.reserve(more);
-        self.others.reserve(more);
-    }
-
-    fn push(&mut self, due: Due) {
-        if self.in_order.back().is_none_or(|last| *last < due) {
-            self.in_order.push_back(due);
-        } else {
-            self.others.push(Reverse(due));
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.in_order.is_empty() && self.others.is_empty()
-    }
-
-    /// Whether there is one whose tick is before this one.
-    fn is_any(&self, before: u64) -> bool {
-        let other = self.others.peek().map(|Reverse(due)| due);
-        (self.in_order.front().into_iter().chain(other)).any(|due| due.tick < before)
-    }
-
-    /// Takes the first one, if its tick is before this one.
-    fn pop(&mut self, before: u64) -> Option<Due> {
-        let other = self.others.peek().map(|Reverse(due)| due);
-        let is_other =
-            other.is_some_and(|other| self.in_order.front().is_none_or(|first| other < first));
-        let first = if is_other {
-            other
-        } else {
-            self.in_order.front()
-        };
-        if first?.tick >= before {
-            return None;
-        }
-        if is_other {
-            Some(self.others.pop()?.0)
-        } else {
-            self.in_order.pop_front()
-        }
-    }
-
-    fn free_spare(&mut self) {
-        if self.in_order.is_empty() {
-            self.in_order.shrink_to(KEPT_CAPACITY);
-        }
-        if self.others.is_empty() {
-            self.others.shrink_to(KEPT_CAPACITY);
-        }
-    }
-}
-
 impl Reader {
     pub(super) fn new() -> Self {
         Reader {
             hints: VecDeque::new(),
             taken: Vec::new(),
-            due: DueTimers {
-                in_order: VecDeque::new(),
-                others: BinaryHeap::new(),
-            },
+            due: DueTimers::default(),
             reach: Reach::default(),
             now: Timestamp::MIN,
             hearing: Hearing::None,
@@ -274,19 +200,19 @@ impl<K, S: Payload> Guard<'_, K, S> {
         let now = set.shared.ticks.begin_timestamp(tick);
         let silence = set.silence(reader.gap);
         let due = timer.value.due(timer.deadline, now, &silence);
-        let due_tick = set.tick(due);
-        if due_tick <= tick {
-            slot.scheduled = Timestamp::NEVER;
-            return Some(Due {
-                tick: due_tick,
-                number: timer.number,
-                index,
-            });
-        }
-        slot.scheduled = due;
-        if due_tick != NEVER {
-            state.counters.add(Event::Rescheduled, 1);
-            self.note(index, due_tick);
+        match slot.look(due, tick, &set.shared.ticks) {
+            Look::Due { tick, number } => {
+                return Some(Due {
+                    tick,
+                    number,
+                    index,
+                });
+            }
+            Look::Later(tick) => {
+                state.counters.add(Event::Rescheduled, 1);
+                self.note(index, tick);
+            }
+            Look::Nothing => {}
         }
         None
     }

@@ -15,7 +15,7 @@ use hashbrown::DefaultHashBuilder;
 
 use super::key_index::KeyIndex;
 use crate::collections::{ChunkSlab, SlabCell};
-use crate::tick::Timestamp;
+use crate::tick::{NEVER, Ticks, Timestamp};
 
 /// The number of slots of a chunk.
 const CHUNK: u32 = 256;
@@ -53,18 +53,70 @@ impl<K, S> Slot<K, S> {
         }
     }
 
-    /// Arms the timer again. Returns for when it was scheduled, which is the same as before if the
-    /// deadline is later.
+    /// Arms the timer again. Returns the tick of the note that it needs, if its reader would look
+    /// at it too late (K2).
     #[inline]
-    pub(super) fn rearm(&mut self, deadline: Timestamp, number: NonZeroU64) -> Timestamp {
+    pub(super) fn rearm(
+        &mut self,
+        deadline: Timestamp,
+        number: NonZeroU64,
+        ticks: &Ticks,
+    ) -> Option<u64> {
+        let timer = self.timer.as_mut()?;
+        timer.deadline = deadline;
+        timer.number = number;
         let scheduled = self.scheduled;
-        if let Some(timer) = &mut self.timer {
-            timer.deadline = deadline;
-            timer.number = number;
-            self.scheduled = scheduled.min(deadline);
+        if scheduled <= deadline {
+            return None;
         }
-        scheduled
+        self.scheduled = deadline;
+        let tick = ticks.round_up_timestamp(deadline);
+        (tick < ticks.round_up_timestamp(scheduled)).then_some(tick)
     }
+
+    /// Its reader looks at the timer, which is due then, when the wheel has come to the tick
+    /// `reached`. The node of the index may be gone.
+    #[inline]
+    pub(super) fn look(&mut self, due: Timestamp, reached: u64, ticks: &Ticks) -> Look {
+        let Some(timer) = &self.timer else {
+            return Look::Nothing;
+        };
+        let tick = ticks.round_up_timestamp(due);
+        if tick <= reached {
+            self.scheduled = Timestamp::NEVER;
+            let number = timer.number;
+            return Look::Due { tick, number };
+        }
+        self.scheduled = due;
+        if tick == NEVER {
+            Look::Nothing
+        } else {
+            Look::Later(tick)
+        }
+    }
+
+    /// Whether a timer that is due then needs no note in this slot.
+    #[inline]
+    pub(super) fn is_in_time(&self, due: Timestamp) -> bool {
+        self.scheduled <= due
+    }
+
+    /// Whether the index may be on the wheel, so that its slot can be kept, or has to be taken off.
+    #[inline]
+    pub(super) fn is_scheduled(&self) -> bool {
+        self.scheduled != Timestamp::NEVER
+    }
+}
+
+/// What a reader finds in a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Look {
+    /// No timer, or one that is never due.
+    Nothing,
+    /// A timer that is due at this tick. It counts only with this number.
+    Due { tick: u64, number: NonZeroU64 },
+    /// A timer that is due later, and needs a note for this tick.
+    Later(u64),
 }
 
 impl<K, S> SlabCell for Slot<K, S> {
@@ -149,13 +201,6 @@ impl<K, S> Table<K, S> {
         let slot = self.slots.get_mut(index).expect("it waits to be filled");
         debug_assert!(slot.timer.is_none(), "a timer has left it");
         *slot = Slot::of(hash, timer, slot.scheduled);
-    }
-
-    /// For when a slot is scheduled.
-    #[inline]
-    pub(super) fn scheduled(&self, index: u32) -> Timestamp {
-        self.get(index)
-            .map_or(Timestamp::NEVER, |slot| slot.scheduled)
     }
 
     /// Takes a timer out, which is under a key or not. Its slot waits to be filled again or

@@ -17,13 +17,12 @@
 //!
 //! Four kinds of threads use the word: those that [`touch`](Activity::touch) it, those that hold
 //! guards ([`enter`](Activity::enter), [`leave`](Activity::leave)), the one that decides
-//! ([`reap`](Activity::reap)), and the owner ([`end`](Activity::end),
+//! ([`reap_if`](Activity::reap_if)), and the owner ([`end`](Activity::end),
 //! [`revive`](Activity::revive)).
 //!
 //! 1. Every change but the owner's is one successful compare-and-exchange of the word, so changes
 //!    are totally ordered.
-//! 2. `reap` sets [`GONE`] only in a word that is not busy and whose activity is at or before
-//!    `idle_since`.
+//! 2. `reap_if` sets [`GONE`] only in a word that is not busy and whose activity is long ago.
 //! 3. Only `revive` changes a word that is gone: `touch`, `enter`, `leave` and `clamp` leave it
 //!    alone. So it keeps the last activity that counted.
 //! 4. `touch` and `enter` return `true` only if the word was not gone when they took effect.
@@ -258,7 +257,13 @@ impl Activity {
 
     /// Decides that it is idle, if its last activity was at `idle_since` or before and no guard is
     /// held.
+    #[cfg(test)]
     pub(crate) fn reap(&self, idle_since: u64) -> Reap {
+        self.reap_if(|last| last <= idle_since)
+    }
+
+    /// Decides that it is idle, if `is_over` says so of its last activity and no guard is held.
+    pub(crate) fn reap_if(&self, is_over: impl Fn(u64) -> bool) -> Reap {
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
             if is_gone(word) {
@@ -268,7 +273,7 @@ impl Activity {
                 return Reap::Busy;
             }
             let last = nanos_of(word);
-            if last > idle_since {
+            if !is_over(last) {
                 return Reap::Active(last);
             }
             match (self.word).compare_exchange_weak(
@@ -283,7 +288,7 @@ impl Activity {
         }
     }
 
-    /// Makes it active at `nanos` after [`reap`](Self::reap) decided that it was idle. Only its
+    /// Makes it active at `nanos` after [`reap_if`](Self::reap_if) decided that it was idle. Only its
     /// owner may call this.
     pub(crate) fn revive(&self, nanos: u64, tick_nanos: u64) {
         let word = round_up_to_tick(nanos, tick_nanos) << 1;

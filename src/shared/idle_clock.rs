@@ -94,11 +94,9 @@ impl Limited {
         let Some(limit) = self.limit() else {
             return false;
         };
-        // Later activity than this is looked at again.
-        let last = self.activity.last();
-        let is_due = |due| put_off(due, limit) <= now;
-        last.checked_add(limit).is_some_and(is_due)
-            && matches!(self.activity.reap(last), Reap::Reaped(_) | Reap::Gone)
+        let is_over = |last| put_off(u64::saturating_add(last, limit), limit) <= now;
+        let reaped = self.activity.reap_if(is_over);
+        matches!(reaped, Reap::Reaped(_) | Reap::Gone)
     }
 }
 

@@ -87,8 +87,9 @@ impl Gap {
 /// The stalls of a wheel. See the module.
 #[derive(Debug)]
 pub(crate) struct Stalls {
-    /// No verdict that is due at this time or later is put off.
-    until: AtomicU64,
+    /// No verdict that is due at this time or later is put off. Not loom's: it would multiply the
+    /// models of those who read it, and have no stall.
+    until: std::sync::atomic::AtomicU64,
     kept: [Stall; KEPT],
 }
 
@@ -120,7 +121,7 @@ impl Default for Stalls {
             to: AtomicU64::new(0),
         };
         Stalls {
-            until: AtomicU64::new(0),
+            until: 0.into(),
             kept: std::array::from_fn(|_| none()),
         }
     }

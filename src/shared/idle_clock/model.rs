@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::{IdleClock, Kind, Reap};
 use crate::model::check;
+use crate::shared::stalls::Gap;
 use crate::tick::Ticks;
 
 /// A clock with activity at 0, and with ticks of a nanosecond: activity is not rounded.

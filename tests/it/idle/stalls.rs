@@ -233,3 +233,57 @@ fn p18_healthy_connections_stay_if_the_actor_runs_elsewhere() {
     closes_silent_ones_only(&current_thread(), Some(&actors));
     closes_silent_ones_only(&multi_thread(), Some(&actors));
 }
+
+/// A pause too short for a stall: a task that is woken by bytes and by its timer reads first,
+/// whichever of the two it polls first.
+#[test]
+fn p18_bytes_count_that_are_there_when_the_timer_is_due() {
+    let idle = Duration::from_millis(100);
+    current_thread().block_on(async {
+        let wheel = TimerWheel::new();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("it binds");
+        let address = listener.local_addr().expect("it is bound");
+        let mut tasks = Vec::new();
+        let mut peers = Vec::new();
+        for _ in 0..32 {
+            peers.push(std::net::TcpStream::connect(address).expect("it listens"));
+            let (mut socket, _) = listener.accept().await.expect("it listens");
+            let mut timer = wheel.idle_timer(idle);
+            tasks.push(tokio::spawn(async move {
+                tokio::select! {
+                    () = &mut timer => false,
+                    read = socket.read_u8() => read.is_ok(),
+                }
+            }));
+        }
+        time::sleep(idle / 2).await;
+        for peer in &mut peers {
+            peer.write_all(b"x").expect("the server is there");
+        }
+        // The runtime learns of the bytes when all timers are due.
+        thread::sleep(idle / 2 + Duration::from_millis(10));
+        for task in tasks {
+            assert!(task.await.expect("it ends"), "a byte was there");
+        }
+    });
+}
+
+#[tokio::test]
+async fn p18_touch_saves_a_watch_that_a_poll_has_found_due() {
+    let wheel = TimerWheel::new();
+    let idle = Duration::from_millis(50);
+    let (reaper, mut idle_ones) = wheel.reaper::<_, ()>(idle);
+    let watch = reaper.watch("touched", ()).expect("the wheel runs");
+    let other = reaper.watch("silent", ()).expect("the wheel runs");
+    time::sleep(idle + Duration::from_millis(5)).await;
+    wheel.settle().await;
+    {
+        let mut next = tokio_test::task::spawn(idle_ones.recv());
+        assert!(next.poll().is_pending(), "others have their turn first");
+        assert!(watch.touch());
+    }
+    let expired = idle_ones.recv().await.expect("the wheel runs");
+    assert_eq!(expired.key, "silent");
+    assert!(watch.touch(), "it was touched in time");
+    assert!(!other.touch());
+}
