@@ -66,6 +66,7 @@ impl Timestamp {
         Timestamp(self.0.saturating_add(nanos))
     }
 
+    #[cfg(test)]
     pub(crate) fn nanos(self) -> i64 {
         self.0
     }
@@ -257,7 +258,6 @@ impl Ticks {
 
     /// How many whole periods a repeating timer has missed that had this deadline and fires now.
     /// Its next deadline comes after as many, and one more. `period` is in nanoseconds.
-    #[cfg_attr(not(test), allow(dead_code))] // repeating keyed timers have a rule of their own yet
     pub(crate) fn missed_periods(&self, deadline: Timestamp, period: i64, now: Timestamp) -> i64 {
         let late = self.missed_by(deadline, now).map_or(0, nanos);
         i64::try_from(late).unwrap_or(i64::MAX) / period.max(1)

@@ -205,8 +205,8 @@ impl World {
 
     // --- the reader ---
 
-    /// Looks at what was reached, in one hold of the lock, and receives what is due, each timer in a
-    /// hold of its own.
+    /// Looks at what was reached, in one hold of the lock, and receives what is due, each timer in
+    /// a hold of its own.
     fn receive(&self, reader: &mut Reader) {
         let (mut hints, mut woken) = (Vec::new(), None);
         self.hints
@@ -325,8 +325,8 @@ impl Call {
 
 use Call::{Keep, Set, Vacate};
 
-/// A timer of one key, set for `first`, is known to the actor, or not if `first` is `None`. Then two
-/// callers make these calls, while the actor takes a turn at [`NOW`] and the reader receives.
+/// A timer of one key, set for `first`, is known to the actor, or not if `first` is `None`. Then
+/// two callers make these calls, while the actor takes a turn at [`NOW`] and the reader receives.
 fn run(
     preemptions: Option<usize>,
     first: Option<u64>,

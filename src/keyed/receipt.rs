@@ -300,8 +300,7 @@ impl<K, S: Payload> Guard<'_, K, S> {
         let clone = || (repeat.clone)(&timer.key, &timer.value, copied);
         catch_unwind(AssertUnwindSafe(clone))?;
         let now = set.shared.ticks.timestamp(clock::now());
-        let late = now.nanos().saturating_sub(deadline.nanos());
-        let missed = late.max(0) / repeat.period;
+        let missed = (set.shared.ticks).missed_periods(deadline, repeat.period, now);
         let next = deadline.plus(repeat.period.saturating_mul(missed.saturating_add(1)));
         let number = state.next_number();
         if let Some(slot) = state.table.get_mut(index) {

@@ -146,8 +146,9 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     ///
     /// The schedule does not drift: each deadline is a whole number of periods after this call.
     /// Missed periods are coalesced into one expiration: its [`missed`](crate::Expired::missed)
-    /// counts them. A period shorter than a tick counts as a tick. Moving the timer shifts its
-    /// schedule.
+    /// counts them. As with Tokio's intervals, nothing is missed within five milliseconds of the
+    /// tick at which the timer could fire. A period shorter than a tick counts as a tick. Moving
+    /// the timer shifts its schedule.
     ///
     /// Each expiration has a clone of key and value. The consumer's task runs `Clone` while the set
     /// is locked; it must not call back into the set. A panic of it is logged, and removes the

@@ -288,8 +288,8 @@ impl Activity {
         }
     }
 
-    /// Makes it active at `nanos` after [`reap_if`](Self::reap_if) decided that it was idle. Only its
-    /// owner may call this.
+    /// Makes it active at `nanos` after [`reap_if`](Self::reap_if) decided that it was idle. Only
+    /// its owner may call this.
     pub(crate) fn revive(&self, nanos: u64, tick_nanos: u64) {
         let word = round_up_to_tick(nanos, tick_nanos) << 1;
         let was = self.word.swap(word, Ordering::Relaxed);
