@@ -50,6 +50,9 @@
 //! bound, and so does not rely on older notes: they may still make a node, which costs one hint
 //! that finds nothing.
 //!
+//! A loom model runs the slots, what is due, the hints, the nodes and the mailbox with two callers,
+//! the actor and the reader. A test tries every order of what they do with one index.
+//!
 //! The reader goes by the ticks of the wheel, not by its own clock: the order of what it has not
 //! been told is not known.
 //!

@@ -19,6 +19,12 @@ impl<K, S: Payload> Guard<'_, K, S> {
     /// guard follows the wake rule. Not inlined: most changes send none.
     #[inline(never)]
     pub(super) fn note(&mut self, index: u32, tick: u64) {
+        debug_assert!(
+            tick == NEVER
+                || (self.table.get(index))
+                    .is_some_and(|slot| self.set().tick(slot.scheduled) == tick),
+            "K2: a note is for the tick for which the slot is scheduled"
+        );
         // Without one nothing expires any more.
         let Some(set) = self.key else { return };
         let shared = &self.set().shared;

@@ -227,6 +227,7 @@ impl<K, S: Payload> Guard<'_, K, S> {
         let set = self.set();
         let timer = self.table.timer(found.index);
         let timer = timer.filter(|timer| timer.number == found.number)?;
+        debug_assert!(found.tick < reader.reach.before, "K5: its tick is complete");
         let now = set.shared.ticks.begin_timestamp(reader.reach.tick);
         let silence = set.silence(reader.gap);
         let due = timer.value.due(timer.deadline, now, &silence);

@@ -45,7 +45,7 @@ pub(super) struct Slot<K, S> {
 
 impl<K, S> Slot<K, S> {
     #[inline]
-    fn of(hash: u32, timer: Timer<K, S>, scheduled: Timestamp) -> Self {
+    pub(super) fn of(hash: u32, timer: Timer<K, S>, scheduled: Timestamp) -> Self {
         Slot {
             scheduled,
             hash,

@@ -26,6 +26,7 @@ use crate::shared::{Alive, Config, Shared};
 use crate::tick::{Ticks, Timestamp};
 
 mod closing;
+mod every_order;
 mod random;
 mod receipts;
 

@@ -235,6 +235,22 @@ fn p4_reader_of_a_part_of_a_tick_knows_that_more_may_follow() {
     }
 }
 
+/// The reader has not taken the news of a tick when more of it comes, in parts.
+#[test]
+fn p4_reader_that_comes_late_takes_nothing_of_a_tick_that_goes_on() {
+    let mut world = World::new();
+    let mut set = world.set();
+    world.note(&set, [0], 5);
+    assert_eq!(world.fire(5, ALL), 6);
+    world.note(&set, 1..5, 5);
+    assert_eq!(world.fire(5, 2), 5);
+    assert_eq!(world.take(&mut set).len(), 3);
+    assert_eq!((set.reach.tick, set.reach.before), (5, 5));
+    assert_eq!(world.fire(5, 2), 6);
+    assert_eq!(world.take(&mut set).len(), 2);
+    assert_eq!((set.reach.tick, set.reach.before), (5, 6));
+}
+
 /// As above, with readers that wait: they are woken once, when the tick is complete.
 #[test]
 fn p4_reader_is_woken_once_a_tick_is_complete_that_came_in_parts() {

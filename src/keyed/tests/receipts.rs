@@ -198,23 +198,6 @@ fn timer_that_cannot_be_copied_is_removed_as_it_is_received() {
     assert_eq!((metrics.keyed_fired, metrics.keyed_removed), (2, 1));
 }
 
-/// Rounds of a set that is read late keep no memory of the longest one.
-#[test]
-fn lists_of_a_reader_shrink() {
-    let (shared, set) = set();
-    let mut actor = Actor::new();
-    let bytes = |n| {
-        let reader = format!("{:?}", set.reader.borrow());
-        assert!(reader.len() < n, "{} characters", reader.len());
-    };
-    for at in 1..4 {
-        arm(&set, 0..50_000, at);
-        actor.reach(&shared, at);
-        assert_eq!(set.received().len(), 50_000);
-        bytes(1_000);
-    }
-}
-
 #[test]
 fn next_deadline_counts_what_is_due_and_unreceived() {
     let (shared, set) = set();
