@@ -154,7 +154,7 @@ async fn keys_of_sets_dropped_when_they_are_due_are_used_again() {
 #[tokio::test(start_paused = true)]
 async fn many_sets_are_forgotten_in_bounded_turns() {
     let (mut actor, wheel) = start();
-    let sets: Vec<_> = (0..2_000).map(|_| wheel.keyed::<u64, ()>()).collect();
+    let sets: Vec<_> = (0..6_000).map(|_| wheel.keyed::<u64, ()>()).collect();
     for (timers, _) in &sets {
         timers.set_timer(0, (), FAR).expect("there is room");
     }
@@ -163,11 +163,11 @@ async fn many_sets_are_forgotten_in_bounded_turns() {
     let mut left = actor.keyed.wheel.len();
     let mut turns = 0;
     while step(&mut actor) == "again" {
-        assert!(left - actor.keyed.wheel.len() <= 512);
+        assert!(left - actor.keyed.wheel.len() <= 1_400);
         left = actor.keyed.wheel.len();
         turns += 1;
     }
-    assert!((4..20).contains(&turns), "{turns} turns");
+    assert!((2..20).contains(&turns), "{turns} turns");
     assert_eq!((actor.items(), known(&actor)), (0, 0));
 }
 
