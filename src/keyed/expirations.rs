@@ -196,6 +196,6 @@ impl<K, V> fmt::Debug for Expirations<K, V> {
         f.debug_struct("Expirations")
             .field("set", &self.set)
             .field("has_ended", &self.has_ended)
-            .finish()
+            .finish_non_exhaustive()
     }
 }

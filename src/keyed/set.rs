@@ -56,7 +56,7 @@ pub(super) struct State<K, S: Payload> {
 }
 
 /// The copies of a key and its value.
-pub(super) type Copied<K, V> = (Option<K>, Option<V>);
+pub(crate) type Copied<K, V> = (Option<K>, Option<V>);
 
 /// How a timer repeats.
 pub(crate) struct Repeat<K, S: Payload> {
@@ -64,7 +64,7 @@ pub(crate) struct Repeat<K, S: Payload> {
     pub(crate) period: i64,
     /// What it has cloned lies in the copy also if it panics: the set is locked, and the drop of a
     /// key may lock it.
-    pub(crate) clone: fn(&K, &S, &mut (Option<K>, Option<S::Value>)),
+    pub(crate) clone: fn(&K, &S, &mut Copied<K, S::Value>),
 }
 
 /// The set is locked. Its drop unlocks the set, and then follows the wake rule for the notes that

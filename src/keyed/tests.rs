@@ -427,7 +427,12 @@ fn drained_set_goes_on_under_another_key() {
     assert_eq!(set.drained(), []);
     actor.reach(&shared, 13);
     let keys = [shared.set_keys.draw(), shared.set_keys.draw()];
-    assert_eq!(keys.map(|key| key.position()).iter().max(), Some(&2));
+    assert_eq!(
+        keys.map(crate::keyed::set_key::SetKey::position)
+            .iter()
+            .max(),
+        Some(&2)
+    );
 }
 
 /// The reader has hints of the timers before the drain in hand, and has found some due.

@@ -266,7 +266,7 @@ fn p4_reader_is_woken_once_a_tick_is_complete_that_came_in_parts() {
         assert_eq!(turns, 2);
         for (n, set) in (0..).zip(&mut sets) {
             assert_eq!(set.woken(), 1, "set {n} in round {round}");
-            assert_eq!(world.take(set), Vec::from_iter(0..3 + n));
+            assert_eq!(world.take(set), (0..3 + n).collect::<Vec<_>>());
             assert_eq!(set.reach.before, 6);
         }
     }

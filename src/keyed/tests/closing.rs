@@ -35,7 +35,7 @@ fn p15_due_timers_come_after_the_end_and_the_rest_is_unexpired() {
             assert_eq!(set.try_recv(), Err(TryRecvError::Closed));
             assert_eq!(set.poll(), Poll::Ready(None));
         }
-        assert_eq!(set.unexpired(), Vec::from_iter(received..5));
+        assert_eq!(set.unexpired(), (received..5).collect::<Vec<_>>());
         assert_eq!(set.try_recv(), Err(TryRecvError::Closed));
         assert_eq!(set.unexpired(), []);
     }
@@ -52,7 +52,7 @@ async fn p15_hints_of_the_last_turn_are_looked_at_after_the_end() {
     actor.reach(&shared, 5);
     assert_eq!(set.move_to(&601, tick(8)), Ok(true));
     end(&mut actor, &shared);
-    assert_eq!(set.received(), Vec::from_iter(0..=600));
+    assert_eq!(set.received(), (0..=600).collect::<Vec<_>>());
     assert_eq!(set.poll(), Poll::Ready(None));
     // It repeats, and so does not come again.
     assert_eq!(set.unexpired(), [600, 601]);

@@ -133,7 +133,9 @@ impl World {
             if set.timer.is_some() {
                 let note = slot.rearm(timestamp(deadline), number, &self.ticks);
                 set.scheduled = tick(slot.scheduled);
-                note.into_iter().for_each(|tick| set.note(tick));
+                if let Some(tick) = note {
+                    set.note(tick);
+                }
             } else if set.is_kept {
                 if !slot.is_in_time(timestamp(deadline)) && self.without != Without::Bound {
                     continue;

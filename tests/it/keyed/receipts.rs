@@ -174,7 +174,7 @@ async fn p15_shutdown_loses_nothing_of_handlers_in_flight() {
     let left: Vec<_> = worker.await.unwrap().iter().map(|e| e.key).collect();
     let mut back = back.lock().unwrap().clone();
     back.sort_unstable();
-    assert_eq!(back, Vec::from_iter(0..10));
-    assert_eq!(left, Vec::from_iter(10..20));
+    assert_eq!(back, (0..10).collect::<Vec<_>>());
+    assert_eq!(left, (10..20).collect::<Vec<_>>());
     assert_balanced(&wheel);
 }

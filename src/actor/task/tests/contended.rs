@@ -131,7 +131,10 @@ async fn p11_actor_never_waits_for_a_set_that_stays_locked() {
     for _ in 0..200 {
         let (woken, _sleep) = wait(Box::pin(wheel.sleep(ms(1))));
         jump(ms(1));
-        let turns = (0..).take_while(|_| step(&mut actor) == "again").count();
+        let mut turns = 0;
+        while step(&mut actor) == "again" {
+            turns += 1;
+        }
         assert!(turns <= 2, "{turns}: nothing is left to do");
         assert!(woken.0.load(Ordering::Relaxed));
     }

@@ -207,5 +207,5 @@ async fn p15_set_that_is_drained_as_the_actor_ends_is_closed() {
     drop(actor);
     assert!(timers.is_closed());
     assert_eq!(stream.unexpired().len(), 2);
-    assert!(matches!(stream.recv().await, None));
+    assert!(stream.recv().await.is_none());
 }
