@@ -24,8 +24,8 @@
 //!    short, so the actor works it off between the turns of other tasks.
 //!
 //! If something is left to do the actor lets other tasks run and takes the next turn. Otherwise it
-//! [parks](crate::shared::mailbox::Mailbox::park), frees [places](super::places) of keyed timers,
-//! and waits for the next tick of its wheels or a notification.
+//! [parks](crate::shared::mailbox::Mailbox::park), and waits for the next tick of its wheels or a
+//! notification.
 //!
 //! It ends by a command, or when no handle is left and nothing is armed. Then it [closes](end) what
 //! it holds.
