@@ -5,10 +5,16 @@
 mod cron;
 #[path = "sqlite/damaged.rs"]
 mod damaged;
+#[path = "support/log.rs"]
+mod log;
 #[path = "support/outage.rs"]
 mod outage;
 #[path = "support/raised.rs"]
 mod raised;
+#[path = "support/returned.rs"]
+mod returned;
+#[path = "sqlite/returned.rs"]
+mod returns;
 #[path = "support/started.rs"]
 mod started;
 #[path = "sqlite/transactions.rs"]

@@ -9,7 +9,8 @@ use super::session::Parameters;
 use super::space::{Space, edition};
 use super::statements as sql;
 use crate::store::{
-    ChangedRows, InstanceId, Load, Loaded, Namespace, Scheduled, StoreError, Version, micros,
+    ChangedRows, InstanceId, Load, Loaded, Namespace, Receipt, Scheduled, StoreError, Version,
+    micros,
 };
 
 /// One step of a purge deletes so many rows in each state. It takes some ten milliseconds, in which
@@ -47,8 +48,9 @@ pub(super) async fn load(
             ],
         ),
     ];
-    let answers = postgres.lanes().transaction(Lane::Load, queries).await?;
-    let rows = &answers[1];
+    let loading = postgres.lanes().transaction_on(Lane::Load, queries);
+    let (answers, backend) = loading.await?;
+    let (alive, rows) = (&answers[0][0], &answers[1]);
     let loaded = rows.iter().filter_map(|row| {
         let version: Option<i64> = row.get(3);
         version.map(|version| (Version(version), time(row.get(4))))
@@ -60,8 +62,16 @@ pub(super) async fn load(
             deadline: time(row.get("deadline")),
         })
     });
+    let now = time(rows[0].get(0));
+    let stored = alive.get::<_, Option<i64>>("stored").map(time);
+    let receipt = Receipt {
+        alive_until: time(alive.get("alive_until")),
+        connection: backend.number(),
+    };
     Ok(Loaded {
-        now: time(rows[0].get(0)),
+        now,
+        receipt,
+        continuity: Receipt::compare(request.last, stored, now, receipt.connection),
         more: rows[0].get(1),
         others_lack: usize::try_from(rows[0].get::<_, i64>(2)).unwrap_or(0),
         rows: loaded.collect(),

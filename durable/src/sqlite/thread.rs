@@ -14,6 +14,7 @@
 //!    little time between them that other processes try in vain for seconds. So after a long turn
 //!    the thread leaves the lock free for longer than other processes pause between attempts.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::sleep;
@@ -85,11 +86,25 @@ where
 pub(super) struct Batch<'a> {
     pub(super) connection: &'a Connection,
     hints: &'a Hints,
+    returns: i64,
+    /// The last version that was given.
+    last: Cell<i64>,
 }
 
 impl<'a> Batch<'a> {
-    pub(super) fn new(connection: &'a Connection, hints: &'a Hints) -> Self {
-        Batch { connection, hints }
+    pub(super) fn new(connection: &'a Connection, hints: &'a Hints, returns: i64) -> Self {
+        let last = Cell::new(0);
+        Batch {
+            connection,
+            hints,
+            returns,
+            last,
+        }
+    }
+
+    /// How often the file has returned to an earlier state.
+    pub(super) fn returns(&self) -> i64 {
+        self.returns
     }
 
     /// The next so many versions: the first of them. They are never behind the clock, so they grow
@@ -100,6 +115,7 @@ impl<'a> Batch<'a> {
         let mut update = self.connection.prepare_cached(sql)?;
         let now = now().as_micros();
         let last: i64 = update.query_row([count, now], |row| row.get(0))?;
+        self.last.set(last);
         Ok(Version(last - count + 1))
     }
 
@@ -147,6 +163,9 @@ impl Thread {
             file,
             queue,
             hints: Arc::clone(&hints),
+            latest: Cell::default(),
+            given: Cell::default(),
+            returns: Cell::default(),
         };
         let thread = std::thread::Builder::new().name("tickwheel-sqlite".into());
         let started = thread.spawn(|| worker.run());
@@ -196,6 +215,12 @@ struct Worker {
     file: File,
     queue: mpsc::Receiver<Box<dyn Job>>,
     hints: Arc<Hints>,
+    /// The greatest version that was committed or seen in the file.
+    latest: Cell<i64>,
+    /// The greatest version that the transaction has given.
+    given: Cell<i64>,
+    /// How often the file has returned to an earlier state.
+    returns: Cell<i64>,
 }
 
 impl Worker {
@@ -251,7 +276,11 @@ impl Worker {
         while !job.is_given_up() {
             match self.execute("BEGIN IMMEDIATE") {
                 Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {}
-                begun => return begun.map(|()| true),
+                begun => {
+                    begun?;
+                    self.compare_sequence();
+                    return Ok(true);
+                }
             }
             if !is_told && began.elapsed() > LONG_WAIT {
                 is_told = true;
@@ -265,6 +294,22 @@ impl Worker {
         Ok(false)
     }
 
+    /// A file whose sequence is behind has returned to an earlier state, by a restore in place.
+    /// Every call that takes a mark off a row gives a version, so none of these is overlooked,
+    /// unless another process has given some since.
+    fn compare_sequence(&self) {
+        let sql = "SELECT value FROM tickwheel_meta WHERE name = 'sequence'";
+        let select = self.connection.prepare_cached(sql);
+        let latest = select.and_then(|mut select| select.query_row((), |row| row.get(0)));
+        // Without a sequence the tables are gone.
+        let latest = latest.unwrap_or(0);
+        if latest < self.latest.get() {
+            self.returns.set(self.returns.get() + 1);
+        }
+        self.latest.set(latest);
+        self.given.set(latest);
+    }
+
     fn commit(&self) -> Result<(), StoreError> {
         let committed = self.execute("COMMIT");
         if committed.is_err() && !self.connection.is_autocommit() {
@@ -272,6 +317,7 @@ impl Worker {
             let _ = self.execute("ROLLBACK");
         }
         committed.map_err(|error| describe(error, self.file.path()))?;
+        self.latest.set(self.given.get());
         self.file.check()
     }
 
@@ -282,8 +328,11 @@ impl Worker {
     /// Runs a call in a savepoint.
     fn savepoint(&self, job: &mut dyn Job) -> rusqlite::Result<()> {
         self.execute("SAVEPOINT a_call")?;
-        let ran = job.run(&Batch::new(&self.connection, &self.hints));
-        if ran.is_err() && !self.connection.is_autocommit() {
+        let batch = Batch::new(&self.connection, &self.hints, self.returns.get());
+        let ran = job.run(&batch);
+        if ran.is_ok() {
+            self.given.set(self.given.get().max(batch.last.get()));
+        } else if !self.connection.is_autocommit() {
             self.execute("ROLLBACK TO a_call")?;
         }
         if !self.connection.is_autocommit() {

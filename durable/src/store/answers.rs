@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::charter::Edition;
 use super::ids::{InstanceId, Version};
+use super::receipt::{Continuity, Receipt};
 use super::requests::{State, Write};
 use super::schedule::Scheduled;
 use super::time::StoreTime;
@@ -20,6 +21,8 @@ pub struct Opened {
     pub instance: InstanceId,
     /// The charter that the instance agrees with.
     pub edition: Edition,
+    /// Whether this call has made the namespace.
+    pub is_new: bool,
 }
 
 /// A waiting row that a call has made.
@@ -76,6 +79,10 @@ pub struct Loaded {
     pub others_lack: usize,
     /// Those of the rows that repeat by a schedule.
     pub scheduled: Vec<Scheduled>,
+    /// What the next load under this id brings back.
+    pub receipt: Receipt,
+    /// Whether the store has all that it has answered since the [last](super::Load::last) load.
+    pub continuity: Continuity,
 }
 
 /// The outcome of a [`Fire`](super::Fire).

@@ -3,15 +3,19 @@
 /// Makes `$2`, whose name is `$6`, live for `$3` microseconds, under the edition `$5` of the
 /// charter. Unloads the rows that are marked by ids that have ended.
 ///
+/// Returns until when it was to live before, if it is there, and until when it lives now.
+///
 /// One index look-up finds the rows of each ended id, so no row stays marked that no instance is
 /// going to fire. Among them are ids that were unloaded while another transaction had locked a row,
 /// or while a statement ran that had begun before.
 pub(in crate::postgres) const ALIVE: &str = concat!(
-    "WITH RECURSIVE clock AS MATERIALIZED (SELECT ", terms!("$5", "NULL"), " AS namespace, ", now!(), " AS now), alive AS (
+    "WITH RECURSIVE clock AS MATERIALIZED (SELECT ", terms!("$5", "NULL"), " AS namespace, ", now!(), " AS now), stored AS MATERIALIZED (
+        SELECT i.alive_until FROM @.tickwheel_instances i WHERE i.id = $2::bigint
+    ), alive AS (
         INSERT INTO @.tickwheel_instances (id, namespace, alive_until, lacks, name)
         SELECT $2::bigint, namespace, least(now + $3::bigint, ", never!(), "), 0, $6::text FROM clock
         ON CONFLICT (id) DO UPDATE SET alive_until = excluded.alive_until
-        RETURNING id
+        RETURNING id, alive_until
     ), ended AS (
         DELETE FROM @.tickwheel_instances WHERE id IN (
             SELECT i.id FROM alive, @.tickwheel_instances i, clock
@@ -38,7 +42,8 @@ pub(in crate::postgres) const ALIVE: &str = concat!(
         UPDATE @.tickwheel_timers t SET loaded_by = NULL FROM left_behind l WHERE t.version = l.version
         RETURNING 1
     )
-    SELECT CASE WHEN EXISTS (SELECT FROM unloaded) THEN pg_notify($4::text, '') END"
+    SELECT (SELECT alive_until FROM stored) AS stored, (SELECT alive_until FROM alive) AS alive_until,
+        CASE WHEN EXISTS (SELECT FROM unloaded) THEN pg_notify($4::text, '') END"
 );
 
 /// Whether a row that is due is left to others than those by whom `$2` is.
