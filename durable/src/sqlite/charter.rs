@@ -122,15 +122,16 @@ pub(super) struct Found {
 pub(super) fn namespace(connection: &Connection, name: &Namespace) -> Result<Found> {
     let sql = "SELECT id, dead, edition, (SELECT value FROM tickwheel_meta WHERE name = 'schema')
         FROM tickwheel_namespaces WHERE name = ?1";
-    let mut select = match connection.prepare_cached(sql) {
-        Err(error) if is_missing(&error) => return Ok(Err(StoreError::not_opened(name))),
-        select => select?,
-    };
-    let found = select.query_row([name.as_str()], |row| {
+    let read = |row: &Row<'_>| {
         let (id, dead, edition) = (row.get(0)?, row.get(1)?, Edition(row.get(2)?));
         Ok((Found { id, dead, edition }, row.get(3)?))
-    });
-    Ok(match found.optional()? {
+    };
+    let select = connection.prepare_cached(sql);
+    let found = match select.and_then(|mut select| select.query_row([name.as_str()], read)) {
+        Err(error) if is_missing(&error) => None,
+        found => found.optional()?,
+    };
+    Ok(match found {
         Some((found, Some(SCHEMA))) => Ok(found),
         Some((_, Some(schema))) => Err(StoreError::schema(schema, SCHEMA)),
         Some((_, None)) | None => Err(StoreError::not_opened(name)),

@@ -155,10 +155,7 @@ fn version(connection: &Connection) -> rusqlite::Result<u32> {
 
 /// Whether an error says that there are no tables.
 pub(super) fn is_missing(error: &rusqlite::Error) -> bool {
-    let rusqlite::Error::SqliteFailure(_, Some(text)) = error else {
-        return false;
-    };
-    text.starts_with("no such table: tickwheel_")
+    error.to_string().contains("no such table: tickwheel_")
 }
 
 /// Whether there are tables that can be used.
