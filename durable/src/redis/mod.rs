@@ -118,8 +118,8 @@ use crate::store::{
 /// flush of the disk for each turn of the server, which concurrent calls share.
 /// [`check_durability`](Redis::check_durability) tells whether a server has it.
 ///
-/// A server that has lost everything says so in the error of each call, until an instance is
-/// started, which makes the namespace again.
+/// Instances that run notice when a server has lost everything, or has returned to an earlier
+/// state: see [the page on operating](crate::operating).
 ///
 /// *A full server*: with `maxmemory-policy noeviction`, and with those that begin with `volatile`,
 /// sets of new timers fail with [`StoreError::Refused`] while the memory is full, and timers are
