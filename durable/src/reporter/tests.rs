@@ -201,6 +201,8 @@ fn each_counter_shows_the_field_in_its_name() {
         undecoded,
         left_to_others,
         store_errors,
+        store_returned,
+        store_emptied,
         // Published under other names.
         on_wheel: _,
         due: _,
@@ -228,6 +230,8 @@ fn each_counter_shows_the_field_in_its_name() {
         undecoded,
         left_to_others,
         store_errors,
+        store_returned,
+        store_emptied,
     ];
     let named = counts.len();
     for (count, value) in counts.into_iter().zip(101..) {
