@@ -65,14 +65,14 @@ scripts! {
     CHARTER: Nothing = "charter.lua";
     AMEND: Changes = "prelude.lua" "amend.lua";
     WRITE: Changes = "prelude.lua" "changes.lua" "dead.lua" "write.lua";
-    LOAD: Nothing = "prelude.lua" "load.lua";
-    FIRE: Fires = "prelude.lua" "changes.lua" "dead.lua" "fire.lua";
+    LOAD: Nothing = "prelude.lua" "merge.lua" "unloaded.lua" "load.lua";
+    FIRE: Fires = "prelude.lua" "changes.lua" "dead.lua" "merge.lua" "unloaded.lua" "fire.lua";
     FOLLOW: Nothing = "prelude.lua" "follow.lua";
     SETTLE: Changes = "prelude.lua" "changes.lua" "dead.lua" "settle.lua";
     UNLOAD: Nothing = "prelude.lua" "unload.lua";
     UNMARK: Nothing = "prelude.lua" "unmark.lua";
     CHANGE_DEAD: Changes = "prelude.lua" "changes.lua" "dead.lua" "change_dead.lua";
-    LIST: Nothing = "prelude.lua" "reading.lua" "list.lua";
+    LIST: Nothing = "prelude.lua" "reading.lua" "merge.lua" "list.lua";
     COUNT: Nothing = "prelude.lua" "reading.lua" "count.lua";
     INSTANCES: Nothing = "prelude.lua" "reading.lua" "instances.lua";
     ROWS_OF: Nothing = "prelude.lua" "dead.lua" "reading.lua" "rows_of.lua";

@@ -8,8 +8,9 @@ use rusqlite::{
     Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, TransactionBehavior,
 };
 
-use super::describe;
 use super::file::File;
+use super::link::Open;
+use super::{describe, lineage};
 use crate::store::StoreError;
 
 /// The version of the schema below. A file of another one is refused.
@@ -42,7 +43,8 @@ const STATEMENTS: usize = 64;
 ///
 /// Rows are found by state and key, and by state, by who has loaded them and by when they are due,
 /// or have died. Only living instances have rows loaded, and these are in `tickwheel_instances`.
-/// `tickwheel_meta` has the version of the schema and the last number of the sequence.
+/// `tickwheel_meta` has the version of the schema, the last number of the sequence, and its
+/// [`base`](super::lineage).
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS tickwheel_meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID, STRICT;
     INSERT OR IGNORE INTO tickwheel_meta VALUES ('schema', 1), ('sequence', 0);
@@ -80,11 +82,51 @@ const TABLES: &str = "
     CREATE INDEX IF NOT EXISTS tickwheel_due ON tickwheel_timers (namespace, state, loaded_by, due);
 ";
 
-/// Opens a file, and makes the tables if they are not there. The first connection writes, and does
-/// not wait for locks: its thread does. The second only reads.
-pub(super) fn open(path: &Path) -> Result<(Connection, Connection, File), StoreError> {
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Calls. It does not wait for locks: its thread does.
+    Calls,
+    /// Looks. It changes no row, but it may write the log into the file when it is the
+    /// [last](super::link).
+    Looks,
+}
+
+/// Opens a file, and makes the tables if they are not there. Returns a connection for calls and one
+/// for looks.
+pub(super) fn open(path: &Path) -> Result<(Open, Open), StoreError> {
     let failed = |error| describe(error, path);
-    let writer = connect(path, OpenFlags::default()).map_err(failed)?;
+    let writer = prepared(path, OpenFlags::default(), path)?;
+    let reader = connect(path, Access::Looks).map_err(failed)?;
+    let file = File::opened(path, writer.path().unwrap_or_default());
+    let both = [writer, reader].map(|connection| Open {
+        connection,
+        file: file.clone(),
+    });
+    Ok(both.into())
+}
+
+/// Opens a file again, by the name that SQLite has given it.
+pub(super) fn reopen(name: &Path, path: &Path, access: Access) -> Result<Open, StoreError> {
+    let failed = |error| describe(error, path);
+    let connection = match access {
+        Access::Calls => prepared(name, existing(), path)?,
+        Access::Looks => {
+            let connection = connect(name, access).map_err(failed)?;
+            // A first read makes the files beside it.
+            check(&connection).map_err(failed)??;
+            connection
+        }
+    };
+    let file = File::opened(path, connection.path().unwrap_or_default());
+    Ok(Open { connection, file })
+}
+
+/// A connection for calls to a file with tables.
+fn prepared(name: &Path, flags: OpenFlags, path: &Path) -> Result<Connection, StoreError> {
+    let failed = |error| describe(error, path);
+    lineage::check(name)?;
+    let writer = connect_with(name, flags).map_err(failed)?;
     let mode = write_ahead(&writer).map_err(failed)?;
     if mode != "wal" {
         return Err(StoreError::refused(format_args!(
@@ -94,15 +136,24 @@ pub(super) fn open(path: &Path) -> Result<(Connection, Connection, File), StoreE
     }
     prepare(&writer).map_err(failed)??;
     writer.busy_handler(None).map_err(failed)?;
-    let read_only = OpenFlags::default()
-        .difference(OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)
-        .union(OpenFlags::SQLITE_OPEN_READ_ONLY);
-    let reader = connect(path, read_only).map_err(failed)?;
-    let file = File::opened(path, writer.path().unwrap_or_default());
-    Ok((writer, reader, file))
+    Ok(writer)
 }
 
-fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
+/// Connects to a file that is there, for calls or for looks.
+pub(super) fn connect(name: &Path, access: Access) -> rusqlite::Result<Connection> {
+    let connection = connect_with(name, existing())?;
+    if access == Access::Looks {
+        connection.pragma_update(None, "query_only", true)?;
+    }
+    Ok(connection)
+}
+
+/// Makes no file.
+fn existing() -> OpenFlags {
+    OpenFlags::default().difference(OpenFlags::SQLITE_OPEN_CREATE)
+}
+
+fn connect_with(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_handler(Some(wait_for_lock))?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
@@ -129,6 +180,10 @@ fn prepare(connection: &Connection) -> rusqlite::Result<Result<(), StoreError>> 
     let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
     make(&transaction)?;
     let checked = check(&transaction)?;
+    if checked.is_ok() {
+        let path = connection.path().unwrap_or_default();
+        lineage::note(&transaction, Path::new(path))?;
+    }
     transaction.commit()?;
     Ok(checked)
 }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tickwheel_durable::store::MAX_DEAD_OF_KEY;
 use tickwheel_durable::{Retry, builder};
 
 use super::*;
@@ -269,7 +270,7 @@ async fn large_timers_of_a_key_are_all_counted_and_changed() {
 /// Regression: timers that died again at once were retried again and again.
 #[tokio::test]
 async fn retry_of_a_key_ends_although_its_timers_die_again() {
-    const DEAD: usize = 2_400;
+    const DEAD: usize = MAX_DEAD_OF_KEY;
     let case = Case::new().await;
     let mut tokens = Vec::new();
     for _ in 0..DEAD {

@@ -19,7 +19,7 @@ async fn namespace_of_another_schema_hides_no_other() {
         let opened = store.open(&space, &Charter::new("json")).await;
         opened.expect("it opens");
     }
-    let schema = ["HSET", "tickwheel:{mails}", "schema", "4"];
+    let schema = ["HSET", "tickwheel:{mails}", "schema", "5"];
     server.command(&schema).await;
     let ran = |arguments: &[&str]| ended(program().args(["--url", &url]).args(arguments));
     for command in [&["stats"][..], &["watch", "--times", "1"]] {
@@ -34,7 +34,7 @@ async fn namespace_of_another_schema_hides_no_other() {
         let record = ran(&[command, &["--json"]].concat()).json();
         let [mails, orders] = [0, 1].map(|number| record["namespaces"][number].clone());
         let reason = mails["reason"].as_str().expect("it is told");
-        assert!(reason.contains("schema version 4"), "{reason}");
+        assert!(reason.contains("schema version 5"), "{reason}");
         assert_eq!(
             (&mails["state"], &orders["state"]),
             (&"failing".into(), &"ok".into())

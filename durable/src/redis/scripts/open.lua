@@ -7,7 +7,7 @@ if not redis.REDIS_VERSION then
     return redis.error_reply('ERR Redis 7.0 or later is needed')
 end
 
-local SCHEMA = '3'
+local SCHEMA = '4'
 local space, charter = KEYS[1], ARGV
 local schema, last, edition = unpack(redis.call('HMGET', space, 'schema', 'sequence', 'edition'))
 if schema and schema ~= SCHEMA then
