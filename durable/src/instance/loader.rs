@@ -178,7 +178,11 @@ async fn load(core: &Core, limit: usize) -> Result<Found, Error> {
     // Rows that a call with a lost response has marked are on no wheel, and no other instance would
     // load them.
     if core.calls.take_lost_answer() || incarnation.is_over() {
-        core.look_back(&mut incarnation).await?;
+        let looked = core.look_back(&mut incarnation).await;
+        // An instance that differs cannot look, and leaves what it has loaded to others at once.
+        if !core.calls.differs() {
+            looked?;
+        }
         core.end_incarnation(&mut incarnation).await?;
     }
     let limit = limit.min(BATCH);
