@@ -375,3 +375,25 @@ async fn change_that_is_cut_off_is_logged() {
     let text = "changed=128 error=\"it was cut off\"";
     assert!(logged[0].contains(text), "{logged:?}");
 }
+
+/// It waited when it was looked for, and fires before it is changed.
+#[tokio::test(start_paused = true)]
+async fn timer_that_fires_meanwhile_is_left_and_told() {
+    let case = Case::new().await;
+    let versions = case.set(0..1, Duration::from_millis(500)).await;
+    // A look takes its time to answer.
+    case.store.set_slow("rows_of", Duration::from_secs(1));
+    let key = Selection::Keys(vec![b"\"order 0\"".to_vec()]);
+    let question = question(&case.operator, Action::Remove, key).await;
+    let question = question.expect("it counts");
+    let fires = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        case.fire(versions).await;
+    };
+    let (done, ()) = tokio::join!(act(&case, &question), fires);
+    assert_eq!((done.changed, done.in_flight, done.unchanged), (0, 1, 1));
+    assert!(
+        done.reasons[0].contains("is in flight with token"),
+        "{done:?}"
+    );
+}
