@@ -82,6 +82,7 @@ impl Core {
 
     /// Compares with the last load, before an unload after which nothing can be compared.
     pub(super) async fn look_back(&self, incarnation: &mut Incarnation) -> Result<(), Error> {
+        self.forget_loaded();
         if incarnation.last.is_none() {
             return Ok(());
         }
@@ -94,11 +95,7 @@ impl Core {
     /// Unloads everything, and goes on under another id.
     pub(super) async fn end_incarnation(&self, incarnation: &mut Incarnation) -> Result<(), Error> {
         (incarnation.is_over, incarnation.last) = (true, None);
-        // The wheel first: another instance may load what is armed after this, which is then on two
-        // wheels at worst.
-        drop(self.drain());
-        self.due.clear();
-        self.calendar.clear();
+        self.forget_loaded();
         let lived = self.settings.alive() * 2;
         incarnation.ended.retain(|(_, at)| at.elapsed() <= lived);
         if incarnation.may_have_returned {
@@ -112,6 +109,14 @@ impl Core {
         incarnation.ended.push((id, Instant::now()));
         (incarnation.is_over, incarnation.may_have_returned) = (false, false);
         Ok(())
+    }
+
+    /// Takes everything off the wheel, before it is unloaded: another instance may load what is armed
+    /// after this, which is then on two wheels at worst.
+    fn forget_loaded(&self) {
+        drop(self.drain());
+        self.due.clear();
+        self.calendar.clear();
     }
 
     async fn unload(&self, id: InstanceId) -> Result<InstanceId, Error> {
