@@ -18,7 +18,6 @@ use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::Duration;
 
-
 use super::file::Open;
 use super::schema::{Access, connect, reopen};
 use super::{describe, lineage};
