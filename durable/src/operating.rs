@@ -52,6 +52,8 @@
 //! | a primary of PostgreSQL fails, and its standby takes over | instances whose URL names both [find the new one](crate::Postgres#failover) within their call timeout and two seconds |
 //! | a Redis server hangs, and another one takes over its address | the instance drops the connection after the call timeout, and its next call connects to the other server |
 //! | a Redis primary is replaced by Sentinels or in a cluster | calls fail until then; [what it loses](crate::Redis#failovers) |
+//! | the store returns to an earlier state: a standby takes over that lacks the last writes, a file is restored in place, a server crashes that does not wait for its disk | each instance notices with its next load, logs one error and raises [`store_returned`](crate::DurableMetrics::store_returned). What the store has now is delivered: timers set in the lost time are missing, and those removed or acknowledged in it come again. Tokens grow. If less than a poll was lost, the instance goes on in the same way, and may not be certain enough to say so |
+//! | the store loses its data: `FLUSHALL`, `TRUNCATE`, tables dropped and made again, a Redis server that restarts without persistence | instances open the namespace again, log one error and raise [`store_emptied`](crate::DurableMetrics::store_emptied). Nothing has to be restarted. A call between the loss and the next load may fail with [`StoreError::NotOpened`](crate::store::StoreError::NotOpened) |
 //! | another session has locked rows in PostgreSQL | moves, removes and acknowledgements of these timers fail with [`Error::Timeout`](crate::Error::Timeout); the timers are delivered when the lock has ended. Other timers are not delayed |
 //! | a transaction of yours has [set a timer](crate::Postgres#in-your-own-transaction) in PostgreSQL and stays open | calls on its key wait for it, and fail with [`Error::Timeout`](crate::Error::Timeout) after their call timeout; other keys are not delayed |
 //! | a transaction of yours stays open in an SQLite file | calls of all instances on the file wait, as above |
@@ -92,6 +94,7 @@
 //! | `slow_handlers` | it grows: handlers take longer than a lease |
 //! | `timed_out` | it grows: handlers hang |
 //! | `due`, or `left_to_others` on all instances | it stays high, or grows: handlers are slow, or too few, or the [wheel](tickwheel::Builder::max_keyed) is too small |
+//! | `store_returned`, `store_emptied` | they grow: the store has lost writes, or everything |
 //! | `failing` | one of its fields stays set |
 //! | `oldest_snapshot` | it is hours: a transaction in the database [keeps what is gone](#old-transactions-in-postgresql) |
 //! | `dead`, `counts().dead` | they grow: handlers fail for good, or a deployment has changed a type that old timers still have |

@@ -87,7 +87,7 @@
 //! | D8 | What came due while no instance ran is delivered at start, earliest first; repeating timers by a rule. | `d8_delivers_what_was_missed_in_order`, `d8_repeats_by_each_rule` |
 //! | D9 | A repeating timer's next deadline is written in the step that fires it, and its cadence depends on no acknowledgement. An instance that cannot decode a timer leaves it to others; what none can decode dies, an occurrence at a time. | `d9_leaves_to_others_what_does_not_decode`, `d9_occurrences_that_none_decodes_die_alone`, `set_outlives_what_does_not_decode`, `d9_keeps_the_cadence_unacknowledged`, `d9_repeats_when_an_occurrence_dies`, `long_traces_agree_with_memory` |
 //! | D10 | An instance claims what its program can take, and leaves the rest to others, which get their share. A backlog costs the store at most six row writes for each timer handled, renewals not counted, at any time and however slow the handlers are. | `d10_leaves_to_others_when_full`, `d10_shares_what_waits`, `d10_bounds_the_writes_of_a_backlog`; in parts: `parts_share_the_capacity` |
-//! | D11 | While the store is unreachable or hangs, calls fail with a clear error, and nothing is delivered unconfirmed. The instance then recovers by itself. No call fails for a hint. | `d11_recovers_when_the_store_is_back`, `survives_an_error_in_every_call`; PostgreSQL: `calls_go_on_without_hints_while_the_queue_is_full`; Redis: `instance_recovers_from_a_primary_that_hangs` |
+//! | D11 | While the store is unreachable or hangs, calls fail with a clear error, and nothing is delivered unconfirmed. The instance then recovers by itself. If the store was emptied or has returned to an earlier state, it opens the namespace again and goes on, says so once, and no row stays marked for longer than a poll by an instance that does not know it. No call fails for a hint. | `d11_recovers_when_the_store_is_back`, `d11_tells_a_load_that_the_store_does_not_know`, `survives_an_error_in_every_call`; SQLite: `file_restored_in_place_strands_no_timer`, `dropped_tables_are_made_again`; PostgreSQL: `calls_go_on_without_hints_while_the_queue_is_full`, `load_after_a_return_begins_at_the_beginning`, `database_that_returns_within_a_poll_strands_no_timer`, `truncated_tables_are_used_again`; Redis: `instance_recovers_from_a_primary_that_hangs`, `server_that_returns_within_a_poll_strands_no_timer`, `flushed_server_is_used_again` |
 //! | D12 | An idle instance makes at most one call for each poll and part, whatever the number of far timers and of index entries of timers that are gone, and one at most each hour or eighth of [`keep_dead`](crate::Builder::keep_dead) that discards dead ones. | `d12_is_quiet_when_idle`; PostgreSQL: `idle_load_walks_through_no_rows_that_are_gone`, `load_finds_what_comes_before_its_place`; in memory: `d12_day_without_work_is_a_call_a_poll_and_one_an_hour` |
 //! | D13 | No call, look or sweep does more than a bounded step of work in the store, some hundred rows and milliseconds: however many timers there are, dead ones of a key, or ids that have ended. A batch takes up to 131 places in the lock table of PostgreSQL, and one of more than 32 keys beside no transaction of a user four. | `d13_looks_delay_nothing`, `bounds_answers_in_bytes`, `keeps_the_latest_dead_rows_of_a_key`, `purges_many_rows`; Redis: `ended_ids_are_read_as_far_as_needed`, `writes_that_discard_many_dead_rows_are_divided`; SQLite: `marks_of_an_ended_id_are_taken_away_in_steps`, `call_completes_while_a_look_is_running`, `looks_do_not_wait_for_a_locked_file`, `looks_at_few_rows_among_very_many`; PostgreSQL: `looks_that_wait_hold_up_no_other_call`, `counts_very_many_rows_by_a_sample`, `batches_take_few_locks` |
 //! | D14 | An instance with loads, fires, writes or settles that fail logs that, once for each kind, with the store's message, and once when they work again. | `d14_says_which_calls_fail`, `warns_once_for_each_kind_of_call_that_fails` |
@@ -178,6 +178,13 @@
 //! lost, the instance does not know of its own marks, and those timers would wait for as long as it
 //! runs. So it then unloads everything, and goes on under a fresh id.
 //!
+//! The same happens when a store returns to an earlier state, as after a failover that loses the last
+//! writes. Timers come back that are marked by an instance which has fired or moved them since. So
+//! each load leaves a receipt, which the next one brings back: the time until which the id lives, and
+//! the number of the connection. A store with an earlier time has returned to a state before that
+//! load. After a break in the connection it may have returned to a later one. Either way the
+//! instance unloads everything, its last ids included, and loads what the store has now.
+//!
 //! An id is used for one incarnation: it is live from the first load under it until the instance
 //! unloads, or until three polls have passed without a load. The marks of an ended id hold nothing:
 //! the next instance to load takes the timers, the same one included.
@@ -213,4 +220,5 @@
 //! * Each instance delivers by deadline, and two instances deliver side by side.
 //! * Occurrences of one repeating timer can be in flight together when a handler takes longer than
 //!   the period. Tokens tell them apart; [`no_overlap`](crate::Builder::no_overlap) prevents it.
-//! * A store that loses what it has confirmed loses timers. Each store says what it survives.
+//! * A store that loses what it has confirmed loses timers, and brings acknowledged ones back. Each
+//!   store says what it survives.

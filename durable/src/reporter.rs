@@ -35,7 +35,7 @@ const GAUGES: [Gauge; 5] = table! {
     "oldest_snapshot_seconds", "How old the oldest snapshot in the database of PostgreSQL is.", |m| usize::try_from(m.oldest_snapshot.as_secs()).unwrap_or(usize::MAX);
 };
 
-const COUNTERS: [Counter; 19] = table! {
+const COUNTERS: [Counter; 21] = table! {
     "loaded_total", "Timers that were loaded.", |m| m.loaded;
     "claimed_total", "Timers that the instance has fired and claimed.", |m| m.claimed;
     "delivered_total", "Claims that the program has received.", |m| m.delivered;
@@ -49,6 +49,8 @@ const COUNTERS: [Counter; 19] = table! {
     "undecoded_total", "Claims that did not decode.", |m| m.undecoded;
     "left_to_others_total", "Loaded timers that were left to other instances.", |m| m.left_to_others;
     "store_errors_total", "Calls of the store that failed.", |m| m.store_errors;
+    "store_returned_total", "Times the store had returned to an earlier state.", |m| m.store_returned;
+    "store_emptied_total", "Times the store had lost its data.", |m| m.store_emptied;
     "write_batches_total", "Calls that wrote.", |m| m.write_batches.count;
     "writes_total", "Writes of all these calls.", |m| m.write_batches.sum;
     "fire_batches_total", "Calls that fired.", |m| m.fire_batches.count;
@@ -91,6 +93,8 @@ const FAILING: &str = "tickwheel_durable_failing";
 /// | `tickwheel_durable_undecoded_total` | counter | `undecoded` |
 /// | `tickwheel_durable_left_to_others_total` | counter | `left_to_others` |
 /// | `tickwheel_durable_store_errors_total` | counter | `store_errors` |
+/// | `tickwheel_durable_store_returned_total` | counter | `store_returned` |
+/// | `tickwheel_durable_store_emptied_total` | counter | `store_emptied` |
 /// | `tickwheel_durable_write_batches_total`, `_writes_total` | counters | `write_batches` |
 /// | `tickwheel_durable_fire_batches_total`, `_fires_total` | counters | `fire_batches` |
 /// | `tickwheel_durable_settle_batches_total`, `_settles_total` | counters | `settle_batches` |

@@ -9,6 +9,8 @@ mod closing;
 mod cron;
 #[path = "sqlite/damaged.rs"]
 mod damaged;
+#[path = "support/log.rs"]
+mod log;
 #[path = "support/not_run.rs"]
 mod not_run;
 #[path = "support/outage.rs"]
@@ -17,6 +19,10 @@ mod outage;
 mod page;
 #[path = "support/raised.rs"]
 mod raised;
+#[path = "support/returned.rs"]
+mod returned;
+#[path = "sqlite/returned.rs"]
+mod returns;
 #[path = "support/started.rs"]
 mod started;
 #[path = "sqlite/transactions.rs"]

@@ -100,6 +100,7 @@ macro_rules! conformance_tests {
                 says_that_others_have_left_more,
                 fires_what_has_been_due_longest,
                 leaves_rows_to_those_that_can_decode_them,
+                d11_tells_a_load_that_the_store_does_not_know,
                 tells_what_others_lack,
                 fires_rows_of_an_ended_instance_in_order,
                 hints_near_rows_that_no_instance_has_loaded,

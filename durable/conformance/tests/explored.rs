@@ -25,5 +25,6 @@ explored! {
     missed_occurrences_are_skipped: "none-missed";
     schedules_that_one_instance_knows_keep_the_promises: "calendar";
     timers_are_delivered_at_most_once: "at-most-once";
+    store_that_returns_to_an_earlier_state_strands_no_timer: "returning";
     three_instances_and_two_keys_keep_the_promises: "two-keys";
 }

@@ -26,6 +26,10 @@ pub(crate) struct Calls {
     edition: AtomicI64,
     /// Whether the latest opening has found a difference.
     differs: AtomicBool,
+    /// Whether the namespace was opened before.
+    was_opened: AtomicBool,
+    /// Whether an opening has found that the store has lost its data, since this was last read.
+    emptied: AtomicBool,
     limit: Duration,
     metrics: Arc<Metrics>,
     /// Whether a call has failed since this was last read. Rows may be marked that are on no wheel.
@@ -117,6 +121,8 @@ impl Calls {
             charter,
             edition: AtomicI64::new(0),
             differs: AtomicBool::new(false),
+            was_opened: AtomicBool::new(false),
+            emptied: AtomicBool::new(false),
             limit,
             metrics,
             lost_answer: AtomicBool::new(false),
@@ -186,10 +192,37 @@ impl Calls {
     ) -> Result<Timed<Opened>, Error> {
         let opening = self.store.open(&self.namespace, &self.charter);
         let opened = self.call_until(call, 1, opening, until).await?;
+        let was_opened = self.was_opened.swap(true, Ordering::AcqRel);
+        if was_opened && opened.answer.is_new {
+            self.emptied.store(true, Ordering::Release);
+            self.note_emptied();
+        }
         let Edition(edition) = opened.answer.edition;
         self.edition.store(edition, Ordering::Release);
         self.differs.store(false, Ordering::Release);
         Ok(opened)
+    }
+
+    /// The edition of the charter that the instance has found to agree with, or 0.
+    pub(super) fn edition(&self) -> Edition {
+        Edition(self.edition.load(Ordering::Acquire))
+    }
+
+    /// Whether an opening has noted, since this was last called, that the store has lost its data.
+    pub(super) fn take_emptied(&self) -> bool {
+        self.emptied.swap(false, Ordering::AcqRel)
+    }
+
+    /// The store has lost its data.
+    pub(super) fn note_emptied(&self) {
+        self.metrics.update(|m| m.store_emptied += 1);
+        tracing::error!(namespace = %self.namespace, "the store has lost its data: timers that were set are gone, and the namespace is opened again");
+    }
+
+    /// The store has returned to an earlier state.
+    pub(super) fn note_returned(&self) {
+        self.metrics.update(|m| m.store_returned += 1);
+        tracing::error!(namespace = %self.namespace, "the store has returned to an earlier state: timers that were set since may be missing, and others may be delivered again");
     }
 
     pub(crate) async fn amend(&self, charter: &Charter) -> Result<(), Error> {
@@ -221,12 +254,13 @@ impl Calls {
 
     pub(crate) async fn load(&self, mut request: Load) -> Result<Timed<Loaded>, Error> {
         request.edition = self.agreed("open").await?;
-        self.call(
-            "load",
-            request.limit,
-            self.store.load(&self.namespace, request),
-        )
-        .await
+        let limit = request.limit;
+        let call = self.store.load(&self.namespace, request);
+        let loaded = self.call("load", limit, call).await?;
+        if let Some(age) = loaded.answer.oldest_snapshot {
+            self.metrics.update(|m| m.oldest_snapshot = age);
+        }
+        Ok(loaded)
     }
 
     pub(crate) async fn fire(&self, mut request: Fire) -> Result<Timed<FireReport>, Error> {
@@ -274,12 +308,12 @@ impl Calls {
         self.store.hinted(&self.namespace).await
     }
 
-    /// After an amendment the next call opens the namespace again. So does each call while the
-    /// instance differs. Returns whether the store says that it does.
+    /// After an amendment, and when the namespace is gone, the next call opens it again. So does each
+    /// call while the instance differs. Returns whether the store says that it does.
     fn note_difference(&self, error: &StoreError) -> bool {
-        use StoreError::{Amended, Charter, Schema};
+        use StoreError::{Amended, Charter, NotOpened, Schema};
         let differs = matches!(error, Charter { .. } | Schema { .. });
-        if differs || matches!(error, Amended { .. }) {
+        if differs || matches!(error, Amended { .. } | NotOpened { .. }) {
             self.edition.store(0, Ordering::Release);
         }
         if differs {

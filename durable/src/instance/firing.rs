@@ -221,6 +221,7 @@ impl Firing {
                     StoreError::Charter { .. }
                     | StoreError::Schema { .. }
                     | StoreError::Amended { .. }
+                    | StoreError::NotOpened { .. }
                     | StoreError::Late { .. },
                 )) => {}
                 Err(_) => self.lost.add(by, &core),

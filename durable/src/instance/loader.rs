@@ -10,11 +10,12 @@
 //! **Invariant.** Every row that is marked by the present id of this instance is on its wheel, is
 //! due here and waits to be fired, is being fired, or the instance is about to unload it or
 //! everything. A row that broke it would wait for as long as the id is live, because its mark keeps
-//! others from loading it. So after any call without a response, which may have marked rows,
-//! the instance first unloads everything, which ends the
-//! [incarnation](crate::protocol#incarnations) of its id, and loads under another one.
+//! others from loading it. So after any call without a response, which may have marked rows, and
+//! when the store may have [returned](super::incarnation) to an earlier state, the instance first
+//! unloads everything, which ends the [incarnation](crate::protocol#incarnations) of its id, and
+//! loads under another one.
 //!
-//! 1. Loads and unloads take turns: [`Core::unloading`].
+//! 1. Loads and unloads take turns: [`Core::incarnation`].
 //! 2. A load holds its turn until what it has loaded is armed, so that an unload finds it there.
 //! 3. When an unload has failed or was dropped, the id stays the old one, and may have ended. So
 //!    nothing is loaded under it: the next load unloads it again first.
@@ -209,17 +210,22 @@ async fn until<T>(time: Option<Instant>, future: impl Future<Output = T>) -> Opt
 /// Loads once, at most so many rows. Rows that are not due yet are loaded only if all of them have
 /// room.
 async fn load(core: &Core, limit: usize) -> Result<Found, Error> {
-    let mut unloading = core.unloading.lock().await;
+    let mut incarnation = core.incarnation.lock().await;
     // Rows that a call with a lost response has marked are on no wheel, and no other instance would
     // load them.
-    if core.calls.take_lost_answer() || *unloading {
-        core.end_incarnation(&mut unloading).await?;
+    if core.calls.take_lost_answer() || incarnation.is_over() {
+        let looked = core.look_back(&mut incarnation).await;
+        // An instance that differs cannot look, and leaves what it has loaded to others at once.
+        if !core.calls.differs() {
+            looked?;
+        }
+        core.end_incarnation(&mut incarnation).await?;
     }
     let limit = limit.min(BATCH);
     // Rows that are due already take no room on the wheel. Without room a load asks for these
     // alone. With a limit of zero it asks only whether there are any.
     let is_full = core.has_due_unloaded() && limit == 0 || limit > core.room();
-    let request = Load {
+    let mut request = Load {
         instance: core.id(),
         window: if is_full {
             Duration::ZERO
@@ -232,17 +238,20 @@ async fn load(core: &Core, limit: usize) -> Result<Found, Error> {
         schedules: core.calendar.known(),
         edition: None,
         name: core.settings.name.clone(),
+        last: None,
     };
-    let mut loaded = core.calls.load(request).await?;
+    let mut loaded = core.load_in(&mut incarnation, &request).await?;
+    if incarnation.is_over() {
+        // What came back is marked by an id that does not know it.
+        core.end_incarnation(&mut incarnation).await?;
+        request.instance = core.id();
+        loaded = core.load_in(&mut incarnation, &request).await?;
+    }
     let (sent, received) = (loaded.sent, loaded.received);
     let unknown = core.learn(std::mem::take(&mut loaded.answer.scheduled));
     let Loaded { now, rows, .. } = &loaded.answer;
     core.observe(sent, received, *now);
-    let oldest = loaded.answer.oldest_snapshot;
-    core.metrics.update(|m| {
-        m.loaded += rows.len() as u64;
-        m.oldest_snapshot = oldest.unwrap_or(m.oldest_snapshot);
-    });
+    core.metrics.update(|m| m.loaded += rows.len() as u64);
     for &(version, due) in rows {
         if !unknown.contains(&version) {
             core.arm(version, due);

@@ -25,6 +25,7 @@ mod due;
 mod ending;
 mod firing;
 mod group_commit;
+mod incarnation;
 mod lease;
 mod loader;
 mod lost_fires;
@@ -54,6 +55,7 @@ pub(crate) use ending::{End, Settling};
 use firing::Firing;
 pub(crate) use group_commit::Group;
 use group_commit::group;
+use incarnation::Incarnation;
 pub(crate) use lease::Lease;
 use lease::Leases;
 pub use lease::RenewGuard;
@@ -81,9 +83,8 @@ pub(crate) struct Core {
     part: usize,
     /// The id under which it loads: another one after each unload.
     id: AtomicI64,
-    /// Held during a load or unload. True when an unload has started and not succeeded: see
-    /// [`loader`].
-    unloading: Mutex<bool>,
+    /// Held during a load or unload.
+    incarnation: Mutex<Incarnation>,
     clock: StoreClock,
     /// The schedules of loaded rows.
     calendar: Calendar,
@@ -125,6 +126,7 @@ impl Core {
         on_wheel: KeyedTimers<Version, ()>,
         deliveries: Arc<Deliveries>,
     ) -> Self {
+        let incarnation = Incarnation::new(loaded.answer.receipt, calls.edition());
         Core {
             clock: StoreClock::new(loaded.sent, loaded.received, loaded.answer.now),
             calendar: Calendar::default(),
@@ -132,7 +134,7 @@ impl Core {
             metrics,
             part,
             id: AtomicI64::new(id.0),
-            unloading: Mutex::new(false),
+            incarnation: Mutex::new(incarnation),
             on_wheel,
             due: DueRows::default(),
             undecoded: Undecoded::default(),
@@ -334,21 +336,6 @@ impl Core {
             self.arm_at(timer.key, instant);
         }
     }
-
-    /// Unloads everything, and goes on under another id.
-    async fn end_incarnation(&self, unloading: &mut bool) -> Result<(), Error> {
-        *unloading = true;
-        // The wheel first: another instance may load what is armed after this, which is then on two
-        // wheels at worst.
-        drop(self.drain());
-        self.due.clear();
-        self.calendar.clear();
-        let call = (self.calls).ask("unload", |store, space| store.unload(space, self.id()));
-        let InstanceId(fresh) = call.await?;
-        self.id.store(fresh, Ordering::Release);
-        *unloading = false;
-        Ok(())
-    }
 }
 
 /// A started instance.
@@ -480,8 +467,8 @@ async fn run_claims(firing: Firing, expirations: Expirations<Version, ()>, end: 
     let release = unreceived
         .iter()
         .map(|delivery| delivery.lease.end(End::new(Settlement::Unfire)));
-    let mut unloading = core.unloading.lock().await;
-    let unload = core.end_incarnation(&mut unloading);
+    let mut incarnation = core.incarnation.lock().await;
+    let unload = core.end_incarnation(&mut incarnation);
     let (_, unloaded) = join(join_all(release), unload).await;
     // A claim is released again when it is dropped, if its release has failed.
     drop(unreceived);
@@ -489,7 +476,7 @@ async fn run_claims(firing: Firing, expirations: Expirations<Version, ()>, end: 
         tracing::warn!(namespace = %core.calls.namespace(), error = %format_args!("{error:#}"), "what was loaded could not be given back");
     }
     core.calls.end_claims();
-    drop((unloading, end));
+    drop((incarnation, end));
 }
 
 /// Discards timers that have been dead for long, until it is dropped.

@@ -44,6 +44,8 @@ struct Database {
     /// The last version given.
     sequence: i64,
     spaces: HashMap<Namespace, Space>,
+    /// How often it has returned to an earlier state.
+    returns: i64,
 }
 
 /// One namespace.
@@ -92,6 +94,7 @@ impl Memory {
             clock: (Instant::now(), SystemTime::now().into()),
             sequence: 0,
             spaces: HashMap::new(),
+            returns: 0,
         };
         Memory {
             state: Arc::new(Mutex::new(database)),
@@ -114,6 +117,26 @@ impl Memory {
         Memory {
             state: Arc::new(Mutex::new(database)),
         }
+    }
+
+    /// Returns to the timers that `earlier` has, a [fork](Self::fork) of this store: as a server
+    /// from which another one takes over that lacks its last writes, or a file that is restored.
+    /// The clock goes on. For tests of what a program makes of that.
+    pub fn restore(&self, earlier: &Memory) {
+        let mut earlier = earlier.lock().clone();
+        let mut database = self.lock();
+        for (name, space) in &mut database.spaces {
+            if let Some(restored) = earlier.spaces.get_mut(name) {
+                restored.hint = Arc::clone(&space.hint);
+            }
+            space.hint.notify_waiters();
+        }
+        let (clock, returns) = (database.clock, database.returns + 1);
+        *database = Database {
+            clock,
+            returns,
+            ..earlier
+        };
     }
 
     fn lock(&self) -> MutexGuard<'_, Database> {
@@ -139,7 +162,10 @@ impl Memory {
         let mut database = self.lock();
         let now = database.now();
         let Database {
-            sequence, spaces, ..
+            sequence,
+            spaces,
+            returns,
+            ..
         } = &mut *database;
         let Some(space) = spaces.get_mut(namespace) else {
             return Box::pin(ready(Err(StoreError::not_opened(namespace))));
@@ -151,6 +177,7 @@ impl Memory {
             sequence,
             space,
             now,
+            returns: *returns,
         }))))
     }
 }
@@ -171,6 +198,7 @@ impl Store for Memory {
             sequence, spaces, ..
         } = &mut *database;
         *sequence = (*sequence + 1).max(now.as_micros());
+        let is_new = !spaces.contains_key(namespace);
         let space = spaces
             .entry(namespace.clone())
             .or_insert_with(|| Space::new(charter.clone(), Edition(*sequence)));
@@ -179,6 +207,7 @@ impl Store for Memory {
             now,
             instance: InstanceId(*sequence),
             edition: space.edition,
+            is_new,
         };
         Box::pin(ready(checked.map(|()| opened)))
     }
@@ -342,6 +371,7 @@ struct Call<'a> {
     sequence: &'a mut i64,
     space: &'a mut Space,
     now: StoreTime,
+    returns: i64,
 }
 
 impl Call<'_> {

@@ -98,14 +98,25 @@ impl Rows for Call<'_> {
         Ok(instance.is_some_and(|instance| instance.alive_until >= self.now))
     }
 
-    fn keep_alive(&mut self, id: InstanceId, until: StoreTime, name: Option<&str>) -> Result<()> {
+    fn keep_alive(
+        &mut self,
+        id: InstanceId,
+        until: StoreTime,
+        name: Option<&str>,
+    ) -> Result<Option<StoreTime>> {
+        let stored = self.space.instances.get(&id);
+        let stored = stored.map(|instance| instance.alive_until);
         let new = || StoredInstance {
             name: name.map(str::to_owned),
             ..StoredInstance::new(id, until)
         };
         let instance = self.space.instances.entry(id).or_insert_with(new);
         instance.alive_until = until;
-        Ok(())
+        Ok(stored)
+    }
+
+    fn returns(&self) -> i64 {
+        self.returns
     }
 
     fn unload_dead(&mut self) -> Result<bool> {

@@ -27,6 +27,7 @@
 //!    more has ended the call, and a pooler may have given it to another client.
 
 use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard as StdMutexGuard};
 use std::time::Duration;
 
@@ -65,8 +66,10 @@ const _: () = assert!(MAX_CONNECTIONS == Lane::Admin as usize + 3);
 /// The connections.
 pub(super) struct Lanes {
     target: Target,
-    /// The tables that were found at the start.
-    tables: Tables,
+    /// The tables that were found last.
+    tables: StdMutex<Tables>,
+    /// How often they were found to be others, which were made again.
+    made_again: AtomicU64,
     exclusive: Vec<Mutex<Option<Session>>>,
     shared: Mutex<Option<Arc<Session>>>,
     orphans: StdMutex<Vec<Backend>>,
@@ -89,7 +92,8 @@ impl Lanes {
         let exclusive = (0..connections - 2).map(|_| Mutex::default());
         let lanes = Lanes {
             target,
-            tables,
+            tables: StdMutex::new(tables),
+            made_again: AtomicU64::new(0),
             exclusive: exclusive.collect(),
             shared: Mutex::new(Some(Arc::new(reads))),
             orphans: StdMutex::default(),
@@ -103,10 +107,25 @@ impl Lanes {
         &self.exclusive[(lane as usize).min(self.exclusive.len() - 1)]
     }
 
-    /// Another connection to the same tables.
+    /// Another connection. The first one that leads to tables which were made again fails: numbers
+    /// that the caller knows may be those of other namespaces there.
     async fn session(&self) -> Result<Session, StoreError> {
         let client = dial(&self.target).await?;
-        Session::on(client, &self.target, &self.tables).await
+        let known = lock(&self.tables).clone();
+        let session = Session::on(client, &self.target, &known).await?;
+        if session.tables().are(&known) {
+            return Ok(session);
+        }
+        *lock(&self.tables) = session.tables().clone();
+        self.made_again.fetch_add(1, Ordering::AcqRel);
+        Err(self.target.unavailable(
+            "the tables were dropped and made again, so this call changes nothing; the next one uses them",
+        ))
+    }
+
+    /// How often the tables were found to be others. What was known of namespaces before is void.
+    pub(super) fn made_again(&self) -> u64 {
+        self.made_again.load(Ordering::Acquire)
     }
 
     fn orphans(&self) -> StdMutexGuard<'_, Vec<Backend>> {
@@ -145,9 +164,19 @@ impl Lanes {
         lane: Lane,
         queries: &[(&'static str, &Parameters<'_>)],
     ) -> Result<Vec<Vec<Row>>, StoreError> {
+        Ok(self.transaction_on(lane, queries).await?.0)
+    }
+
+    /// As [`transaction`](Self::transaction), and tells which process of the server has run it.
+    pub(super) async fn transaction_on(
+        &self,
+        lane: Lane,
+        queries: &[(&'static str, &Parameters<'_>)],
+    ) -> Result<(Vec<Vec<Row>>, Backend), StoreError> {
         let mut hints = true;
         loop {
             let session = self.exclusive(lane).await?;
+            let backend = session.backend();
             let outcome = if hints {
                 session.transaction(queries).await
             } else {
@@ -155,7 +184,7 @@ impl Lanes {
             };
             session.put_back(outcome.as_ref().err());
             match outcome {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => return Ok((answer, backend)),
                 Err(error) if hints && may_be_for_a_hint(&error) => {
                     hints = false;
                     self.hints.queue_is(true, &self.target);

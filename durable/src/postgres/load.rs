@@ -12,7 +12,8 @@ use super::session::Parameters;
 use super::space::{Space, edition};
 use super::statements as sql;
 use crate::store::{
-    ChangedRows, InstanceId, Load, Loaded, Namespace, Scheduled, StoreError, Version, micros,
+    ChangedRows, Continuity, InstanceId, Load, Loaded, Namespace, Receipt, Scheduled, StoreError,
+    Version, micros,
 };
 
 /// One step of a purge deletes so many rows in each state. It takes some ten milliseconds, in which
@@ -71,12 +72,24 @@ pub(super) async fn load(
             &[&space.id, backend, seen, waiting, lapsed, since],
         ),
     ];
-    let answers = postgres.lanes().transaction(Lane::Load, queries).await?;
+    let loading = postgres.lanes().transaction_on(Lane::Load, queries);
+    let (answers, on) = loading.await?;
     let (alive, rows) = (&answers[0][0], &answers[1]);
+    let now = time(rows[0].get(0));
+    let stored = alive.get::<_, Option<i64>>("stored").map(time);
+    let receipt = Receipt {
+        alive_until: time(alive.get("alive_until")),
+        connection: on.number(),
+    };
+    let continuity = Receipt::compare(request.last, stored, now, receipt.connection);
+    if continuity == Continuity::Kept {
+        postgres.place(space.id, Seen::new(alive, rows[0].get(0), &answers[2][0]));
+    } else {
+        postgres.forget_place(space.id);
+    }
     let oldest = alive.get::<_, Option<i64>>("snapshot").map(unsigned);
     let inner = &postgres.inner;
     inner.hints.queue_is(alive.get("is_deaf"), &inner.target);
-    postgres.place(space.id, Seen::new(alive, rows[0].get(0), &answers[2][0]));
     let loaded = rows.iter().filter_map(|row| {
         let version: Option<i64> = row.get(3);
         version.map(|version| (Version(version), time(row.get(4))))
@@ -89,7 +102,9 @@ pub(super) async fn load(
         })
     });
     Ok(Loaded {
-        now: time(rows[0].get(0)),
+        now,
+        receipt,
+        continuity,
         more: rows[0].get(1),
         others_lack: usize::try_from(rows[0].get::<_, i64>(2)).unwrap_or(0),
         rows: loaded.collect(),

@@ -266,8 +266,10 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// logical replica, a part of a dump, or an older state can take over without further steps, as
 /// long as its clock is not behind by more than the failover took.
 ///
-/// A database with tables that were dropped and made again is refused by stores that are connected:
-/// restart their instances.
+/// Instances that run notice when the database has returned to an earlier state or has lost its
+/// data: see [the page on operating](crate::operating). Tables that were dropped are not made again
+/// by a store that is connected, but by the next one that connects or by the migrations, and then
+/// used by all.
 ///
 /// # Encryption
 ///
@@ -299,10 +301,17 @@ struct Inner {
     target: Target,
     lanes: Lanes,
     hints: Arc<Hints>,
-    spaces: Mutex<HashMap<Namespace, Arc<Space>>>,
-    /// Where loads begin, by the numbers of the namespaces.
-    places: Mutex<HashMap<i32, Place>>,
+    spaces: Mutex<Spaces>,
     listener: AbortHandle,
+}
+
+/// The namespaces that were opened, in tables that were made again so often.
+#[derive(Default)]
+struct Spaces {
+    made_again: u64,
+    opened: HashMap<Namespace, Arc<Space>>,
+    /// Where loads begin, by the numbers of the namespaces.
+    places: HashMap<i32, Place>,
 }
 
 impl Drop for Inner {
@@ -360,7 +369,6 @@ impl Postgres {
                 lanes,
                 hints,
                 spaces: Mutex::default(),
-                places: Mutex::default(),
                 listener: listener.abort_handle(),
             }),
         })
@@ -368,14 +376,22 @@ impl Postgres {
 
     /// Where a look for rows of a namespace begins.
     fn start(&self, space: i32) -> Start {
-        let places = lock(&self.inner.places);
-        places.get(&space).map_or_else(Start::default, Place::start)
+        let spaces = self.spaces();
+        spaces
+            .places
+            .get(&space)
+            .map_or_else(Start::default, Place::start)
     }
 
     /// A load has seen what there is.
     fn place(&self, space: i32, seen: Seen) {
-        let mut places = lock(&self.inner.places);
-        places.entry(space).or_default().note(seen);
+        let mut spaces = self.spaces();
+        spaces.places.entry(space).or_default().note(seen);
+    }
+
+    /// The next load begins at the beginning.
+    fn forget_place(&self, space: i32) {
+        self.spaces().places.remove(&space);
     }
 
     fn lanes(&self) -> &Lanes {
@@ -400,20 +416,35 @@ impl Postgres {
         let namespace = namespace.clone();
         Box::pin(async move {
             let answer = call.await;
-            if matches!(answer, Err(StoreError::Amended { .. })) {
+            let amended = matches!(answer, Err(StoreError::Amended { .. }));
+            if amended || matches!(answer, Err(StoreError::NotOpened { .. })) {
                 // Its number may be another one's by now: the server may have lost the namespace.
-                if let Some(lost) = self.spaces().remove(&namespace) {
+                let lost = self.spaces().opened.remove(&namespace);
+                if let Some(lost) = lost {
+                    self.forget_place(lost.id);
                     // Listeners wake, and look for the channel of the new one.
                     self.inner.hints.notify(&lost.channel, None);
                 }
-                return Err(StoreError::amended(&namespace));
+                return Err(if amended {
+                    StoreError::amended(&namespace)
+                } else {
+                    StoreError::not_opened(&namespace)
+                });
             }
             answer
         })
     }
 
-    fn spaces(&self) -> MutexGuard<'_, HashMap<Namespace, Arc<Space>>> {
-        lock(&self.inner.spaces)
+    fn spaces(&self) -> MutexGuard<'_, Spaces> {
+        let mut spaces = lock(&self.inner.spaces);
+        let made_again = self.lanes().made_again();
+        if spaces.made_again != made_again {
+            *spaces = Spaces {
+                made_again,
+                ..Spaces::default()
+            };
+        }
+        spaces
     }
 
     /// A namespace that was opened, here or by another store.
@@ -425,7 +456,7 @@ impl Postgres {
     /// A namespace, if the server has it. Only what this store has opened is kept: the edition that
     /// [`open`](Store::open) returns shows in the calls whether the server has lost it.
     async fn find(&self, namespace: &Namespace) -> Result<Option<Arc<Space>>, StoreError> {
-        let known = self.spaces().get(namespace).cloned();
+        let known = self.spaces().opened.get(namespace).cloned();
         if known.is_some() {
             return Ok(known);
         }
@@ -442,8 +473,9 @@ impl Store for Postgres {
         let (namespace, charter) = (namespace.clone(), charter.clone());
         Box::pin(async move {
             let (space, opened) = charter::open(self, &namespace, &charter).await?;
+            self.forget_place(space.id);
             let space = Arc::new(space);
-            let old = self.spaces().insert(namespace, Arc::clone(&space));
+            let old = self.spaces().opened.insert(namespace, Arc::clone(&space));
             if let Some(lost) = old.filter(|old| *old != space) {
                 self.inner.hints.notify(&lost.channel, None);
             }

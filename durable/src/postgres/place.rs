@@ -23,6 +23,10 @@
 //! 4. A place is of one connection. Where a server takes over that has other rows, connections end.
 //!    It is of one course of time, too: after a step back of the clock a load begins at the
 //!    beginning.
+//! 5. Rows can return while connections last, by a restore in place. A load tells whether the store
+//!    [still has](crate::store::Loaded::continuity) all that it has answered. After one that does
+//!    not, or that cannot know, there is no place. Neither is there one after a namespace was opened:
+//!    the first load of an instance has nothing to compare.
 //!
 //! What other programs write into the table by hand is found within a minute.
 //!

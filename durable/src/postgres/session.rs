@@ -62,6 +62,13 @@ const SILENT: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Backend(i64);
 
+impl Backend {
+    /// The number of the lock, by which connections differ.
+    pub(super) fn number(self) -> i64 {
+        self.0
+    }
+}
+
 /// A connection.
 pub(super) struct Session {
     client: Client,
@@ -93,16 +100,17 @@ impl Session {
         Session::new(client, target, backend, tables).await
     }
 
-    /// Sets another connection up, which has to lead to the same tables.
+    /// Sets another connection up. If it leads to other tables than the `known` ones, which were
+    /// dropped then, they have to be such as a first connection takes.
     pub(super) async fn on(
         client: Client,
         target: &Target,
-        same: &Tables,
+        known: &Tables,
     ) -> Result<Self, StoreError> {
         let (backend, tables) = set_up(&client, target).await?;
         let tables = tables.ok_or_else(|| gone(target))?;
-        if !tables.are(same) {
-            return Err(gone(target));
+        if !tables.are(known) {
+            tables.check_rights(&client, target).await?;
         }
         Session::new(client, target, backend, tables).await
     }
@@ -234,7 +242,6 @@ async fn set_up(client: &Client, target: &Target) -> Result<(Backend, Option<Tab
 
 fn gone(target: &Target) -> StoreError {
     target.refused(
-        "the tables are not those that this store was connected to: they were dropped or made again. Restart the \
-         instances, for what they know is about other tables",
+        "there are no tables any more: they were dropped, and no instance has started since",
     )
 }

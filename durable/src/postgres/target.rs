@@ -146,6 +146,10 @@ fn read_terms(message: &str) -> Option<StoreError> {
     let (value, _) = broken.rsplit_once('|')?;
     match term {
         "schema" => Some(StoreError::schema(value.parse().ok()?, SCHEMA)),
+        // The name of one that is gone is not known.
+        "amended" if value.is_empty() => Some(StoreError::NotOpened {
+            namespace: String::new(),
+        }),
         "amended" => Some(StoreError::Amended {
             namespace: value.to_owned(),
         }),
@@ -267,6 +271,9 @@ mod tests {
             let namespace = "a|b \"c\"".to_owned();
             let amended = StoreError::Amended { namespace };
             assert_eq!(read("tickwheel|amended|a|b \"c\"|"), Some(amended));
+            let namespace = String::new();
+            let gone = StoreError::NotOpened { namespace };
+            assert_eq!(read("tickwheel|amended||"), Some(gone));
             let late = StoreError::late(StoreTime::from_micros(17));
             assert_eq!(read("tickwheel|late|17|"), Some(late));
             assert_eq!(read("17"), None);

@@ -38,12 +38,13 @@ pub(super) async fn open(
     });
     let mut reply = opening.await?;
     let (now, instance) = (reply.time()?, InstanceId(reply.int()?));
-    let edition = Edition(reply.int()?);
+    let (edition, is_new) = (Edition(reply.int()?), reply.flag()?);
     read_charter(&mut reply)?.check(&namespace, &charter)?;
     Ok(Opened {
         now,
         instance,
         edition,
+        is_new,
     })
 }
 

@@ -2,9 +2,12 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
+use std::future::poll_fn;
 use std::hash::BuildHasher;
 use std::io;
+use std::pin::pin;
 use std::sync::{Arc, Mutex as StdMutex};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use ::redis::aio::MultiplexedConnection;
@@ -115,26 +118,49 @@ impl Link {
 
     /// Sends a command. Dropping the future gives up waiting for the response.
     pub(super) async fn ask(&self, command: &Cmd) -> Result<Value, RedisError> {
-        self.send(command, None).await
+        Ok(self.send(command, None).await?)
     }
 
     /// Sends a command, and waits until what it has changed is on so many replicas.
-    async fn send(&self, command: &Cmd, replicas: Option<Replicas>) -> Result<Value, RedisError> {
+    async fn send(&self, command: &Cmd, replicas: Option<Replicas>) -> Result<Value, Failure> {
         let mut connection = self.connection.clone();
         let waiting = self.silence.call(SILENCE);
-        let answer = match replicas {
-            None => command.query_async(&mut connection).await,
-            Some(replicas) => {
-                let answer = replicas.send(command, &mut connection).await;
-                *lock(&self.replicated) = answer.is_ok().then(Instant::now);
-                answer
+        let mut answer = pin!(async {
+            match replicas {
+                None => command.query_async(&mut connection).await,
+                Some(replicas) => {
+                    let answer = replicas.send(command, &mut connection).await;
+                    *lock(&self.replicated) = answer.is_ok().then(Instant::now);
+                    answer
+                }
             }
+        });
+        // The task of a connection that has ended takes no command. One that has taken it cannot
+        // have an answer at once.
+        let at_once = poll_fn(|context| Poll::Ready(answer.as_mut().poll(context))).await;
+        let is_sent = at_once.is_pending();
+        let answer = match at_once {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => answer.await,
         };
         waiting.answered();
         if answer.as_ref().is_err_and(ends_connection) {
             self.silence.give_up();
         }
-        answer
+        answer.map_err(|error| Failure { error, is_sent })
+    }
+}
+
+/// Why a command has no answer.
+struct Failure {
+    error: RedisError,
+    /// Whether the command may have reached the server.
+    is_sent: bool,
+}
+
+impl From<Failure> for RedisError {
+    fn from(failure: Failure) -> Self {
+        failure.error
     }
 }
 
@@ -235,15 +261,24 @@ impl Connection {
         Ok(link)
     }
 
-    /// Sends a command.
-    pub(super) async fn send(&self, command: &Cmd) -> Result<Value, RedisError> {
-        self.link(None).await?.ask(command).await
+    /// Connects, if there is no connection that the server answers.
+    pub(super) async fn ping(&self) -> Result<Arc<Link>, RedisError> {
+        let ping = ::redis::cmd("PING");
+        let mut link = self.link(None).await?;
+        if let Err(failure) = link.send(&ping, None).await {
+            if failure.is_sent {
+                return Err(failure.error);
+            }
+            link = self.link(None).await?;
+            link.ask(&ping).await?;
+        }
+        Ok(link)
     }
 
     /// Connections to each server that has timers. The caller has a limit for the whole call.
     pub(super) async fn to_each(&self) -> Result<Vec<Arc<Link>>, RedisError> {
         let Some(clients) = self.servers.primaries().await? else {
-            return Ok(vec![self.link(None).await?]);
+            return Ok(vec![self.ping().await?]);
         };
         let mut links = Vec::new();
         for client in clients {
@@ -253,7 +288,7 @@ impl Connection {
         Ok(links)
     }
 
-    /// Runs a script on a namespace: one round trip, unless the server does not know the script
+    /// Runs a script on a namespace, and returns the epoch of its connection too: one round trip, unless the server does not know the script
     /// yet, or another one has the namespace. If so many `replicas` are to have what it has
     /// changed, an answer means that they do.
     ///
@@ -266,11 +301,11 @@ impl Connection {
         namespace: &Namespace,
         replicas: Option<usize>,
         arguments: impl Fn(&mut Cmd),
-    ) -> Result<Value, StoreError> {
+    ) -> Result<(Value, i64), StoreError> {
         let failed = |error: &RedisError| store_error(error, &self.place, Some(namespace));
         let replicas = replicas.filter(|_| script.changes());
         let replicas = |done| replicas.map(|count| Replicas { count, done });
-        let mut moves = 0;
+        let (mut moves, mut reconnects) = (0, 0);
         loop {
             let link = self
                 .link(Some(namespace))
@@ -288,10 +323,15 @@ impl Connection {
                 let after = replicas("it is done, but");
                 answer = self.call(&link, script, namespace, after, &arguments).await;
             }
-            let error = match answer {
-                Ok(answer) => return Ok(answer),
-                Err(error) => error,
+            let Failure { error, is_sent } = match answer {
+                Ok(answer) => return Ok((answer, link.epoch)),
+                Err(failure) => failure,
             };
+            // The connection was closed while it was not used. Nothing was sent on it.
+            if !is_sent && reconnects == 0 && ends_connection(&error) {
+                reconnects += 1;
+                continue;
+            }
             // A node of a cluster has not run the script: another one has the slot, or it is on its
             // way there.
             match error.code().filter(|_| self.servers.is_cluster()) {
@@ -323,7 +363,7 @@ impl Connection {
         namespace: &Namespace,
         replicas: Option<Replicas>,
         arguments: impl Fn(&mut Cmd),
-    ) -> Result<Value, RedisError> {
+    ) -> Result<Value, Failure> {
         let mut command = ::redis::cmd("EVALSHA");
         command.arg(script.hash()).arg(2);
         command.arg(key_of(namespace)).arg(absent_key_of(namespace));
@@ -331,10 +371,11 @@ impl Connection {
         command.arg(&self.name).arg(link.epoch);
         let mut answer = link.send(&command, replicas).await;
         for _ in 0..LOADS {
-            if answer.as_ref().err().and_then(RedisError::code) != Some("NOSCRIPT") {
+            let error = answer.as_ref().err().map(|failure| &failure.error);
+            if error.and_then(RedisError::code) != Some("NOSCRIPT") {
                 break;
             }
-            link.ask(&script.load()).await?;
+            link.send(&script.load(), None).await?;
             answer = link.send(&command, replicas).await;
         }
         answer

@@ -35,9 +35,9 @@ pub(super) fn store_error(
     let detail = error.detail().unwrap_or_default();
     let refused = |text: &str| StoreError::refused(format_args!("{place}: {text}"));
     match (error.kind(), error.code().unwrap_or_default()) {
-        (_, "TICKWHEELCLOSED") => refused(&format!(
-            "namespace {namespace} is not there: it was not opened, or the server has lost its data"
-        )),
+        (_, "TICKWHEELCLOSED") => StoreError::NotOpened {
+            namespace: namespace.to_owned(),
+        },
         (_, "TICKWHEELSCHEMA") => {
             let mut versions = detail.split(' ').map(str::parse);
             match (versions.next(), versions.next()) {

@@ -2,7 +2,7 @@
 
 use super::arguments::{limit_argument, unknown_argument};
 use super::{Redis, scripts};
-use crate::store::{Load, Loaded, Namespace, StoreError, Terms, micros};
+use crate::store::{Load, Loaded, Namespace, Receipt, StoreError, StoreTime, Terms, micros};
 
 /// A load returns at most this many rows. A script blocks the server, so several short ones let
 /// other calls run in between, such as those that fire due timers.
@@ -15,7 +15,7 @@ pub(super) async fn load(
 ) -> Result<Loaded, StoreError> {
     let limit = request.limit.min(LOADED_AT_ONCE);
     let terms = Terms::NONE.under(request.edition);
-    let loading = redis.call_under(&scripts::LOAD, &namespace, terms, |command| {
+    let loading = redis.call_on(&scripts::LOAD, &namespace, terms, |command| {
         command.arg(request.instance.0).arg(micros(request.window));
         command
             .arg(limit_argument(limit))
@@ -24,9 +24,17 @@ pub(super) async fn load(
         command.arg(unknown_argument(&request.schedules));
         command.arg(request.name.as_deref().unwrap_or_default());
     });
-    let mut reply = loading.await?;
+    let (mut reply, connection) = loading.await?;
+    let now = reply.time()?;
+    let stored = Some(reply.time()?).filter(|until| *until > StoreTime::default());
+    let receipt = Receipt {
+        alive_until: reply.time()?,
+        connection,
+    };
     Ok(Loaded {
-        now: reply.time()?,
+        now,
+        receipt,
+        continuity: Receipt::compare(request.last, stored, now, connection),
         more: reply.flag()?,
         others_lack: usize::try_from(reply.count()?).unwrap_or(usize::MAX),
         rows: reply

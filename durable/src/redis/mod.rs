@@ -64,6 +64,7 @@ mod url;
 mod write;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use ::redis::{Cmd, from_redis_value};
 use tokio::time::timeout;
@@ -83,7 +84,8 @@ use crate::store::{
 
 /// A store in a Redis or Valkey server. With the feature `redis`.
 ///
-/// Any number of processes may use a server at once, and any number of namespaces. Each call is one
+/// Any number of processes may use a server at once, and any number of namespaces. Clones share
+/// their connections, of which those that were closed are replaced by the next call. Each call is one
 /// Lua script and one round trip. It costs O(log n) for each of its timers, whether there are a
 /// thousand others or a million. Batches have at most 1,024 timers or about a megabyte of them,
 /// which keeps the server from others for some milliseconds. It is made for Redis 7.0 and later and
@@ -119,8 +121,8 @@ use crate::store::{
 /// flush of the disk for each turn of the server, which concurrent calls share.
 /// [`check_durability`](Redis::check_durability) tells whether a server has it.
 ///
-/// A server that has lost everything says so in the error of each call, until an instance is
-/// started, which makes the namespace again.
+/// Instances that run notice when a server has lost everything, or has returned to an earlier
+/// state: see [the page on operating](crate::operating).
 ///
 /// *A full server*: with `maxmemory-policy noeviction`, and with those that begin with `volatile`,
 /// sets of new timers fail with [`StoreError::Refused`] while the memory is full, and timers are
@@ -210,9 +212,10 @@ use crate::store::{
 /// # Ok(())
 /// # }
 /// ```
+#[derive(Clone)]
 pub struct Redis {
-    connection: Connection,
-    hints: Hints,
+    connection: Arc<Connection>,
+    hints: Arc<Hints>,
     replicas: Option<usize>,
     parts: usize,
 }
@@ -227,14 +230,13 @@ impl Redis {
     /// password.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
         let redis = Redis {
-            connection: Connection::new(url)?,
-            hints: Hints::default(),
+            connection: Arc::new(Connection::new(url)?),
+            hints: Arc::default(),
             replicas: None,
             parts: 1,
         };
-        let ping = ::redis::cmd("PING");
-        let pong = timeout(CONNECT, redis.connection.send(&ping)).await;
-        redis.checked(pong.unwrap_or_else(|late| Err(std::io::Error::from(late).into())))?;
+        let connecting = timeout(CONNECT, redis.connection.ping()).await;
+        redis.checked(connecting.unwrap_or_else(|late| Err(std::io::Error::from(late).into())))?;
         Ok(redis)
     }
 
@@ -360,9 +362,21 @@ impl Redis {
         &self,
         script: &Script,
         namespace: &Namespace,
-        Terms { edition, until, .. }: Terms,
+        terms: Terms,
         arguments: impl Fn(&mut Cmd),
     ) -> Result<Reply, StoreError> {
+        let called = self.call_on(script, namespace, terms, arguments);
+        Ok(called.await?.0)
+    }
+
+    /// Runs a script under the terms of a call, and tells the number of the connection.
+    async fn call_on(
+        &self,
+        script: &Script,
+        namespace: &Namespace,
+        Terms { edition, until, .. }: Terms,
+        arguments: impl Fn(&mut Cmd),
+    ) -> Result<(Reply, i64), StoreError> {
         let arguments = |command: &mut Cmd| {
             arguments(command);
             let edition = edition.map(|Edition(edition)| edition.to_string());
@@ -370,7 +384,8 @@ impl Redis {
             command.arg(until.as_micros());
         };
         let running = (self.connection).run(script, namespace, self.replicas, arguments);
-        Reply::new(running.await?)
+        let (answer, connection) = running.await?;
+        Ok((Reply::new(answer)?, connection))
     }
 }
 

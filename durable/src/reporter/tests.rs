@@ -201,6 +201,8 @@ fn each_counter_shows_the_field_in_its_name() {
         undecoded,
         left_to_others,
         store_errors,
+        store_returned,
+        store_emptied,
         // Published under other names.
         on_wheel: _,
         due: _,
@@ -229,6 +231,8 @@ fn each_counter_shows_the_field_in_its_name() {
         undecoded,
         left_to_others,
         store_errors,
+        store_returned,
+        store_emptied,
     ];
     let named = counts.len();
     for (count, value) in counts.into_iter().zip(101..) {

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::reading::now;
-use super::schema::SCHEMA;
+use super::schema::{SCHEMA, is_missing};
 use super::thread::Batch;
 use crate::store::{Charter, Edition, InstanceId, Namespace, Opened, StoreError, Version};
 
@@ -55,10 +55,14 @@ fn write(batch: &Batch<'_>, namespace: &Namespace, charter: &Charter) -> rusqlit
 
 /// Opens a namespace. The first instance writes what it has as the charter.
 pub(super) fn open(batch: &Batch<'_>, namespace: &Namespace, charter: &Charter) -> Result<Opened> {
+    // The file may have been emptied while it was open.
+    super::schema::make(batch.connection)?;
     if let Err(error) = super::schema::check(batch.connection)? {
         return Ok(Err(error));
     }
-    let edition = match find(batch.connection, namespace)? {
+    let found = find(batch.connection, namespace)?;
+    let is_new = found.is_none();
+    let edition = match found {
         Some((stored, edition)) => {
             if let Err(error) = stored.check(namespace, charter) {
                 return Ok(Err(error));
@@ -72,6 +76,7 @@ pub(super) fn open(batch: &Batch<'_>, namespace: &Namespace, charter: &Charter) 
         now: now(),
         instance: InstanceId(instance),
         edition,
+        is_new,
     }))
 }
 
@@ -117,14 +122,18 @@ pub(super) struct Found {
 pub(super) fn namespace(connection: &Connection, name: &Namespace) -> Result<Found> {
     let sql = "SELECT id, dead, edition, (SELECT value FROM tickwheel_meta WHERE name = 'schema')
         FROM tickwheel_namespaces WHERE name = ?1";
-    let mut select = connection.prepare_cached(sql)?;
-    let found = select.query_row([name.as_str()], |row| {
+    let read = |row: &Row<'_>| {
         let (id, dead, edition) = (row.get(0)?, row.get(1)?, Edition(row.get(2)?));
-        Ok((Found { id, dead, edition }, row.get::<_, u32>(3)?))
-    });
-    Ok(match found.optional()? {
-        Some((found, SCHEMA)) => Ok(found),
-        Some((_, schema)) => Err(StoreError::schema(schema, SCHEMA)),
-        None => Err(StoreError::not_opened(name)),
+        Ok((Found { id, dead, edition }, row.get(3)?))
+    };
+    let select = connection.prepare_cached(sql);
+    let found = match select.and_then(|mut select| select.query_row([name.as_str()], read)) {
+        Err(error) if is_missing(&error) => None,
+        found => found.optional()?,
+    };
+    Ok(match found {
+        Some((found, Some(SCHEMA))) => Ok(found),
+        Some((_, Some(schema))) => Err(StoreError::schema(schema, SCHEMA)),
+        Some((_, None)) | None => Err(StoreError::not_opened(name)),
     })
 }

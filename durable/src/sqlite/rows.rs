@@ -109,6 +109,8 @@ impl Call<'_> {
             self.hints |= self.execute(sql, (version.0, instance.0))? > 0;
         }
         if self.hints {
+            // So that a file in which they are marked is known to be older.
+            self.next_version()?;
             let sql = "UPDATE tickwheel_instances SET lacks = 0 WHERE namespace = ?1 AND lacks > 0";
             self.execute(sql, [self.namespace])?;
         }
@@ -291,11 +293,21 @@ impl Rows for Call<'_> {
         instance: InstanceId,
         until: StoreTime,
         name: Option<&str>,
-    ) -> Result<()> {
+    ) -> Result<Option<StoreTime>> {
+        let sql = "SELECT alive_until FROM tickwheel_instances WHERE id = ?1";
+        let mut select = self.batch.connection.prepare_cached(sql)?;
+        let stored = select
+            .query_row([instance.0], |row| time(row, 0))
+            .optional()?;
         let sql = "INSERT INTO tickwheel_instances (id, namespace, alive_until, lacks, name)
             VALUES (?1, ?2, ?3, 0, ?4) ON CONFLICT (id) DO UPDATE SET alive_until = excluded.alive_until";
         let parameters = (instance.0, self.namespace, until.as_micros(), name);
-        self.execute(sql, parameters).map(drop)
+        self.execute(sql, parameters)?;
+        Ok(stored)
+    }
+
+    fn returns(&self) -> i64 {
+        self.batch.returns()
     }
 
     fn unload_dead(&mut self) -> Result<bool> {

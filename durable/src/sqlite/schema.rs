@@ -45,19 +45,19 @@ const STATEMENTS: usize = 64;
 /// `tickwheel_meta` has the version of the schema, the last number of the sequence, and its
 /// [`base`](super::lineage).
 const TABLES: &str = "
-    CREATE TABLE tickwheel_meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID, STRICT;
-    INSERT INTO tickwheel_meta VALUES ('schema', 1), ('sequence', 0);
-    CREATE TABLE tickwheel_namespaces (
+    CREATE TABLE IF NOT EXISTS tickwheel_meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID, STRICT;
+    INSERT OR IGNORE INTO tickwheel_meta VALUES ('schema', 1), ('sequence', 0);
+    CREATE TABLE IF NOT EXISTS tickwheel_namespaces (
         id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, codec TEXT NOT NULL,
         no_overlap INTEGER NOT NULL CHECK (no_overlap IN (0, 1)), at_most_once INTEGER NOT NULL CHECK (at_most_once IN (0, 1)),
         parts INTEGER NOT NULL CHECK (parts > 0), edition INTEGER NOT NULL,
         waiting INTEGER NOT NULL DEFAULT 0, in_flight INTEGER NOT NULL DEFAULT 0, dead INTEGER NOT NULL DEFAULT 0
     ) STRICT;
-    CREATE TABLE tickwheel_instances (
+    CREATE TABLE IF NOT EXISTS tickwheel_instances (
         id INTEGER PRIMARY KEY, namespace INTEGER NOT NULL, alive_until INTEGER NOT NULL, lacks INTEGER NOT NULL,
         name TEXT
     ) STRICT;
-    CREATE TABLE tickwheel_timers (
+    CREATE TABLE IF NOT EXISTS tickwheel_timers (
         version INTEGER PRIMARY KEY,
         namespace INTEGER NOT NULL,
         state INTEGER NOT NULL,
@@ -75,10 +75,10 @@ const TABLES: &str = "
             AND attempt BETWEEN 0 AND 2147483646 AND (period IS NULL OR period BETWEEN 1 AND 9007199254740991)
             AND (period IS NULL OR schedule IS NULL))
     ) STRICT;
-    CREATE UNIQUE INDEX tickwheel_waiting ON tickwheel_timers (namespace, key) WHERE state = 0;
-    CREATE INDEX tickwheel_in_flight ON tickwheel_timers (namespace, key) WHERE state = 1;
-    CREATE INDEX tickwheel_dead ON tickwheel_timers (namespace, key) WHERE state = 2;
-    CREATE INDEX tickwheel_due ON tickwheel_timers (namespace, state, loaded_by, due);
+    CREATE UNIQUE INDEX IF NOT EXISTS tickwheel_waiting ON tickwheel_timers (namespace, key) WHERE state = 0;
+    CREATE INDEX IF NOT EXISTS tickwheel_in_flight ON tickwheel_timers (namespace, key) WHERE state = 1;
+    CREATE INDEX IF NOT EXISTS tickwheel_dead ON tickwheel_timers (namespace, key) WHERE state = 2;
+    CREATE INDEX IF NOT EXISTS tickwheel_due ON tickwheel_timers (namespace, state, loaded_by, due);
 ";
 
 /// What a connection is for.
@@ -174,12 +174,10 @@ fn write_ahead(connection: &Connection) -> rusqlite::Result<String> {
     }
 }
 
-/// Makes the tables if they are not there.
+/// Makes the tables if they are not there, and compares their version.
 fn prepare(connection: &Connection) -> rusqlite::Result<Result<(), StoreError>> {
     let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
-    if version(&transaction)? == 0 {
-        transaction.execute_batch(TABLES)?;
-    }
+    make(&transaction)?;
     let checked = check(&transaction)?;
     if checked.is_ok() {
         let path = connection.path().unwrap_or_default();
@@ -187,6 +185,14 @@ fn prepare(connection: &Connection) -> rusqlite::Result<Result<(), StoreError>> 
     }
     transaction.commit()?;
     Ok(checked)
+}
+
+/// Makes the tables if they are not there, or those that are gone.
+pub(super) fn make(connection: &Connection) -> rusqlite::Result<()> {
+    if version(connection)? == 0 {
+        connection.execute_batch(TABLES)?;
+    }
+    Ok(())
 }
 
 /// The version of the schema, from 1 on, or 0 if there are no tables.
@@ -197,7 +203,13 @@ fn version(connection: &Connection) -> rusqlite::Result<u32> {
         return Ok(0);
     }
     let schema = "SELECT value FROM tickwheel_meta WHERE name = 'schema'";
-    connection.query_row(schema, (), |row| row.get(0))
+    let version = connection.query_row(schema, (), |row| row.get(0));
+    Ok(version.optional()?.unwrap_or(0))
+}
+
+/// Whether an error says that there are no tables.
+pub(super) fn is_missing(error: &rusqlite::Error) -> bool {
+    error.to_string().contains("no such table: tickwheel_")
 }
 
 /// Whether there are tables that can be used.

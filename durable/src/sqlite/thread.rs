@@ -14,6 +14,7 @@
 //!    little time between them that other processes try in vain for seconds. So after a long turn
 //!    the thread leaves the lock free for longer than other processes pause between attempts.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::sleep;
@@ -89,11 +90,25 @@ where
 pub(super) struct Batch<'a> {
     pub(super) connection: &'a Connection,
     hints: &'a Hints,
+    returns: i64,
+    /// The last version that was given.
+    last: Cell<i64>,
 }
 
 impl<'a> Batch<'a> {
-    pub(super) fn new(connection: &'a Connection, hints: &'a Hints) -> Self {
-        Batch { connection, hints }
+    pub(super) fn new(connection: &'a Connection, hints: &'a Hints, returns: i64) -> Self {
+        let last = Cell::new(0);
+        Batch {
+            connection,
+            hints,
+            returns,
+            last,
+        }
+    }
+
+    /// How often the file has returned to an earlier state.
+    pub(super) fn returns(&self) -> i64 {
+        self.returns
     }
 
     /// The next so many versions: the first of them. They are never behind the clock, so they grow
@@ -104,6 +119,7 @@ impl<'a> Batch<'a> {
         let mut update = self.connection.prepare_cached(sql)?;
         let now = now().as_micros();
         let last: i64 = update.query_row([count, now], |row| row.get(0))?;
+        self.last.set(last);
         Ok(Version(last - count + 1))
     }
 
@@ -150,6 +166,7 @@ impl Thread {
             link,
             queue,
             hints: Arc::clone(&hints),
+            sequence: Sequence::default(),
         };
         let thread = std::thread::Builder::new().name("tickwheel-sqlite".into());
         let started = thread.spawn(|| worker.run());
@@ -198,6 +215,45 @@ struct Worker {
     link: Link,
     queue: mpsc::Receiver<Box<dyn Job>>,
     hints: Arc<Hints>,
+    sequence: Sequence,
+}
+
+/// What the thread has seen of the sequence of versions.
+#[derive(Default)]
+struct Sequence {
+    /// The greatest version that was committed or seen in the file.
+    latest: Cell<i64>,
+    /// The greatest version that the transaction has given.
+    given: Cell<i64>,
+    /// How often the file has returned to an earlier state.
+    returns: Cell<i64>,
+}
+
+impl Sequence {
+    /// A transaction has begun. A file whose sequence is behind has returned to an earlier state,
+    /// by a restore in place. Every call that takes a mark off a row gives a version, so none of
+    /// these is overlooked, unless another process has given some since.
+    fn compare(&self, connection: &Connection) {
+        let sql = "SELECT value FROM tickwheel_meta WHERE name = 'sequence'";
+        let select = connection.prepare_cached(sql);
+        let latest = select.and_then(|mut select| select.query_row((), |row| row.get(0)));
+        // Without a sequence the tables are gone.
+        let latest = latest.unwrap_or(0);
+        if latest < self.latest.get() {
+            self.returns.set(self.returns.get() + 1);
+        }
+        self.latest.set(latest);
+        self.given.set(latest);
+    }
+
+    /// A call has given versions up to this one.
+    fn gave(&self, last: i64) {
+        self.given.set(self.given.get().max(last));
+    }
+
+    fn committed(&self) {
+        self.latest.set(self.given.get());
+    }
 }
 
 impl Worker {
@@ -209,8 +265,13 @@ impl Worker {
             let began = Instant::now();
             let outcome = match self.link.open() {
                 Ok(open) => {
-                    let hints = &self.hints;
-                    Turn { open, hints }.transaction(&mut jobs)
+                    let (hints, sequence) = (&self.hints, &self.sequence);
+                    let turn = Turn {
+                        open,
+                        hints,
+                        sequence,
+                    };
+                    turn.transaction(&mut jobs)
                 }
                 Err(error) => Err(error),
             };
@@ -231,6 +292,7 @@ impl Worker {
 struct Turn<'a> {
     open: &'a Open,
     hints: &'a Hints,
+    sequence: &'a Sequence,
 }
 
 impl Turn<'_> {
@@ -277,7 +339,11 @@ impl Turn<'_> {
         while !job.is_given_up() {
             match self.execute("BEGIN IMMEDIATE") {
                 Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {}
-                begun => return begun.map(|()| true),
+                begun => {
+                    begun?;
+                    self.sequence.compare(&self.open.connection);
+                    return Ok(true);
+                }
             }
             if !is_told && began.elapsed() > LONG_WAIT {
                 is_told = true;
@@ -298,6 +364,7 @@ impl Turn<'_> {
             let _ = self.execute("ROLLBACK");
         }
         committed.map_err(|error| describe(error, self.open.file.path()))?;
+        self.sequence.committed();
         self.open.file.check()
     }
 
@@ -310,8 +377,11 @@ impl Turn<'_> {
     fn savepoint(&self, job: &mut dyn Job) -> rusqlite::Result<()> {
         let connection = &self.open.connection;
         self.execute("SAVEPOINT a_call")?;
-        let ran = job.run(&Batch::new(connection, self.hints));
-        if ran.is_err() && !connection.is_autocommit() {
+        let batch = Batch::new(connection, self.hints, self.sequence.returns.get());
+        let ran = job.run(&batch);
+        if ran.is_ok() {
+            self.sequence.gave(batch.last.get());
+        } else if !connection.is_autocommit() {
             self.execute("ROLLBACK TO a_call")?;
         }
         if !connection.is_autocommit() {

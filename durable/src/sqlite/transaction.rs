@@ -304,7 +304,7 @@ impl<K, V> SqliteTransaction<'_, K, V> {
     ) -> rusqlite::Result<Result<WriteOutcome, StoreError>> {
         // Instances cannot be notified before the commit.
         let hints = Hints::default();
-        let batch = Batch::new(connection, &hints);
+        let batch = Batch::new(connection, &hints, 0);
         let mut call = match Call::new(&batch, &self.namespace, Terms::NONE)? {
             Ok(call) => call,
             Err(error) => return Ok(Err(error)),

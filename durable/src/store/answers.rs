@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::charter::Edition;
 use super::ids::{InstanceId, Version};
+use super::receipt::{Continuity, Receipt};
 use super::requests::{State, Write};
 use super::schedule::Scheduled;
 use super::time::StoreTime;
@@ -20,6 +21,8 @@ pub struct Opened {
     pub instance: InstanceId,
     /// The charter that the instance agrees with.
     pub edition: Edition,
+    /// Whether this call has made the namespace.
+    pub is_new: bool,
 }
 
 /// A waiting row that a call has made.
@@ -82,6 +85,10 @@ pub struct Loaded {
     /// How old the oldest snapshot in the store is that keeps what is gone, if the load has looked
     /// for it.
     pub oldest_snapshot: Option<Duration>,
+    /// What the next load under this id brings back.
+    pub receipt: Receipt,
+    /// Whether the store has all that it has answered since the [last](super::Load::last) load.
+    pub continuity: Continuity,
 }
 
 /// The outcome of a [`Fire`](super::Fire).

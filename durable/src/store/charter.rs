@@ -119,5 +119,5 @@ impl fmt::Display for Charter {
 
 /// Names a charter as an instance has read it. An amendment gives the namespace another one, so
 /// calls compare this number alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Edition(pub i64);

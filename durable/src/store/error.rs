@@ -55,6 +55,13 @@ pub enum StoreError {
         /// The namespace.
         namespace: String,
     },
+    /// The namespace is not in the store: no instance has opened it, or the store has lost its data.
+    /// Nothing was changed. An instance opens it again with its next call.
+    #[non_exhaustive]
+    NotOpened {
+        /// The namespace.
+        namespace: String,
+    },
     /// The call reached the store after its caller had given up. What it had not changed by then,
     /// it never changes.
     #[non_exhaustive]
@@ -96,9 +103,11 @@ impl StoreError {
         }
     }
 
-    /// [`StoreError::Refused`]: the namespace is not there.
-    pub(crate) fn not_opened(namespace: &Namespace) -> Self {
-        StoreError::refused(format_args!("namespace {namespace} was not opened"))
+    /// [`StoreError::NotOpened`].
+    pub fn not_opened(namespace: &Namespace) -> Self {
+        StoreError::NotOpened {
+            namespace: namespace.to_string(),
+        }
     }
 
     /// [`StoreError::Late`].
@@ -131,8 +140,11 @@ impl StoreError {
 
     /// Whether the same call may succeed later.
     pub fn may_pass(&self) -> bool {
-        use StoreError::{Amended, Late, Unavailable};
-        matches!(self, Unavailable { .. } | Amended { .. } | Late { .. })
+        use StoreError::{Amended, Late, NotOpened, Unavailable};
+        matches!(
+            self,
+            Unavailable { .. } | Amended { .. } | NotOpened { .. } | Late { .. }
+        )
     }
 }
 
@@ -162,6 +174,10 @@ impl fmt::Display for StoreError {
             StoreError::Amended { namespace } => write!(
                 f,
                 "the charter of namespace {namespace:?} was amended, so this call changes nothing any more; the next one reads it"
+            ),
+            StoreError::NotOpened { namespace } => write!(
+                f,
+                "namespace {namespace} was not opened, or the store has lost its data"
             ),
             StoreError::Late { .. } => f.write_str(
                 "the call reached the store after its time limit, and changes nothing any more",
@@ -263,6 +279,7 @@ mod tests {
         for (error, may_pass) in [
             (StoreError::unavailable("it is away"), true),
             (StoreError::amended(&namespace), true),
+            (StoreError::not_opened(&namespace), true),
             (StoreError::late(now), true),
             (StoreError::refused("it is full"), false),
             (StoreError::schema(4, 3), false),

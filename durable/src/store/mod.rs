@@ -82,7 +82,12 @@
 //!     as whatever a load, a write or a fire does. A settle is compared with the schema alone.
 //!     [`Terms::until`] is compared with the time at which the store begins a write, however
 //!     long it waited before.
-//! 11. **Errors** are [`StoreError`]s that name the value and the bound they concern, and never
+//! 11. **Returns.** A store may return to an earlier state while no call fails: another server takes
+//!     over that lacks the last writes, or a file is restored. Each load leaves a [`Receipt`], and
+//!     [tells](Loaded::continuity) by that of the last load under its id whether the store still
+//!     has all that it has answered since. A namespace that is gone is [`StoreError::NotOpened`],
+//!     and the next [`open`](Store::open) makes it again.
+//! 12. **Errors** are [`StoreError`]s that name the value and the bound they concern, and never
 //!     contain a password. A store that was away recovers by itself: the next call connects again.
 //!     The caller sets a limit on the time of every call and drops the future when it is over, so a
 //!     store needs no time limits beyond that.
@@ -97,6 +102,7 @@ mod inspect;
 mod missed;
 mod occurrence;
 mod prefix_change;
+mod receipt;
 mod requests;
 pub(crate) mod rules;
 mod schedule;
@@ -122,6 +128,7 @@ pub(crate) use inspect::{KeyPlace, key_page, prefix_end};
 pub use missed::{Missed, NextOccurrence};
 pub(crate) use occurrence::Occurrence;
 pub use prefix_change::{Change, PrefixChange};
+pub use receipt::{Continuity, Receipt};
 pub use requests::{
     Action, DeadChange, DeadRows, Due, Fire, LeftRow, List, Load, MAX_DEAD_OF_KEY, MAX_ERROR_BYTES,
     MAX_SCHEDULE_BYTES, Settle, Settlement, State, Terms, Write,
@@ -159,7 +166,8 @@ pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 pub trait Store: Send + Sync + 'static {
     /// Opens a namespace, and makes it with this charter if it is new. Returns the store's time,
     /// the first id of the instance, which is a version from the sequence, and the edition of the
-    /// charter. An instance opens it again after [`StoreError::Amended`].
+    /// charter. An instance opens it again after [`StoreError::Amended`] and
+    /// [`StoreError::NotOpened`].
     ///
     /// # Errors
     ///

@@ -6,6 +6,7 @@ use super::charter::Edition;
 use super::error::StoreError;
 use super::ids::{InstanceId, Namespace, Version};
 use super::missed::Missed;
+use super::receipt::Receipt;
 use super::schedule::{Plan, Schedules};
 use super::time::StoreTime;
 
@@ -201,6 +202,8 @@ pub struct Load {
     pub edition: Option<Edition>,
     /// The name of the instance, which the store keeps for operators.
     pub name: Option<String>,
+    /// The receipt of the last load under this id that was answered. `None` for the first.
+    pub last: Option<Receipt>,
 }
 
 impl Load {
@@ -215,6 +218,7 @@ impl Load {
             schedules: Schedules::ALL,
             edition: None,
             name: None,
+            last: None,
         }
     }
 }

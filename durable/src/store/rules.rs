@@ -12,6 +12,7 @@ use std::vec;
 
 use super::answers::{Armed, ChangedRows, Loaded, Stored, WriteOutcome};
 use super::ids::{InstanceId, Version};
+use super::receipt::{Continuity, Receipt};
 use super::requests::{Action, DeadChange, DeadRows, Load, MAX_DEAD_OF_KEY, State, Terms, Write};
 use super::schedule::{Scheduled, Schedules};
 use super::time::StoreTime;
@@ -69,13 +70,17 @@ pub(crate) trait Rows {
     /// Whether an id counts as living.
     fn lives(&mut self, instance: InstanceId) -> Result<bool, Self::Error>;
 
-    /// Has an id count as living until then. A new one has this name from then on.
+    /// Has an id count as living until then. A new one has this name from then on. Returns until
+    /// when it was to live before, if it is there.
     fn keep_alive(
         &mut self,
         instance: InstanceId,
         until: StoreTime,
         name: Option<&str>,
-    ) -> Result<(), Self::Error>;
+    ) -> Result<Option<StoreTime>, Self::Error>;
+
+    /// How often the store has noticed that it has returned to an earlier state.
+    fn returns(&self) -> i64;
 
     /// Unloads rows of ids that count as living no more, at most [`STEP_ROWS`]. Returns whether
     /// there are more.
@@ -258,7 +263,17 @@ fn set<R: Rows>(
 /// Hands rows out to an instance.
 pub(crate) fn load<R: Rows>(rows: &mut R, request: &Load) -> Result<Loaded, R::Error> {
     let (now, instance, limit) = (rows.now(), request.instance, request.limit);
-    rows.keep_alive(instance, now.after(request.alive), request.name.as_deref())?;
+    let receipt = Receipt {
+        alive_until: now.after(request.alive),
+        connection: rows.returns(),
+    };
+    let stored = rows.keep_alive(instance, receipt.alive_until, request.name.as_deref())?;
+    let has_returned = |last: Receipt| last.connection != receipt.connection;
+    let continuity = if request.last.is_some_and(has_returned) {
+        Continuity::Broken
+    } else {
+        Receipt::compare(request.last, stored, now, receipt.connection)
+    };
     let is_unloading = rows.unload_dead()?;
     let mut found = rows.unloaded(now.after(request.window), limit, &request.schedules)?;
     found.extend(rows.left_by_others(instance, limit)?);
@@ -279,6 +294,8 @@ pub(crate) fn load<R: Rows>(rows: &mut R, request: &Load) -> Result<Loaded, R::E
         scheduled,
         again: false,
         oldest_snapshot: None,
+        receipt,
+        continuity,
     })
 }
 

@@ -32,6 +32,9 @@ mod proxy;
 #[path = "../support/raised.rs"]
 mod raised;
 mod restore;
+mod returned;
+#[path = "../support/returned.rs"]
+mod returned_support;
 mod schemas;
 mod server;
 #[path = "../support/started.rs"]

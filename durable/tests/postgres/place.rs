@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use tickwheel_durable::Postgres;
 use tickwheel_durable::store::{
-    Action, DeadChange, DeadRows, Due, Fire, InstanceId, Load, Namespace, Settle, Settlement,
-    Store, StoreTime, Terms, Version, Write, WriteOutcome,
+    Action, Continuity, DeadChange, DeadRows, Due, Fire, InstanceId, Load, Namespace, Settle,
+    Settlement, Store, StoreTime, Terms, Version, Write, WriteOutcome,
 };
 use tokio::time::timeout;
 use tokio_postgres::Client;
 
+use super::returned::{keep, restore};
 use super::server::{Server, client, database, missing};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -298,6 +299,48 @@ async fn load_finds_what_comes_before_its_place() {
     }
     run(&user, "ROLLBACK").await;
     assert_eq!(case.load().await, left[1..]);
+}
+
+/// Rows that return by a restore in place, while all connections last, may be due before the place.
+/// No instance has loaded them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn load_after_a_return_begins_at_the_beginning() {
+    let Some(server) = Server::start(&["fsync=off"]) else {
+        return missing();
+    };
+    let case = Case::open(server.url()).await;
+    let other = case.other().await;
+    let rows = [
+        case.write("first", NOW).await,
+        case.write("second", NOW).await,
+    ];
+    keep(&case.url).await;
+    let tokens = case.fire(rows.to_vec()).await;
+    case.settle(tokens, Settlement::Ack).await;
+    let mut last = None;
+    let load = async |last| {
+        let mut load = Load::new(case.instance, 30 * SECOND, 10, HOUR);
+        load.last = last;
+        let loaded = case.store.load(&case.space, load).await.expect("it loads");
+        assert_eq!(loaded.rows, []);
+        (loaded.continuity, Some(loaded.receipt))
+    };
+    for _ in 0..9 {
+        tokio::time::sleep(SECOND).await;
+        let (continuity, receipt) = load(last).await;
+        assert_eq!(continuity, Continuity::Kept);
+        assert_eq!(other.load().await, []);
+        last = receipt;
+    }
+    restore(&case.url).await;
+    let (continuity, _) = load(last).await;
+    assert_eq!(continuity, Continuity::Broken);
+    assert_eq!(case.load_for(1, HOUR).await, rows[..1], "the next load");
+    // An instance that starts has nothing to compare.
+    let opened = other.store.open(&case.space, &"json".into()).await;
+    let instance = opened.expect("it opens").instance;
+    let started = Case { instance, ..other };
+    assert_eq!(started.load().await, rows[1..], "another instance");
 }
 
 /// Loads waited for a row that a transaction had locked, if its instance had died.

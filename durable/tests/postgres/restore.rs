@@ -39,22 +39,6 @@ async fn cut(url: &str) {
     cut.expect("it cuts");
 }
 
-/// The first error of a store. Its connections may still have to find out that they are lost.
-async fn refusal(store: &Postgres, space: &Namespace) -> String {
-    let mut text = String::new();
-    until("a refusal", async || {
-        match set(store, space, "late").await {
-            Err(StoreError::Refused { message, .. }) => {
-                text = message;
-                true
-            }
-            _ => false,
-        }
-    })
-    .await;
-    text
-}
-
 /// What a standby lacks, or a dump has left out: versions were given twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn versions_grow_though_the_sequence_went_back() {
@@ -252,14 +236,28 @@ async fn database_made_again_mixes_no_namespaces() {
     ] {
         admin.batch_execute(&sql).await.expect("it is made again");
     }
-    // Before an instance has made tables there, and after.
-    let text = refusal(&old, &mine).await;
-    assert!(text.contains("dropped or made again"), "{text}");
+    // Before an instance has made tables there.
+    let mut text = String::new();
+    until("a refusal", async || match set(&old, &mine, "late").await {
+        Err(StoreError::Refused { message, .. }) => {
+            text = message;
+            true
+        }
+        _ => false,
+    })
+    .await;
+    assert!(text.contains("there are no tables any more"), "{text}");
     let new = Postgres::connect(&url).await.expect("it connects");
     let other = space("other");
     new.open(&other, &"json".into()).await.expect("it opens");
-    let text = refusal(&old, &mine).await;
-    assert!(text.contains("dropped or made again"), "{text}");
+    // After that its namespace is gone, until it is opened again.
+    until("a namespace that is gone", async || {
+        let set = set(&old, &mine, "late").await;
+        matches!(set, Err(StoreError::NotOpened { .. }))
+    })
+    .await;
+    old.open(&mine, &"json".into()).await.expect("it opens");
+    set(&old, &mine, "a").await.expect("it is set");
     let list = List::new(State::Waiting, None, 10);
     let rows = new.list(&other, list).await.expect("it lists");
     assert_eq!(rows, []);

@@ -29,6 +29,9 @@ mod proxy;
 #[path = "../support/raised.rs"]
 mod raised;
 mod refusals;
+mod returned;
+#[path = "../support/returned.rs"]
+mod returned_support;
 mod sentinel;
 mod server;
 mod spread;

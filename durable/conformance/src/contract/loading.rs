@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, Due, Fire, LeftRow, Load, Settle, Settled, Settlement, State, Store, Terms,
+    Action, Continuity, Due, Fire, LeftRow, Load, Settle, Settled, Settlement, State, Store, Terms,
     WriteOutcome,
 };
+use tokio::time::sleep;
 
 use super::{Case, FAR, HOUR, NOW, armed, versions, waits_again, write};
 use crate::world::{Stores, World};
@@ -37,6 +38,67 @@ pub async fn fires_rows_of_an_ended_instance_in_order<T: Stores>(world: &World<T
     }
     let keys = ["a", "b", "c", "d", "e", "f"].map(|key| key.as_bytes().to_vec());
     assert_eq!(fired, keys);
+}
+
+/// D11: a load tells whether the store has the last one under its id. If it does not, the store has
+/// returned to an earlier state.
+pub async fn d11_tells_a_load_that_the_store_does_not_know<T: Stores>(world: &World<T>) {
+    let case = Case::open(world).await;
+    let id = case.instance().await;
+    let load = async |id, alive, last| {
+        let mut request = Load::new(id, HOUR, 10, alive);
+        request.last = last;
+        // Where the clock is paused, no two loads come at the same time either.
+        sleep(Duration::from_millis(1)).await;
+        let loaded = case.load_as(request).await;
+        (loaded.receipt, loaded.continuity)
+    };
+    let (first, continuity) = load(id, HOUR, None).await;
+    assert_eq!(continuity, Continuity::Kept, "there is none before it");
+    let (second, continuity) = load(id, HOUR, Some(first)).await;
+    assert_eq!(continuity, Continuity::Kept);
+    assert!(second.alive_until > first.alive_until);
+    // What others do changes nothing.
+    let other = case.instance().await;
+    let (others, _) = load(other, HOUR, None).await;
+    let (third, continuity) = load(id, HOUR, Some(second)).await;
+    assert_eq!(continuity, Continuity::Kept);
+    // The answer to a load was lost.
+    let (fourth, continuity) = load(id, HOUR, Some(second)).await;
+    assert_eq!(
+        continuity,
+        Continuity::Unknown,
+        "{second:?}, then {third:?}"
+    );
+    // A load that the store does not have.
+    let mut lost = fourth;
+    lost.alive_until = lost.alive_until.after(HOUR);
+    let (fifth, continuity) = load(id, HOUR, Some(lost)).await;
+    assert_eq!(
+        continuity,
+        Continuity::Broken,
+        "{lost:?}, and not {fourth:?}"
+    );
+    // An id that it does not have.
+    let unknown = case.instance().await;
+    let (_, continuity) = load(unknown, HOUR, Some(others)).await;
+    assert_eq!(
+        continuity,
+        Continuity::Broken,
+        "{others:?} is of another id"
+    );
+    // A break in the connection.
+    let mut before = fifth;
+    before.connection += 1;
+    let (_, continuity) = load(id, HOUR, Some(before)).await;
+    assert_ne!(continuity, Continuity::Kept, "{before:?}, then {fifth:?}");
+    // An id that has ended, and that another load has seen to.
+    let short = case.instance().await;
+    let (last, _) = load(short, world.units(2), None).await;
+    world.wait(4).await;
+    load(other, HOUR, None).await;
+    let (_, continuity) = load(short, HOUR, Some(last)).await;
+    assert_ne!(continuity, Continuity::Broken, "{last:?} has ended");
 }
 
 /// A load tells how many due rows other living instances wanted and were not given, until another

@@ -93,6 +93,11 @@ impl Bounds {
                 "Set(0, Zero); SetInterval(0, Near); Move(0, Near); Remove(0); Settle(Ack); \
                     Settle(Leave)"
             }
+            // A store that returns to an earlier state. Calls that fail are in the other bounds.
+            "returning" => {
+                "Set(0, Zero); Set(0, Near); SetInterval(0, Near); Remove(0); Unmark; \
+                    Settle(Ack); Failover(1); Failover(2); Failover(3); Restore(2); Restore(3)"
+            }
             // Three instances: what one of them does to the timers of another.
             "two-keys" => {
                 "Set(0, Near); Set(1, Far); Move(1, Near); LoadOne; FireBoth; Unmark; Settle(Ack)"
@@ -145,6 +150,12 @@ impl Bounds {
             && trace.sets() + usize::from(step.sets()) <= MAX_SETS
     }
 
+    /// Whether the store may return to an earlier state.
+    pub(super) fn returns(&self) -> bool {
+        let mut others = self.others.iter();
+        others.any(|step| matches!(step, Step::Failover(_) | Step::Restore(_)))
+    }
+
     /// Whether the instance with this number can decode no timer.
     pub(super) fn is_blind(&self, by: u8) -> bool {
         self.last_is_blind && by + 1 == self.instances
@@ -171,7 +182,9 @@ impl Bounds {
                 if !may_settle || !may_set {
                     continue;
                 }
-                let faults = [Fault::None, Fault::Lost, Fault::Late];
+                let mut faults = vec![Fault::None, Fault::Lost, Fault::Late];
+                faults.retain(|&fault| fault == Fault::None || !self.returns());
+                let faults = faults.into_iter();
                 steps.extend(faults.map(|fault| Step::Call { by, call, fault }));
             }
             steps.push(Step::Crash(by));

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tickwheel_durable::store::{
-    Armed, DeadChange, Edition, Fire, FireReport, InstanceId, Load, Loaded, Plan, Settled,
+    Armed, DeadChange, Edition, Fire, FireReport, InstanceId, Load, Loaded, Plan, Receipt, Settled,
     StoreTime, Terms, Version, Write, WriteOutcome,
 };
 
@@ -40,6 +40,10 @@ pub(super) struct Instance {
     pub(super) must_unload: bool,
     /// The ids under which fires were sent that had no answer.
     pub(super) lost_fires: Vec<InstanceId>,
+    /// The receipt of the last load under the id.
+    pub(super) last: Option<Receipt>,
+    /// The store has returned to an earlier state since the last answer to a load.
+    pub(super) is_unaware: bool,
 }
 
 /// What an instance asks of the store.
@@ -90,6 +94,8 @@ impl Instance {
             unknown: BTreeSet::new(),
             must_unload: false,
             lost_fires: Vec::new(),
+            last: None,
+            is_unaware: false,
         }
     }
 

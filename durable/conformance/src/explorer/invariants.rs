@@ -285,8 +285,9 @@ pub(super) fn lost_fires_are_undone(taken: &Taken<'_>) -> Verdict {
     let Instance { id, claims, .. } = &taken.run.instances[usize::from(by)];
     let mut rows = taken.after.rows.values();
     let held = rows.find(|row| {
+        let has_returned = taken.run.returned.contains(&row.version);
         let is_held = claims.iter().any(|claim| claim.token == row.version);
-        row.state == State::InFlight && row.claimed_by == Some(*id) && !is_held
+        row.state == State::InFlight && row.claimed_by == Some(*id) && !is_held && !has_returned
     });
     ensure(held.is_none(), || {
         format!("D2: {held:?} is claimed by an instance that does not know")
@@ -350,16 +351,19 @@ pub(super) fn free_rows_are_hinted(taken: &Taken<'_>) -> Verdict {
     })
 }
 
-/// The loader's invariant: a row that a living instance has marked is on its wheel, or the instance
-/// is about to unload it.
+/// D11, the loader's invariant: a row that a living instance has marked is on its wheel, or the
+/// instance is about to unload it. If the store has returned to an earlier state, the next load finds
+/// out.
 pub(super) fn loaded_rows_are_on_a_wheel(after: &View, run: &Run) -> Verdict {
     for row in after.rows.values() {
         let mut instances = run.instances.iter();
         let loader = instances.find(|instance| Some(instance.id) == row.loaded_by);
-        let forgotten = loader
-            .is_some_and(|loader| !loader.must_unload && !loader.wheel.contains_key(&row.version));
+        let forgotten = loader.is_some_and(|loader| {
+            let looks = loader.must_unload || loader.is_unaware;
+            !looks && !loader.wheel.contains_key(&row.version)
+        });
         ensure(!forgotten, || {
-            format!("{row:?} is marked by an instance that has it on no wheel")
+            format!("D11: {row:?} is marked by an instance that has it on no wheel")
         })?;
     }
     Ok(())

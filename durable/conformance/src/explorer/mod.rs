@@ -3,8 +3,9 @@
 //!
 //! The store is real, and is used through its trait. The instances are abstract: they know what
 //! those of `tickwheel-durable` know, a wheel, claims and an id, and make the same calls in every
-//! order. Each call may lose its answer or never arrive, an instance may die at any moment, an
-//! operator may amend the charter and retry dead timers, and time passes in units. Timers repeat by
+//! order. Each call may lose its answer or never arrive, an instance may die at any moment, the store
+//! may return to an earlier state, an operator may amend the charter and retry dead timers, and time
+//! passes in units. Timers repeat by
 //! a period or a schedule, under each rule for missed occurrences. So what races, retries and
 //! crashes can do to one another is not tried at random but enumerated, within the bounds.
 //!
@@ -84,6 +85,10 @@ const FAIR_UNITS: usize = 8;
 struct Node {
     trace: Trace,
     history: History,
+    /// The state before the last step, if the store may return to it.
+    before: Option<String>,
+    /// The history before each step, if the store may return to it.
+    past: Vec<History>,
 }
 
 /// The hash of a state, so long that no two states share one.
@@ -100,7 +105,7 @@ fn name(state: &impl Hash) -> Name {
 
 /// Explores the store in memory, under any clock, with so many steps and within bounds of this
 /// name: `one-key`, `dead`, `repeating`, `one-at-a-time`, `each-missed`, `none-missed`, `calendar`,
-/// `at-most-once`, `charters`, `blind` or `two-keys`. Returns how many states it has seen.
+/// `at-most-once`, `charters`, `blind`, `returning` or `two-keys`. Returns how many states it has seen.
 ///
 /// # Panics
 ///
@@ -143,7 +148,11 @@ async fn explored(bounds: &Bounds) -> (usize, Vec<Trace>) {
                         .or_insert_with(|| grown.trace.clone());
                 }
                 let state = state(&run, &after, bounds.alike());
-                let state = name(&(state, grown.history.handled(&after)));
+                // What the store may return to belongs to the state.
+                let before = bounds
+                    .returns()
+                    .then(|| grown.before.replace(state.clone()));
+                let state = name(&(state, grown.history.handled(&after), before));
                 if seen.insert((state, grown.trace.faults(), grown.trace.sets())) {
                     grown.ends_fairly(&run, &mut known).await;
                     next.push(grown);
@@ -163,6 +172,13 @@ impl Node {
         let outcome = run.step(step).await?;
         let after = View::of(run).await;
         self.trace.0.push(step);
+        if run.bounds.returns() {
+            self.past.push(self.history.clone());
+        }
+        if let Step::Failover(steps) | Step::Restore(steps) = step {
+            let earlier = self.past.len() - 1 - usize::from(steps);
+            self.history.return_to(&self.past[earlier]);
+        }
         let taken = Taken {
             step,
             outcome: &outcome,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, Due, Fire, InstanceId, LeftRow, Load, Missed, NextOccurrence, Plan, Scheduled,
-    Schedules, Settled, Settlement, StoreTime, Terms, Version, Write, WriteOutcome,
+    Action, Continuity, Due, Fire, InstanceId, LeftRow, Load, Missed, NextOccurrence, Plan,
+    Scheduled, Schedules, Settled, Settlement, StoreTime, Terms, Version, Write, WriteOutcome,
 };
 
 use super::instance::{Claim, Instance, Outcome, Request, SCHEDULE};
@@ -41,6 +41,7 @@ impl Run {
         let load = |limit| {
             let mut load = Load::new(instance.id, self.unit, limit, self.halves(5));
             (load.edition, load.schedules) = (instance.edition, self.schedules(by));
+            load.last = instance.last;
             Request::Load(load)
         };
         let request = match call {
@@ -165,10 +166,15 @@ impl Run {
                 }
             }
             Outcome::Loaded(loaded) => {
+                instance.is_unaware = false;
+                instance.last = Some(loaded.receipt);
+                instance.must_unload |= loaded.continuity != Continuity::Kept;
                 instance.wheel.extend(loaded.rows.iter().copied());
                 self.tell(by, &loaded.scheduled, loaded.now);
             }
-            Outcome::Unloaded(fresh) => (instance.id, instance.must_unload) = (*fresh, false),
+            Outcome::Unloaded(fresh) => {
+                (instance.id, instance.must_unload, instance.last) = (*fresh, false, None);
+            }
             Outcome::Fired(report) => {
                 for row in report.later.iter().chain(&report.next) {
                     instance.arm(*row);

@@ -5,7 +5,7 @@
 //! [answers](Run::send), and what the instance [learns](Run::learn) from that. A fault takes the
 //! third away, or the second too.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -69,6 +69,11 @@ pub(super) struct Run {
     pub(super) sent_at: StoreTime,
     /// Whether the last step has sent a hint, where the store is the one in memory.
     pub(super) is_hinted: bool,
+    /// The store as it was before each step, if it may return to that.
+    past: Vec<Memory>,
+    /// The claims that came back when the store returned to an earlier state, and that no instance
+    /// holds any more.
+    pub(super) returned: BTreeSet<Version>,
 }
 
 impl fmt::Debug for Run {
@@ -98,6 +103,8 @@ impl Run {
             named: Vec::new(),
             sent_at: StoreTime::default(),
             is_hinted: false,
+            past: Vec::new(),
+            returned: BTreeSet::new(),
         };
         for _ in 0..bounds.instances {
             let opened = opened(&*run.store, &run.space, &run.bounds.charter).await;
@@ -210,6 +217,9 @@ impl Run {
 
     /// Takes a step. `None` if it makes no sense now.
     pub(super) async fn step(&mut self, step: Step) -> Option<Outcome> {
+        if let Some(memory) = self.memory.as_ref().filter(|_| self.bounds.returns()) {
+            self.past.push(memory.fork());
+        }
         // No two calls come at the same time, as on a real clock.
         self.set_clock(self.now().await.after(MOMENT)).await;
         let mut hinted = self.memory.as_ref().map(|_| {
@@ -242,6 +252,8 @@ impl Run {
                     claim.until = StoreTime::default();
                 }
             }
+            Step::Failover(steps) => self.go_back(steps, true).await?,
+            Step::Restore(steps) => self.go_back(steps, false).await?,
             Step::TurnBack => self.set_clock(self.now().await.before(self.unit)).await,
             Step::RetryDead(_) | Step::DiscardDead(_) => {
                 let (_, request) = self.request_of(step).await?;
@@ -262,6 +274,42 @@ impl Run {
             }
         }
         Some(Outcome::Happened)
+    }
+
+    /// Has the store return to the state that it had before the last `steps`, this one not counted.
+    /// What an instance holds of what is undone is void. `None` if there were fewer, or if without
+    /// a break in the connections no instance could know.
+    async fn go_back(&mut self, steps: u8, cuts: bool) -> Option<()> {
+        let earlier = self.past.len().checked_sub(usize::from(steps) + 1)?;
+        let memory = self.memory.as_ref().expect("it is in memory");
+        memory.restore(&self.past[earlier]);
+        let alive = self.alive().await;
+        for instance in self.instances.iter_mut().filter(|_| !cuts) {
+            let Some(last) = instance.last.as_mut() else {
+                continue;
+            };
+            if alive.get(&instance.id) == Some(&last.alive_until) {
+                return None;
+            }
+            // As if the store did not know either.
+            last.connection += 1;
+        }
+        let rows = self.rows().await;
+        let claims = self.instances.iter_mut().flat_map(|it| &mut it.claims);
+        let mut held = BTreeSet::new();
+        for claim in claims {
+            let lease = rows.get(&claim.token).map(|row| row.due);
+            claim.until = claim.until.min(lease.unwrap_or_default());
+            held.insert(claim.token);
+        }
+        let in_flight = rows.values().filter(|row| row.state == State::InFlight);
+        let returned = in_flight.map(|row| row.version);
+        self.returned
+            .extend(returned.filter(|token| !held.contains(token)));
+        for instance in &mut self.instances {
+            instance.is_unaware = true;
+        }
+        Some(())
     }
 
     async fn call(&mut self, by: usize, call: Call, fault: Fault) -> Option<Outcome> {

@@ -199,10 +199,14 @@ impl<'a> Names<'a> {
             let unknown: BTreeSet<_> = unknown.collect();
             let _ = write!(
                 text,
-                "|{:?} {:?} {} {} {wheel:?} {:?} {plans:?} {unknown:?}",
+                "|{:?} {:?} {} {} {:?} {} {wheel:?} {:?} {plans:?} {unknown:?}",
                 self.lives(instance.id),
                 instance.edition.map(|edition| edition == run.edition),
                 instance.must_unload,
+                instance.is_unaware,
+                instance
+                    .last
+                    .map(|last| self.lives(instance.id) == Some(self.at(last.alive_until))),
                 instance.lost_fires.is_empty(),
                 claims.collect::<Vec<_>>(),
             );

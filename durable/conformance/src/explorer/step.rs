@@ -27,7 +27,16 @@ pub(super) enum Step {
     Tick,
     /// The store's clock is turned back by a unit.
     TurnBack,
+    /// The store returns to the state that it had so many steps ago, and its connections are cut:
+    /// another server takes over, which lacks what those steps have changed.
+    Failover(u8),
+    /// The same of a file that is restored in place: no connection is cut. It lacks the last load of
+    /// each instance.
+    Restore(u8),
 }
+
+/// A store returns by at most so many steps.
+pub(super) const MAX_RETURN: u8 = 3;
 
 /// A call of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -115,6 +124,7 @@ impl Step {
     /// Every step there is.
     fn all() -> Vec<Step> {
         let mut steps = vec![Step::Amend, Step::Tick, Step::TurnBack];
+        steps.extend((1..=MAX_RETURN).flat_map(|by| [Step::Failover(by), Step::Restore(by)]));
         for number in 0..3 {
             steps.extend([Step::RetryDead(number), Step::DiscardDead(number)]);
             steps.push(Step::Crash(number));
@@ -138,7 +148,7 @@ impl Step {
     /// Whether it is one of those that a trace has few of.
     pub(super) fn is_fault(self) -> bool {
         match self {
-            Step::Crash(_) | Step::TurnBack => true,
+            Step::Crash(_) | Step::TurnBack | Step::Failover(_) | Step::Restore(_) => true,
             Step::Call { fault, .. } => fault != Fault::None,
             _ => false,
         }

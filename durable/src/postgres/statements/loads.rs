@@ -26,13 +26,16 @@ macro_rules! unhinted {
 /// how old the oldest snapshot in the database is, in microseconds.
 ///
 /// An id lives for three polls, so two thirds of that are near. Returns whether to load
-/// [again](crate::store::Loaded::again) soon, and whether the server's queue of hints is full.
+/// [again](crate::store::Loaded::again) soon, and whether the server's queue of hints is full. Before
+/// that, until when the id was to live before, if it is there, and until when it lives now.
 pub(in crate::postgres) const ALIVE: &str = concat!(
-    "WITH RECURSIVE clock AS MATERIALIZED (SELECT ", terms!("$5", "NULL"), " AS namespace, ", now!(), " AS now), alive AS (
+    "WITH RECURSIVE clock AS MATERIALIZED (SELECT ", terms!("$5", "NULL"), " AS namespace, ", now!(), " AS now), stored AS MATERIALIZED (
+        SELECT i.alive_until FROM @.tickwheel_instances i WHERE i.id = $2::bigint
+    ), alive AS (
         INSERT INTO @.tickwheel_instances (id, namespace, alive_until, lacks, near, name)
         SELECT $2::bigint, namespace, least(now + $3::bigint, ", never!(), "), 0, $3 / 3 * 2, $6::text FROM clock
         ON CONFLICT (id) DO UPDATE SET alive_until = excluded.alive_until, near = excluded.near
-        RETURNING id
+        RETURNING id, alive_until
     ), ended AS (
         DELETE FROM @.tickwheel_instances WHERE id IN (
             SELECT i.id FROM alive, @.tickwheel_instances i, clock
@@ -63,7 +66,8 @@ pub(in crate::postgres) const ALIVE: &str = concat!(
         FROM left_behind l WHERE t.version = l.version
         RETURNING 1
     )
-    SELECT CASE WHEN EXISTS (SELECT FROM unloaded) THEN @.tickwheel_hint($1::int, $4::text, 0::bigint, $2::bigint) END,
+    SELECT (SELECT alive_until FROM stored) AS stored, (SELECT alive_until FROM alive) AS alive_until,
+        CASE WHEN EXISTS (SELECT FROM unloaded) THEN @.tickwheel_hint($1::int, $4::text, 0::bigint, $2::bigint) END,
         ", unhinted!(), " AS again, pg_notification_queue_usage() > 0.9 AS is_deaf, current_setting('tickwheel.backend', true) AS backend,
         pg_snapshot_xmin(pg_current_snapshot())::text AS oldest, pg_snapshot_xmax(pg_current_snapshot())::text AS next,
         CASE WHEN $8::bool THEN (

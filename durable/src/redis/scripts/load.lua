@@ -1,10 +1,11 @@
--- load: instance, window, limit, alive, wanted, unknown schedules, name -> now, whether there is more, what other instances
--- lack, version, due for each row, version, deadline and schedule for each that has a schedule.
--- O((limit + ids that have ended, MAX_ENDED at most, + rows passed by) * log n).
+-- load: instance, window, limit, alive, wanted, unknown schedules, name -> now, until when the instance was to live before, or
+-- 0, until when it lives now, whether there is more, what other instances lack, version, due for each row, version, deadline
+-- and schedule for each that has a schedule. O((limit + ids that have ended, MAX_ENDED at most, + rows passed by) * log n).
 
 local instance, limit = ARGV[1], tonumber(ARGV[3])
 even_when_full()
-call('ZADD', instances, format(DIGITS, after(tonumber(ARGV[4]))), instance)
+local lived_until, alive_until = call('ZSCORE', instances, instance), after(tonumber(ARGV[4]))
+call('ZADD', instances, format(DIGITS, alive_until), instance)
 if ARGV[7] ~= '' then
     call('HSET', names, instance, ARGV[7])
 end
@@ -87,4 +88,4 @@ if found[1] and any_schedule() then
         end
     end
 end
-return { now, heap[1] and 1 or 0, others_lack, concat(found, ' '), scheduled }
+return { now, tonumber(lived_until or 0), alive_until, heap[1] and 1 or 0, others_lack, concat(found, ' '), scheduled }

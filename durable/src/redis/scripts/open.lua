@@ -1,4 +1,5 @@
--- open: codec, no_overlap, at_most_once, parts -> now, instance, edition, and the charter of the namespace in these four. If
+-- open: codec, no_overlap, at_most_once, parts -> now, instance, edition, whether the namespace is new, and its charter
+-- in these four. If
 -- that is another one, nothing happens. O(1).
 
 -- Before 7.0 what goes wrong in a script has no code, so a read-only replica would look like an error of the script.
@@ -15,7 +16,7 @@ elseif schema then
     charter = redis.call('HMGET', space, 'codec', 'no_overlap', 'at_most_once', 'parts')
     for field = 1, 4 do
         if charter[field] ~= ARGV[field] then
-            return { 0, 0, 0, unpack(charter) }
+            return { 0, 0, 0, 0, unpack(charter) }
         end
     end
     -- A full server lets writes through after a removal: the caller may be about to make room.
@@ -27,4 +28,4 @@ local instance = string.format('%.0f', math.max(last or 0, now) + 1)
 edition = edition or instance
 redis.call('HSET', space, 'schema', SCHEMA, 'sequence', instance, 'edition', edition, 'codec', ARGV[1],
     'no_overlap', ARGV[2], 'at_most_once', ARGV[3], 'parts', ARGV[4])
-return { now, tonumber(instance), tonumber(edition), unpack(charter, 1, 4) }
+return { now, tonumber(instance), tonumber(edition), schema and 0 or 1, unpack(charter, 1, 4) }

@@ -117,6 +117,7 @@ async fn make_all_calls(store: &Sqlite, instance: InstanceId) -> InstanceId {
         schedules: Schedules::ALL,
         edition: None,
         name: None,
+        last: None,
     };
     store.load(&space, load).await.expect("it loads");
     let fire = Fire {

@@ -257,6 +257,32 @@ async fn handlers_that_sometimes_hang_fire_their_alert_only() {
     fires_alone("TickwheelDurableTimedOut", Mode::SometimesHangs).await;
 }
 
+/// A program whose store becomes what `change` makes of it, and of what it was a minute before.
+async fn program_whose_store_changes(change: impl FnOnce(&Memory, &Memory)) -> Program {
+    let store = Memory::new();
+    let (_modes, mode) = watch::channel(Mode::Quick);
+    let mut program = Program::start(store.clone(), Consumer::Dispatch, mode).await;
+    program.run(HEALTHY).await;
+    let earlier = store.fork();
+    program.run(scrape_rounds(MINUTE)).await;
+    change(&store, &earlier);
+    program.run(FIRED + RECOVERED).await;
+    program
+}
+
+#[tokio::test(start_paused = true)]
+async fn store_that_returns_to_an_earlier_state_fires_its_alert_only() {
+    let program = program_whose_store_changes(Memory::restore).await;
+    program.scrapes.assert_fires("TickwheelDurableReturned");
+}
+
+#[tokio::test(start_paused = true)]
+async fn store_that_is_emptied_fires_its_alert_only() {
+    let empty = |store: &Memory, _: &Memory| store.restore(&Memory::new());
+    let program = program_whose_store_changes(empty).await;
+    program.scrapes.assert_fires("TickwheelDurableEmptied");
+}
+
 #[tokio::test(start_paused = true)]
 async fn claims_held_for_too_long_fire_their_alert_only() {
     let (modes, mode) = watch::channel(Mode::Quick);
