@@ -55,8 +55,8 @@ pub struct DurableMetrics {
     pub left_to_others: u64,
     /// Calls of the store that failed or timed out.
     pub store_errors: u64,
-    /// How often the store had returned to an earlier state: a server had taken over that lacked the
-    /// last writes, or a file was restored. Each part of a namespace counts.
+    /// How often the store had returned to an earlier state: a server had taken over that lacked
+    /// the last writes, or a file was restored. Each part of a namespace counts.
     pub store_returned: u64,
     /// How often the store had lost its data, and the namespace was opened again. Each part of a
     /// namespace counts.

@@ -297,10 +297,11 @@
 //!
 //! # Old transactions in PostgreSQL
 //!
-//! While any transaction in the database lasts, such as a report or a dump, the server keeps what was
-//! deleted since, in the table and in its indices. So does a replica with `hot_standby_feedback`, and
-//! a prepared transaction. An idle load begins where the last one has ended, so it looks at as few
-//! pages as in a fresh table; once a minute a load begins at the beginning.
+//! While any transaction in the database lasts, such as a report or a dump, the server keeps what
+//! was deleted since, in the table and in its indices. So does a replica with
+//! `hot_standby_feedback`, and a prepared transaction. An idle load begins where the last one has
+//! ended, so it looks at as few pages as in a fresh table; once a minute a load begins at the
+//! beginning.
 //!
 //! The metric [`oldest_snapshot`](crate::DurableMetrics::oldest_snapshot) tells how old the oldest
 //! transaction is. The role sees those of others with the right `pg_read_all_stats`. To find it:

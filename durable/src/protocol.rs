@@ -178,12 +178,12 @@
 //! lost, the instance does not know of its own marks, and those timers would wait for as long as it
 //! runs. So it then unloads everything, and goes on under a fresh id.
 //!
-//! The same happens when a store returns to an earlier state, as after a failover that loses the last
-//! writes. Timers come back that are marked by an instance which has fired or moved them since. So
-//! each load leaves a receipt, which the next one brings back: the time until which the id lives, and
-//! the number of the connection. A store with an earlier time has returned to a state before that
-//! load. After a break in the connection it may have returned to a later one. Either way the
-//! instance unloads everything, its last ids included, and loads what the store has now.
+//! The same happens when a store returns to an earlier state, as after a failover that loses the
+//! last writes. Timers come back that are marked by an instance which has fired or moved them
+//! since. So each load leaves a receipt, which the next one brings back: the time until which the
+//! id lives, and the number of the connection. A store with an earlier time has returned to a state
+//! before that load. After a break in the connection it may have returned to a later one. Either
+//! way the instance unloads everything, its last ids included, and loads what the store has now.
 //!
 //! An id is used for one incarnation: it is live from the first load under it until the instance
 //! unloads, or until three polls have passed without a load. The marks of an ended id hold nothing:

@@ -308,8 +308,8 @@ impl Calls {
         self.store.hinted(&self.namespace).await
     }
 
-    /// After an amendment, and when the namespace is gone, the next call opens it again. So does each
-    /// call while the instance differs. Returns whether the store says that it does.
+    /// After an amendment, and when the namespace is gone, the next call opens it again. So does
+    /// each call while the instance differs. Returns whether the store says that it does.
     fn note_difference(&self, error: &StoreError) -> bool {
         use StoreError::{Amended, Charter, NotOpened, Schema};
         let differs = matches!(error, Charter { .. } | Schema { .. });

@@ -1,15 +1,16 @@
-//! The incarnations of an instance, and how it learns that the store has returned to an earlier state.
+//! The incarnations of an instance, and how it learns that the store has returned to an earlier
+//! state.
 //!
 //! A store can lose what it has answered while no call fails: a server takes over from another one
-//! and lacks its last writes, or a file is restored in place. Then rows come back that are marked by
-//! this instance, and that it has fired, moved or removed. No other instance would load them while
-//! its id lives.
+//! and lacks its last writes, or a file is restored in place. Then rows come back that are marked
+//! by this instance, and that it has fired, moved or removed. No other instance would load them
+//! while its id lives.
 //!
-//! 1. Each load brings the [receipt](Receipt) of the last one, and the store compares. If it does not
-//!    have that load, or may have lost what came after it, the instance ends its incarnation. That
-//!    takes its marks away, and the next load finds the rows as any other instance does.
-//! 2. An id that the instance has ended may come back living, with marks. Each load lets it live for
-//!    a few polls only, so the instance ends those again that it has ended in the last ones.
+//! 1. Each load brings the [receipt](Receipt) of the last one, and the store compares. If it does
+//!    not have that load, or may have lost what came after it, the instance ends its incarnation.
+//!    That takes its marks away, and the next load finds the rows as any other instance does.
+//! 2. An id that the instance has ended may come back living, with marks. Each load lets it live
+//!    for a few polls only, so the instance ends those again that it has ended in the last ones.
 //! 3. A call that has failed may hide a return: the instance would load under another id, of which
 //!    the store has no load yet. So it compares before it unloads, too.
 //! 4. The store is known to have returned if it does not have the last load, and to have lost its
@@ -111,8 +112,8 @@ impl Core {
         Ok(())
     }
 
-    /// Takes everything off the wheel, before it is unloaded: another instance may load what is armed
-    /// after this, which is then on two wheels at worst.
+    /// Takes everything off the wheel, before it is unloaded: another instance may load what is
+    /// armed after this, which is then on two wheels at worst.
     fn forget_loaded(&self) {
         drop(self.drain());
         self.due.clear();

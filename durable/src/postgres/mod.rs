@@ -175,10 +175,10 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// * A client that binds the value as text casts it: `tickwheel_set('orders', $1, $2::jsonb, $3)`.
 /// * A `due` in the past is due at once, and `infinity` is never. `now()` is when the transaction
 ///   began.
-/// * At the commit a hint goes out for what is due within two polls of the instances, so a timer that
-///   is due by then is delivered as soon as one that a call has set. Instances find what is further
-///   away by their poll. What was due in more than an hour when it was set, and is due at the commit
-///   all the same, comes with the next poll, too.
+/// * At the commit a hint goes out for what is due within two polls of the instances, so a timer
+///   that is due by then is delivered as soon as one that a call has set. Instances find what is
+///   further away by their poll. What was due in more than an hour when it was set, and is due at
+///   the commit all the same, comes with the next poll, too.
 /// * After `SET LOCAL tickwheel.hints = off` the transaction sends no hint, and instances find what
 ///   was set by their [poll](crate::Builder::poll). Without `LOCAL` the setting stays in the
 ///   session, which a pooler gives to others.
@@ -228,10 +228,11 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 ///   by that, since each begins where the last one has ended, and once a minute at the beginning;
 ///   table and indices grow. [Operating](crate::operating#old-transactions-in-postgresql) has more.
 /// * A transaction that sets a timer which is due within two polls, and which its own instance does
-///   not load, sends `NOTIFY`. The server has such transactions of all its databases commit one after
-///   the other. So one of a namespace does that at a time, and its hint is for those that commit
-///   beside it. A hint names an instance that waits for timers, and the others load a quarter of a
-///   poll later at most. While the server's `NOTIFY` queue is nearly full there are no hints.
+///   not load, sends `NOTIFY`. The server has such transactions of all its databases commit one
+///   after the other. So one of a namespace does that at a time, and its hint is for those that
+///   commit beside it. A hint names an instance that waits for timers, and the others load a
+///   quarter of a poll later at most. While the server's `NOTIFY` queue is nearly full there are no
+///   hints.
 /// * Sets, moves, removes and put-backs of one key take turns by an advisory lock, until they are
 ///   committed, and so do batches of more than 32 keys of a namespace. In the server's table of
 ///   locks (`max_locks_per_transaction`) a large batch takes four places, a smaller one 67 at most,

@@ -1,17 +1,17 @@
 //! Where loads begin.
 //!
 //! An index keeps the entries of rows that are gone until no transaction can see these any more. A
-//! report or a dump of the database that runs for hours keeps those of all timers meanwhile, and a look for what is due first would walk through them: a second after some hours.
-//! So a load begins at a *place*, before which the last load has seen no row, and each minute at
-//! the very beginning.
+//! report or a dump of the database that runs for hours keeps those of all timers meanwhile, and a
+//! look for what is due first would walk through them: a second after some hours. So a load begins
+//! at a *place*, before which the last load has seen no row, and each minute at the very beginning.
 //!
 //! **Invariant.** A row that no instance has loaded, and that is due before the place, is not
 //! committed yet for the load that has found the place. When it is, it has the column `early`, with
 //! a transaction that was running then, or is later.
 //!
 //! 1. What leaves a row unloaded that is due well before the time of its writing, sets `early`: a
-//!    set or a move to the past, a next occurrence that is late, a dead row that is retried. So does
-//!    whatever takes marks off rows, however late these are. Loads look for such rows by the
+//!    set or a move to the past, a next occurrence that is late, a dead row that is retried. So
+//!    does whatever takes marks off rows, however late these are. Loads look for such rows by the
 //!    transaction: those that were not visible to the last load are by a transaction that had not
 //!    ended by then.
 //! 2. Any other row is due after its transaction has begun to write. The place is before the
@@ -25,8 +25,8 @@
 //!    beginning.
 //! 5. Rows can return while connections last, by a restore in place. A load tells whether the store
 //!    [still has](crate::store::Loaded::continuity) all that it has answered. After one that does
-//!    not, or that cannot know, there is no place. Neither is there one after a namespace was opened:
-//!    the first load of an instance has nothing to compare.
+//!    not, or that cannot know, there is no place. Neither is there one after a namespace was
+//!    opened: the first load of an instance has nothing to compare.
 //!
 //! What other programs write into the table by hand is found within a minute.
 //!

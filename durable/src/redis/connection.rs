@@ -288,9 +288,9 @@ impl Connection {
         Ok(links)
     }
 
-    /// Runs a script on a namespace, and returns the epoch of its connection too: one round trip, unless the server does not know the script
-    /// yet, or another one has the namespace. If so many `replicas` are to have what it has
-    /// changed, an answer means that they do.
+    /// Runs a script on a namespace, and returns the epoch of its connection too: one round trip,
+    /// unless the server does not know the script yet, or another one has the namespace. If so many
+    /// `replicas` are to have what it has changed, an answer means that they do.
     ///
     /// A call that fails after it has fired timers delivers them to no instance. While replicas are
     /// away, each timer that comes due would lose an attempt to each instance, or be lost itself if

@@ -85,8 +85,8 @@ use crate::store::{
 /// A store in a Redis or Valkey server. With the feature `redis`.
 ///
 /// Any number of processes may use a server at once, and any number of namespaces. Clones share
-/// their connections, of which those that were closed are replaced by the next call. Each call is one
-/// Lua script and one round trip. It costs O(log n) for each of its timers, whether there are a
+/// their connections, of which those that were closed are replaced by the next call. Each call is
+/// one Lua script and one round trip. It costs O(log n) for each of its timers, whether there are a
 /// thousand others or a million. Batches have at most 1,024 timers or about a megabyte of them,
 /// which keeps the server from others for some milliseconds. It is made for Redis 7.0 and later and
 /// for Valkey, and is tested with Redis 7.0. An earlier server is refused.

@@ -55,8 +55,8 @@ pub enum StoreError {
         /// The namespace.
         namespace: String,
     },
-    /// The namespace is not in the store: no instance has opened it, or the store has lost its data.
-    /// Nothing was changed. An instance opens it again with its next call.
+    /// The namespace is not in the store: no instance has opened it, or the store has lost its
+    /// data. Nothing was changed. An instance opens it again with its next call.
     #[non_exhaustive]
     NotOpened {
         /// The namespace.

@@ -82,11 +82,11 @@
 //!     as whatever a load, a write or a fire does. A settle is compared with the schema alone.
 //!     [`Terms::until`] is compared with the time at which the store begins a write, however
 //!     long it waited before.
-//! 11. **Returns.** A store may return to an earlier state while no call fails: another server takes
-//!     over that lacks the last writes, or a file is restored. Each load leaves a [`Receipt`], and
-//!     [tells](Loaded::continuity) by that of the last load under its id whether the store still
-//!     has all that it has answered since. A namespace that is gone is [`StoreError::NotOpened`],
-//!     and the next [`open`](Store::open) makes it again.
+//! 11. **Returns.** A store may return to an earlier state while no call fails: another server
+//!     takes over that lacks the last writes, or a file is restored. Each load leaves a
+//!     [`Receipt`], and [tells](Loaded::continuity) by that of the last load under its id whether
+//!     the store still has all that it has answered since. A namespace that is gone is
+//!     [`StoreError::NotOpened`], and the next [`open`](Store::open) makes it again.
 //! 12. **Errors** are [`StoreError`]s that name the value and the bound they concern, and never
 //!     contain a password. A store that was away recovers by itself: the next call connects again.
 //!     The caller sets a limit on the time of every call and drops the future when it is over, so a

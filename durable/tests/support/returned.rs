@@ -143,7 +143,7 @@ pub(crate) async fn loss_is_survived<S: Store>([first, second]: [S; 2], lose: im
     for timers in &instances {
         let metrics = timers.metrics();
         assert_eq!((metrics.store_emptied, metrics.store_returned), (1, 0));
-        assert_eq!(metrics.failing, Default::default());
+        assert_eq!(metrics.failing, tickwheel_durable::Failing::default());
     }
     assert_eq!(
         log.with(&["ERROR", "lost its data"]),

@@ -352,8 +352,8 @@ pub(super) fn free_rows_are_hinted(taken: &Taken<'_>) -> Verdict {
 }
 
 /// D11, the loader's invariant: a row that a living instance has marked is on its wheel, or the
-/// instance is about to unload it. If the store has returned to an earlier state, the next load finds
-/// out.
+/// instance is about to unload it. If the store has returned to an earlier state, the next load
+/// finds out.
 pub(super) fn loaded_rows_are_on_a_wheel(after: &View, run: &Run) -> Verdict {
     for row in after.rows.values() {
         let mut instances = run.instances.iter();

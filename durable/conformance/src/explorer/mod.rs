@@ -3,9 +3,9 @@
 //!
 //! The store is real, and is used through its trait. The instances are abstract: they know what
 //! those of `tickwheel-durable` know, a wheel, claims and an id, and make the same calls in every
-//! order. Each call may lose its answer or never arrive, an instance may die at any moment, the store
-//! may return to an earlier state, an operator may amend the charter and retry dead timers, and time
-//! passes in units. Timers repeat by
+//! order. Each call may lose its answer or never arrive, an instance may die at any moment, the
+//! store may return to an earlier state, an operator may amend the charter and retry dead timers,
+//! and time passes in units. Timers repeat by
 //! a period or a schedule, under each rule for missed occurrences. So what races, retries and
 //! crashes can do to one another is not tried at random but enumerated, within the bounds.
 //!
@@ -105,7 +105,8 @@ fn name(state: &impl Hash) -> Name {
 
 /// Explores the store in memory, under any clock, with so many steps and within bounds of this
 /// name: `one-key`, `dead`, `repeating`, `one-at-a-time`, `each-missed`, `none-missed`, `calendar`,
-/// `at-most-once`, `charters`, `blind`, `returning` or `two-keys`. Returns how many states it has seen.
+/// `at-most-once`, `charters`, `blind`, `returning` or `two-keys`. Returns how many states it has
+/// seen.
 ///
 /// # Panics
 ///

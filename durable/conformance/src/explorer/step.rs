@@ -30,8 +30,8 @@ pub(super) enum Step {
     /// The store returns to the state that it had so many steps ago, and its connections are cut:
     /// another server takes over, which lacks what those steps have changed.
     Failover(u8),
-    /// The same of a file that is restored in place: no connection is cut. It lacks the last load of
-    /// each instance.
+    /// The same of a file that is restored in place: no connection is cut. It lacks the last load
+    /// of each instance.
     Restore(u8),
 }
 

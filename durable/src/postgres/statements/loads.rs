@@ -20,14 +20,14 @@ macro_rules! unhinted {
 /// charter. Unloads the rows that are marked by ids that have ended.
 ///
 /// One index look-up finds the rows of each id that has just ended. With `$7` it looks for those of
-/// all ids that mark rows, so that no row stays marked that no instance is going to fire. Among them
-/// are ids that were unloaded while another transaction had locked a row, or while a statement ran
-/// that had begun before. [`Place`](super::super::place::Place) says when. With `$8` it also says
-/// how old the oldest snapshot in the database is, in microseconds.
+/// all ids that mark rows, so that no row stays marked that no instance is going to fire. Among
+/// them are ids that were unloaded while another transaction had locked a row, or while a statement
+/// ran that had begun before. [`Place`](super::super::place::Place) says when. With `$8` it also
+/// says how old the oldest snapshot in the database is, in microseconds.
 ///
 /// An id lives for three polls, so two thirds of that are near. Returns whether to load
-/// [again](crate::store::Loaded::again) soon, and whether the server's queue of hints is full. Before
-/// that, until when the id was to live before, if it is there, and until when it lives now.
+/// [again](crate::store::Loaded::again) soon, and whether the server's queue of hints is full.
+/// Before that, until when the id was to live before, if it is there, and until when it lives now.
 pub(in crate::postgres) const ALIVE: &str = concat!(
     "WITH RECURSIVE clock AS MATERIALIZED (SELECT ", terms!("$5", "NULL"), " AS namespace, ", now!(), " AS now), stored AS MATERIALIZED (
         SELECT i.alive_until FROM @.tickwheel_instances i WHERE i.id = $2::bigint

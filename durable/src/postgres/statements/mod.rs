@@ -47,11 +47,11 @@
 //! | of the key itself | one for each key | tries to take it, if it has no lock of transactions | likewise | waits for it |
 //!
 //! 1. A batch writes a key only if it holds the lock of all transactions, the key's lock of
-//!    transactions, or the lock of the key itself. Otherwise it leaves the key out, and the caller tries again:
-//!    [`WriteOutcome::Locked`](crate::store::WriteOutcome::Locked). The statement that takes the
-//!    locks notes such keys or tokens in the setting `tickwheel.locked`, until the transaction
-//!    ends, and those that follow leave them out. So all go out at once, and no lock waits for the
-//!    process that has sent them.
+//!    transactions, or the lock of the key itself. Otherwise it leaves the key out, and the caller
+//!    tries again: [`WriteOutcome::Locked`](crate::store::WriteOutcome::Locked). The statement that
+//!    takes the locks notes such keys or tokens in the setting `tickwheel.locked`, until the
+//!    transaction ends, and those that follow leave them out. So all go out at once, and no lock
+//!    waits for the process that has sent them.
 //! 2. A transaction that changes a key holds all three until it ends. So no batch writes the key
 //!    meanwhile, and no batch meets an uncommitted row.
 //! 3. A batch waits for other batches only, and a transaction for batches, which are short, and for
@@ -60,7 +60,8 @@
 //!
 //! So the room that batches take in the server's table of locks is bounded: while there are no
 //! transactions of users, two locks for a large batch and 65 for another one, and with them 129 at
-//! most. A hint takes two more. A batch takes 64 locks of single keys, and leaves the rest of its keys out.
+//! most. A hint takes two more. A batch takes 64 locks of single keys, and leaves the rest of its
+//! keys out.
 //!
 //! | result | why it is right |
 //! |---|---|

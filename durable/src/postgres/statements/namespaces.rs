@@ -1,7 +1,7 @@
 //! Namespaces, their charters, and how they are opened.
 
-/// Makes a namespace with a charter, if it is new, and returns its id then. Looks first: a conflict uses a number up too,
-/// and there are two billion.
+/// Makes a namespace with a charter, if it is new, and returns its id then. Looks first: a conflict
+/// uses a number up too, and there are two billion.
 pub(in crate::postgres) const NAME: &str = "
     INSERT INTO @.tickwheel_namespaces (name, codec, no_overlap, at_most_once, parts, edition)
     SELECT $1::text, $2::text, $3::bool, $4::bool, $5::int, nextval('@.tickwheel_versions')
