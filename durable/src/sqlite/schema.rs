@@ -1,4 +1,4 @@
-//! The tables, and how a file is opened.
+//! How a file is opened, and its tables come to be.
 
 use std::path::Path;
 use std::thread::sleep;
@@ -10,10 +10,27 @@ use rusqlite::{
 
 use super::describe;
 use super::file::File;
+use crate::migrations::{Migration, SchemaVersion, steps};
 use crate::store::StoreError;
 
-/// The version of the schema below. A file of another one is refused.
-pub(super) const SCHEMA: u32 = 1;
+/// The files below `migrations/sqlite`, from version 1 on. They say what the tables are.
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        up: include_str!("../../migrations/sqlite/1.sql"),
+        down: include_str!("../../migrations/sqlite/1.down.sql"),
+    },
+    #[cfg(tickwheel_next_schema)]
+    Migration {
+        version: 2,
+        up: include_str!("../../tests/next/migrations/sqlite/2.sql"),
+        down: include_str!("../../tests/next/migrations/sqlite/2.down.sql"),
+    },
+];
+
+/// The version of the schema that is known.
+#[allow(clippy::cast_possible_truncation, reason = "they are few")]
+pub(super) const SCHEMA: u32 = MIGRATIONS.len() as u32;
 
 /// A call that finds the file locked tries again after this.
 pub(super) const LOCK_RETRY: Duration = Duration::from_micros(500);
@@ -24,63 +41,7 @@ const TRIES: i32 = 20_000;
 /// How many prepared statements are kept; there are fewer.
 const STATEMENTS: usize = 64;
 
-/// | column | |
-/// |---|---|
-/// | `state` | 0 waiting, 1 in flight, 2 dead |
-/// | `due`, `deadline` | microseconds since the epoch |
-/// | `period` | microseconds, or null |
-/// | `schedule` | the text of a row that repeats by one, or null |
-/// | `loaded_by` | the id of an instance, or null |
-/// | `claimed_by` | the id of the instance that fired a row in flight, or null |
-/// | `error` | the last error of a row, or null |
-/// | `lacks` | how many due rows an instance wanted and was not given |
-/// | `codec` to `parts` | the [charter](crate::store::Charter) of a namespace, and `edition` its number |
-///
-/// `waiting`, `in_flight` and `dead` say how many rows a namespace has. Each call that changes that
-/// keeps them, since to count millions of rows takes seconds. The check of a row is that of
-/// [`damage`](super::reading::damage).
-///
-/// Rows are found by state and key, and by state, by who has loaded them and by when they are due,
-/// or have died. Only living instances have rows loaded, and these are in `tickwheel_instances`.
-/// `tickwheel_meta` has the version of the schema and the last number of the sequence.
-const TABLES: &str = "
-    CREATE TABLE tickwheel_meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID, STRICT;
-    INSERT INTO tickwheel_meta VALUES ('schema', 1), ('sequence', 0);
-    CREATE TABLE tickwheel_namespaces (
-        id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, codec TEXT NOT NULL,
-        no_overlap INTEGER NOT NULL CHECK (no_overlap IN (0, 1)), at_most_once INTEGER NOT NULL CHECK (at_most_once IN (0, 1)),
-        parts INTEGER NOT NULL CHECK (parts > 0), edition INTEGER NOT NULL,
-        waiting INTEGER NOT NULL DEFAULT 0, in_flight INTEGER NOT NULL DEFAULT 0, dead INTEGER NOT NULL DEFAULT 0
-    ) STRICT;
-    CREATE TABLE tickwheel_instances (
-        id INTEGER PRIMARY KEY, namespace INTEGER NOT NULL, alive_until INTEGER NOT NULL, lacks INTEGER NOT NULL,
-        name TEXT
-    ) STRICT;
-    CREATE TABLE tickwheel_timers (
-        version INTEGER PRIMARY KEY,
-        namespace INTEGER NOT NULL,
-        state INTEGER NOT NULL,
-        key BLOB NOT NULL,
-        value BLOB NOT NULL,
-        due INTEGER NOT NULL,
-        deadline INTEGER NOT NULL,
-        attempt INTEGER NOT NULL,
-        period INTEGER,
-        loaded_by INTEGER,
-        error TEXT,
-        schedule TEXT,
-        claimed_by INTEGER,
-        CHECK (state IN (0, 1, 2) AND due BETWEEN 0 AND 9007199254740991 AND deadline BETWEEN 0 AND 9007199254740991
-            AND attempt BETWEEN 0 AND 2147483646 AND (period IS NULL OR period BETWEEN 1 AND 9007199254740991)
-            AND (period IS NULL OR schedule IS NULL))
-    ) STRICT;
-    CREATE UNIQUE INDEX tickwheel_waiting ON tickwheel_timers (namespace, key) WHERE state = 0;
-    CREATE INDEX tickwheel_in_flight ON tickwheel_timers (namespace, key) WHERE state = 1;
-    CREATE INDEX tickwheel_dead ON tickwheel_timers (namespace, key) WHERE state = 2;
-    CREATE INDEX tickwheel_due ON tickwheel_timers (namespace, state, loaded_by, due);
-";
-
-/// Opens a file, and makes the tables if they are not there. The first connection writes, and does
+/// Opens a file, and makes or upgrades the tables. The first connection writes, and does
 /// not wait for locks: its thread does. The second only reads.
 pub(super) fn open(path: &Path) -> Result<(Connection, Connection, File), StoreError> {
     let failed = |error| describe(error, path);
@@ -124,40 +85,68 @@ fn write_ahead(connection: &Connection) -> rusqlite::Result<String> {
     }
 }
 
-/// Makes the tables if they are not there.
+/// Makes the tables or upgrades them.
 fn prepare(connection: &Connection) -> rusqlite::Result<Result<(), StoreError>> {
     let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
-    if version(&transaction)? == 0 {
-        transaction.execute_batch(TABLES)?;
+    if version(&transaction)?.version < SCHEMA {
+        take_steps(&transaction, SCHEMA)?;
     }
     let checked = check(&transaction)?;
     transaction.commit()?;
     Ok(checked)
 }
 
+fn take_steps(transaction: &Transaction<'_>, to: u32) -> rusqlite::Result<()> {
+    let SchemaVersion { version, .. } = version(transaction)?;
+    for (_, file) in steps(MIGRATIONS, version, to) {
+        transaction.execute_batch(file)?;
+    }
+    Ok(())
+}
+
+/// Takes the steps to a version of the schema, up or down, in one transaction.
+pub(super) fn migrate(path: &Path, to: u32) -> rusqlite::Result<SchemaVersion> {
+    let flags = OpenFlags::default().difference(OpenFlags::SQLITE_OPEN_CREATE);
+    let connection = connect(path, flags)?;
+    let transaction = Transaction::new_unchecked(&connection, TransactionBehavior::Immediate)?;
+    take_steps(&transaction, to)?;
+    let version = version(&transaction)?;
+    transaction.commit()?;
+    Ok(version)
+}
+
+/// The version of a file's tables, which are left as they are.
+pub(super) fn version_of(path: &Path) -> rusqlite::Result<SchemaVersion> {
+    version(&connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?)
+}
+
 /// The version of the schema, from 1 on, or 0 if there are no tables.
-fn version(connection: &Connection) -> rusqlite::Result<u32> {
+pub(super) fn version(connection: &Connection) -> rusqlite::Result<SchemaVersion> {
     let tables = "SELECT 1 FROM sqlite_schema WHERE name = 'tickwheel_meta'";
     let exist = connection.query_row(tables, (), |_| Ok(())).optional()?;
     if exist.is_none() {
-        return Ok(0);
+        return Ok(SchemaVersion::new(0, 0));
     }
-    let schema = "SELECT value FROM tickwheel_meta WHERE name = 'schema'";
-    connection.query_row(schema, (), |row| row.get(0))
+    let number = |name| {
+        let sql = "SELECT value FROM tickwheel_meta WHERE name = ?1";
+        connection.query_row(sql, [name], |row| row.get(0))
+    };
+    Ok(SchemaVersion::new(
+        number("schema")?,
+        number("readable_by")?,
+    ))
 }
 
 /// Whether there are tables that can be used.
 pub(super) fn check(connection: &Connection) -> rusqlite::Result<Result<(), StoreError>> {
-    Ok(match version(connection)? {
-        SCHEMA => Ok(()),
-        0 => {
-            let path = connection.path().unwrap_or_default();
-            Err(StoreError::refused(format_args!(
-                "SQLite file {path} has no timers: open it with `Sqlite::open` first"
-            )))
-        }
-        found => Err(StoreError::schema(found, SCHEMA)),
-    })
+    let version = version(connection)?;
+    if version.version == 0 {
+        let path = connection.path().unwrap_or_default();
+        return Ok(Err(StoreError::refused(format_args!(
+            "SQLite file {path} has no timers: open it with `Sqlite::open` first"
+        ))));
+    }
+    Ok(version.check(SCHEMA))
 }
 
 /// Waits a little for another process. The pause does not grow with the number of tries.

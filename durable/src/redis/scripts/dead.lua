@@ -1,8 +1,8 @@
 -- Dead rows: their versions by when they died, the rows, and names that find those of a key, as those of rows in flight do.
 
-local function put_dead(version, deadline, attempt, key, value, error)
+local function put_dead(version, deadline, attempt, key, value, fields)
     call('ZADD', dead, format(DIGITS, now), version)
-    call('HSET', dead_rows, version, pack_row(DEAD, deadline, attempt, 0, key, value, error))
+    call('HSET', dead_rows, version, pack_row(DEAD, deadline, attempt, 0, key, value, fields))
     call('ZADD', dead_keys, 0, flight(key, version))
 end
 
@@ -21,7 +21,7 @@ end
 
 -- Makes a row dead that no script would have written. What is kept of it is sound.
 local function put_damaged(version, row, reason, key)
-    put_dead(version, 0, 0, key, row, reason)
+    put_dead(version, 0, 0, key, row, with_error(nil, reason))
 end
 
 local any_dead = call('ZCARD', dead) > 0
