@@ -221,10 +221,20 @@
 //! [histogram](crate::DurationHistogram) of how late timers fired. `commands` far below
 //! `sleeps_made` shows that timeouts reuse entries.
 //!
-//! The crate logs through [`tracing`], with a span for each actor and each turn. The actor warns
-//! when timers fire later than [`Builder::late_warning`] and names the cause: blocked worker
-//! threads, or more work than it can do. It logs panics in wakers, handlers, keys and values as
-//! errors.
+//! The crate logs through [`tracing`], with a span for each actor and each turn. It logs panics in
+//! wakers, handlers, keys and values as errors. The actor warns when timers fire later than
+//! [`Builder::late_warning`], with what it has measured since everything due had last fired:
+//!
+//! | field | meaning |
+//! |---|---|
+//! | `lateness` | by how much the latest timer was late |
+//! | `waited` | how long the actor waited for its turns, though it could have run: tasks or other programs had the processors, or a task blocked its worker |
+//! | `turns_took` | how long its turns took |
+//! | `fired`, `more_are_due` | how many timers those turns fired, and whether more are due |
+//! | `clock` | `virtual` once a test has paused the clock, which it may have moved past many deadlines |
+//!
+//! Where `waited` is most of the lateness, look for code that blocks, and for processors that are
+//! too few. Where `turns_took` is, many timers were due at once, or many calls were made.
 //!
 //! A waker that panics runs the panic hook of the program within the turn of the actor, which
 //! delays the other timers for as long. With `RUST_BACKTRACE=1` the first backtrace of a process

@@ -11,7 +11,7 @@
 //! |---|---|
 //! | [`Actor`] | `actor/task.rs`, for sleeping futures: each method does what its namesake does, with the real `actor/sleep_wheel.rs`; a turn has no bounds |
 //! | [`Shared`] | `shared/state.rs`, `Sleep::reset`, and of `sleep/pool.rs` one pool, which all threads share |
-//! | [`ActorNotifier`] | Tokio's `Notify`, which keeps one permit |
+//! | [`ActorNotifier`] | `shared/signal.rs`, which keeps one signal and has a model of its own |
 //! | [`Wakes`] | a task: it counts how often it is woken |
 //!
 //! A model *steps* the actor: it takes one turn while another thread does something, and the model

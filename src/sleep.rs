@@ -28,6 +28,7 @@ use crate::metrics::Event;
 use crate::shared::entry::{Entry, EntryArc};
 use crate::shared::idle_clock::IdleClock;
 use crate::shared::{Shared, SleepContext};
+use crate::tick::missed_on_tokio;
 
 /// Completes once its deadline is reached. Made by [`TimerWheel::sleep`](crate::TimerWheel::sleep)
 /// and [`sleep_until`](crate::TimerWheel::sleep_until).
@@ -226,6 +227,25 @@ impl Sleep {
     pub(crate) fn rearm_when_polled(&mut self, deadline: Option<Instant>) {
         self.timer.rearm_when_polled(deadline);
         self.resource.reset(self.timer.deadline());
+    }
+
+    // --- for intervals ---
+
+    /// See [`Ticks::missed_by`](crate::tick::Ticks::missed_by).
+    fn missed_by(&self, now: Instant) -> Option<Duration> {
+        let deadline = self.deadline();
+        // Nearly all come in time: then nothing is divided.
+        let late = missed_on_tokio(deadline, now)?;
+        match self.timer.ticks() {
+            Some(ticks) => ticks.missed_by(ticks.timestamp(deadline), ticks.timestamp(now)),
+            None => Some(late),
+        }
+    }
+
+    /// Whether it could have fired by now if this had been its deadline.
+    fn can_fire(&self, deadline: Instant, now: Instant) -> bool {
+        (self.timer.ticks())
+            .is_none_or(|ticks| ticks.can_fire(ticks.timestamp(deadline)) <= ticks.timestamp(now))
     }
 
     /// Polls its timer, which `tokio-console` sees.

@@ -10,7 +10,8 @@ mod threads;
 use std::sync::{PoisonError, TryLockError};
 
 pub(crate) use threads::{
-    Mutex, MutexGuard, SpinMutex, atomic, spin_while, thread_local, thread_number, yield_now,
+    AtomicWaker, Mutex, MutexGuard, SpinMutex, atomic, spin_while, thread_local, thread_number,
+    yield_now,
 };
 
 /// Whether this runs under the explorer. Its schedules are short, so limits are lower there, to be

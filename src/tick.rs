@@ -7,6 +7,9 @@
 //! * **Unrepresentable deadlines never fire**: a deadline 292 years from the origin or later, which
 //!   is as far as a [`Timestamp`] reaches, is [`NEVER`], a tick that `now` does not reach.
 //!
+//! A fourth rule follows for what is **late**: a timer can fire once its deadline's tick has begun,
+//! so lateness [counts from there](Ticks::missed_by), and the rounding itself is none.
+//!
 //! Tick 0 begins at the *origin*, the instant at which the wheel was started. Instants before it
 //! count as tick 0. Activity, which idle timers count in nanoseconds, rounds up to whole ticks as
 //! well; so a busy thread writes its word once a tick.
@@ -32,6 +35,11 @@ const NANOS_PER_SEC: u64 = 1_000_000_000;
 /// The latest activity that can be recorded, in nanoseconds: 146 years after the origin, so that
 /// adding a duration cannot overflow, and that two bits are left.
 pub(crate) const LATEST_NANOS: u64 = (1 << 62) - 1;
+
+/// A tick of an interval that comes later than this after it could counts as missed, as with Tokio.
+/// Tokio's timer, on which the actor waits, and the wait of the operating system below it round up
+/// to a millisecond each.
+const MISSED_AFTER: Duration = Duration::from_millis(5);
 
 /// How far from now [`far_future`] lies: about thirty years, as in Tokio.
 const FAR_FUTURE: Duration = Duration::from_secs(86_400 * 365 * 30);
@@ -229,6 +237,32 @@ impl Ticks {
         now.after_origin() / self.nanos_per_tick
     }
 
+    /// When a timer with this deadline can fire: at the begin of its tick.
+    pub(crate) fn can_fire(&self, deadline: Timestamp) -> Timestamp {
+        self.begin_timestamp(self.round_up_timestamp(deadline))
+    }
+
+    /// The time from this deadline to the tick that has begun, if a timer that fires now is so late
+    /// that a period counts as missed: later by [`MISSED_AFTER`] than it could fire.
+    ///
+    /// A period is missed if its own tick has passed. So the next one begins after the tick that
+    /// has begun, perhaps not after now; its tick is to come.
+    pub(crate) fn missed_by(&self, deadline: Timestamp, now: Timestamp) -> Option<Duration> {
+        let is_missed = now.since(self.can_fire(deadline)) > MISSED_AFTER;
+        is_missed.then(|| {
+            let began = self.begin_timestamp(self.tick_at(now));
+            began.since(deadline)
+        })
+    }
+
+    /// How many whole periods a repeating timer has missed that had this deadline and fires now.
+    /// Its next deadline comes after as many, and one more. `period` is in nanoseconds.
+    #[cfg_attr(not(test), allow(dead_code))] // repeating keyed timers have a rule of their own yet
+    pub(crate) fn missed_periods(&self, deadline: Timestamp, period: i64, now: Timestamp) -> i64 {
+        let late = self.missed_by(deadline, now).map_or(0, nanos);
+        i64::try_from(late).unwrap_or(i64::MAX) / period.max(1)
+    }
+
     /// When the tick begins; `None` if that is over 584 years away, or no `Instant` reaches that
     /// far.
     pub(crate) fn begin(&self, tick: u64) -> Option<Instant> {
@@ -284,6 +318,12 @@ impl Ticks {
 pub(crate) fn round_up_to_tick(nanos: u64, tick_nanos: u64) -> u64 {
     let ticks = nanos.min(LATEST_NANOS).div_ceil(tick_nanos);
     ticks.saturating_mul(tick_nanos).min(LATEST_NANOS)
+}
+
+/// Like [`Ticks::missed_by`] for a timer of Tokio's, which knows no ticks but its own millisecond.
+pub(crate) fn missed_on_tokio(deadline: Instant, now: Instant) -> Option<Duration> {
+    let late = now.saturating_duration_since(deadline);
+    (late > MISSED_AFTER).then_some(late)
 }
 
 /// `now + delay`, or `None` if that is too far to be an `Instant`.

@@ -46,7 +46,8 @@
 //!   once its driver has run. [`is_elapsed`](Sleep::is_elapsed) reads the clock only for a sleep
 //!   that was reset and not polled since; one that waits has elapsed once the actor has run.
 //! * So a sleep of zero or of nanoseconds is ready at its first poll. Tokio's waits for the next
-//!   millisecond.
+//!   millisecond, and paces [loops that
+//!   poll](mod@crate::guide::switching#loops-that-sleep-for-zero).
 //! * The first poll of a timeout for longer than zero does not read the clock. If its
 //!   deadline has passed by then and its future is pending, the future can complete until the
 //!   actor's next turn. Tokio's timeout elapses once its driver has run.

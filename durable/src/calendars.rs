@@ -30,10 +30,17 @@
 //! stand for expressions. The parser is [`croner`](https://docs.rs/croner).
 //!
 //! *Days.* If both the day of the month and the day of the week are given, one of them suffices: `0 0 13 * FRI` is due on each
-//! 13th **and** on each Friday, as with other crons. With `+` before the day of the week both are needed: `0 0 13 * +FRI`.
+//! 13th **and** on each Friday, as with other crons. With `+` before the day of the week both are needed: `0 0 13 * +FRI`. So
+//! they are if one of them begins with `*`, as in Vixie cron: `0 0 */2 * MON` is due on Mondays with odd dates.
 //!
-//! *The 29th of February* occurs in leap years only; `L` is the last day of each February. An expression that never occurs,
-//! such as `0 0 30 2 *`, is refused.
+//! *The 29th of February* occurs in leap years only; `L` is the last day of each February.
+//!
+//! *Never.* An expression that never occurs, such as `0 0 30 2 *`, is refused. The search for the next time is bounded, by a
+//! hundred years and by ten thousand times of day that clocks leave out. So `* * 2 8-14 3 +SUN` never occurs in New York, where
+//! each of these hours is left out. `set_cron` searches on a thread for blocking work, so that no timer waits for it.
+//!
+//! *Mistakes* are refused: an empty item of a list, as in `1,,3`, a step from which no second value follows, as in `*/90`, and
+//! the zone `Factory`.
 //!
 //! # Hours that come twice or never
 //!

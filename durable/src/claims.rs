@@ -178,9 +178,10 @@ impl<K, V> Claims<K, V> {
     /// such a handler keeps its place forever. A handler that takes longer than a lease is logged
     /// and counted.
     ///
-    /// The handlers run concurrently, but all on the task that awaits this future. A handler that
-    /// blocks its thread delays the others; [`dispatch_spawned`](Self::dispatch_spawned) gives each
-    /// a task of its own.
+    /// The handlers run concurrently, but all on the task that awaits this future, so a handler that
+    /// computes for long delays the others; [`dispatch_spawned`](Self::dispatch_spawned) gives each
+    /// a task of its own. What blocks belongs into
+    /// [`spawn_blocking`](crate::operating#writing-handlers) with either.
     ///
     /// # Cancel safety
     ///
@@ -216,6 +217,9 @@ impl<K, V> Claims<K, V> {
 
     /// Like [`dispatch`](Self::dispatch), but each handler runs on its own task, so they use
     /// all threads of the runtime.
+    ///
+    /// Handlers that block can block all of these threads, and then no lease is renewed:
+    /// [`spawn_blocking`](crate::operating#writing-handlers) leaves the threads free.
     ///
     /// # Cancel safety
     ///
@@ -275,6 +279,7 @@ impl<K, V> Claims<K, V> {
     pub async fn shutdown(&self) {
         self.shutdown.stop();
         self.shutdown.ended().await;
+        self.cores.close_store().await;
     }
 
     /// The core of the part that a claim is from.

@@ -79,6 +79,7 @@ mod opaque;
 
 mod admin;
 mod backoff;
+pub mod backups;
 mod builder;
 pub mod calendars;
 mod claim;

@@ -132,12 +132,15 @@
 //!
 //! # Starting and stopping
 //!
+//! [Backups](crate::backups) says how stores are copied and restored, and how restored timers are
+//! held back.
+//!
 //! Run one instance for a namespace in each process that handles its timers. A process that only
 //! sets timers drops its [`Claims`](crate::Claims) and keeps the handle.
 //!
 //! [`shutdown`](crate::DurableTimers::shutdown) ends the stream of claims, and other instances go
 //! on without delay. Handlers can still settle their claims: wait for them, then let the process
-//! end. A process that just ends loses nothing either, but is treated like one that was killed.
+//! end. An SQLite file is one whole file then, without a log beside it. A process that just ends loses nothing either, but is treated like one that was killed.
 //!
 //! # Writing handlers
 //!
@@ -149,8 +152,25 @@
 //!   acknowledgement leaves the new timer alone.
 //! * When [`lease_remaining`](crate::Claim::lease_remaining) is zero, or a call returns
 //!   [`Error::Lost`](crate::Error::Lost), another instance may have the timer: stop.
-//! * Do not block the thread in `dispatch`: its handlers share a task; use
-//!   [`dispatch_spawned`](crate::Claims::dispatch_spawned), or `spawn_blocking`.
+//! * Do not block a thread of the runtime: run what blocks in
+//!   [`spawn_blocking`](tokio::task::spawn_blocking), and await it. Renewals of leases, loads and
+//!   the connections to PostgreSQL and Redis need these threads. While handlers block all of them,
+//!   nothing is renewed, and timers run again although their handlers have not ended.
+//!   [`dispatch_spawned`](crate::Claims::dispatch_spawned) is no help: it lets handlers use, and
+//!   so block, every thread.
+//!
+//!   ```
+//!   # use tickwheel_durable::{Claims, Retry};
+//!   # fn render(_: &str) -> Result<(), std::io::Error> { Ok(()) }
+//!   # async fn handle(mut claims: Claims<String, String>) {
+//!   claims
+//!       .dispatch(16, |claim| async move {
+//!           let rendering = tokio::task::spawn_blocking(move || render(&claim.value));
+//!           rendering.await?.map_err(Retry::from)
+//!       })
+//!       .await;
+//!   # }
+//!   ```
 //! * A timer that fails is dead after 25 attempts: [`max_attempts`](crate::Builder::max_attempts).
 //!   `None` means forever.
 //!
@@ -183,7 +203,9 @@
 //! unless it returns `InFlight` or `Present`.
 //!
 //! When a repeating timer fails, only the occurrence dies, and the timer goes on. Each occurrence
-//! that fails for good is another dead timer. Setting the timer again discards them.
+//! that fails for good is another dead timer. Of one key the
+//! [latest hundred](crate::store::MAX_DEAD_OF_KEY) are kept; `counts().dead` grows no more then, and
+//! the metric `dead` does. Setting the timer again discards them.
 //!
 //! `cargo run -p tickwheel-durable --example retries` shows all of this.
 //!
@@ -225,6 +247,14 @@
 //! after it was filled. With 2 x 10^5 pending, Redis fires and acknowledges 28,600 a second. A
 //! purge goes in steps beside the timers of other namespaces. Redis unlinks the keys, and frees
 //! their memory in the background.
+//!
+//! In a cluster, [a part](crate::Redis::spread) has up to 20 million timers, so that its keys can be
+//! moved to another node within two to three seconds each: 48 parts for 10^9 with 12 primaries.
+//!
+//! Whatever the numbers, no call, look or sweep does more than a bounded step: a load takes up to
+//! 1,024 timers, a purge, a retry or a discard some hundred at a time, and a set discards at most
+//! the hundred dead timers of its key. Ends of many instances, as after a roll-out, cost the next
+//! loads no more.
 //!
 //! # More than one server
 //!

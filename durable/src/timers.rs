@@ -227,8 +227,12 @@ impl<K, V> DurableTimers<K, V> {
         let core = self.cores.of_key(&key);
         let until = core.call_until();
         let now = core.fresh_now(until).await?;
-        let first = crate::cron::Cron::first(expression, zone, now);
-        let (schedule, first) = first.map_err(Error::Cron)?;
+        let (expression, zone) = (expression.to_owned(), zone.to_owned());
+        // A search may take milliseconds.
+        let search = move || crate::cron::Cron::first(&expression, &zone, now);
+        let first = tokio::task::spawn_blocking(search).await;
+        // It is cancelled when the runtime shuts down.
+        let (schedule, first) = first.map_err(|_| Error::Closed)?.map_err(Error::Cron)?;
         let action = Action::Set {
             value: self.coder.encode_value(value)?,
             due: Due::At(first),
@@ -401,11 +405,14 @@ impl<K, V> DurableTimers<K, V> {
     /// were not received are released, and loaded timers are unloaded for other instances to take
     /// at once. Claims that the program holds can still be settled, and handles go on writing.
     ///
-    /// Returns when that is done. If the store does not respond, it returns after a few call
-    /// timeouts, and other instances take the timers a few polls later.
+    /// Returns when that is done, and the store has given back what it holds open: the file of the
+    /// last instance on [`Sqlite`](crate::Sqlite) is whole then, and again after each later call.
+    /// If the store does not respond, it returns after a few call timeouts, and other instances
+    /// take the timers a few polls later.
     pub async fn shutdown(&self) {
         self.shutdown.stop();
         self.shutdown.ended().await;
+        self.cores.close_store().await;
     }
 
     /// Sends a write to the part that has its key.

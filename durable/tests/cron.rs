@@ -488,3 +488,36 @@ async fn first_time_is_after_now_for_a_program_that_only_sets() {
     let first = timers.deadline("b").await.expect("it reads");
     assert_eq!(first, Some(at(MARCH_28 + 11 * 3_600)));
 }
+
+/// Regression: the search for the first time of an expression kept the runtime's thread from its
+/// timers, for seconds if clocks leave out all of its times.
+#[tokio::test]
+async fn first_time_is_looked_for_on_another_thread() {
+    let only_one = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(1)
+        .build();
+    let only_one = only_one.expect("it is built");
+    let tried = std::thread::spawn(move || {
+        only_one.block_on(async {
+            let (timers, _claims) = start(Memory::new(), |builder| builder).await;
+            let (release, released) = std::sync::mpsc::channel::<()>();
+            let busy = tokio::task::spawn_blocking(move || released.recv());
+            let setting = timers.set_cron("a", &7, "* * 2 8-14 3 +SUN", "America/New_York");
+            let mut setting = std::pin::pin!(setting);
+            // Everything else goes on meanwhile.
+            for _ in 0..20 {
+                let early = timeout(Duration::from_millis(5), &mut setting).await;
+                early.expect_err("the search waits for a thread");
+                let set = timers.set_timer("b", &8, HOUR).await;
+                set.expect("it is set");
+            }
+            drop(release);
+            busy.await.expect("it ends").expect_err("nothing was sent");
+            setting.await
+        })
+    });
+    let never = tried.join().expect("it ends").expect_err("it is refused");
+    let expression = "* * 2 8-14 3 +SUN".to_owned();
+    assert_eq!(never, Error::Cron(CronError::NeverOccurs { expression }));
+}

@@ -1,5 +1,9 @@
 //! The store in an SQLite file keeps the promises. The clock is the real one.
 
+#[path = "sqlite/backups.rs"]
+mod backups;
+#[path = "sqlite/closing.rs"]
+mod closing;
 #[cfg(feature = "cron")]
 #[path = "support/cron.rs"]
 mod cron;
@@ -7,8 +11,12 @@ mod cron;
 mod damaged;
 #[path = "support/log.rs"]
 mod log;
+#[path = "support/not_run.rs"]
+mod not_run;
 #[path = "support/outage.rs"]
 mod outage;
+#[path = "support/backups.rs"]
+mod page;
 #[path = "support/raised.rs"]
 mod raised;
 #[path = "support/started.rs"]

@@ -1,8 +1,11 @@
-//! How late timers fire, since when that counts, and the warning that names the cause.
+//! How late timers fire, since when that counts, and the warning of it.
 //!
 //! A timer is late from its deadline on, or from when it was armed if its deadline had passed by
-//! then. So a deadline of last week, which durable timers may load, is not a week of lateness. An
-//! entry has no room for the time when it was armed. The actor knows an instant instead,
+//! then. So a deadline of last week, which durable timers may load, is not a week of lateness. The
+//! warning counts from the deadline's tick, before which no timer fires: on a wheel with ticks of
+//! seconds, punctual timers fire seconds after their deadlines.
+//!
+//! An entry has no room for the time when it was armed. The actor knows an instant instead,
 //! [`armed_after`](Lateness::armed_after):
 //!
 //! > A timer that fires, and has a deadline before `armed_after`, was armed after that
@@ -19,6 +22,13 @@
 //!
 //! The time between the notification and the turn counts: then a task kept the worker from running
 //! the actor.
+//!
+//! # What the warning says
+//!
+//! It says what the actor has measured since everything that was due had last fired: for how long
+//! it waited for its turns though it could have run, for how long those turns took, how many timers
+//! they fired, and whether more are due. It names no cause, since it cannot tell many of them
+//! apart: tasks that block their workers and a machine without processor time look the same to it.
 
 use std::time::Duration;
 
@@ -26,7 +36,6 @@ use tokio::time::Instant;
 
 use crate::clock;
 use crate::shared::Shared;
-use crate::shared::notifier::ActorNotifier;
 use crate::shared::turn::Turn;
 use crate::tick::{NEVER, Ticks, Timestamp};
 
@@ -47,16 +56,26 @@ pub(super) enum Pause {
 pub(super) struct Lateness {
     /// A timer that fires, and has a deadline before this instant, was armed after it.
     pub(super) armed_after: Timestamp,
-    /// How long the actor could have run and did not, since everything that was due had last fired.
-    kept_waiting: Duration,
+    since_done: Facts,
     warned: Option<Timestamp>,
+}
+
+/// What has happened since everything that was due had last fired.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Facts {
+    /// How long the actor could have run and did not.
+    pub(super) waited: Duration,
+    /// How long its turns took.
+    pub(super) turns_took: Duration,
+    /// How many timers fired.
+    pub(super) fired: usize,
 }
 
 impl Lateness {
     pub(super) fn new() -> Self {
         Lateness {
             armed_after: Timestamp::MIN,
-            kept_waiting: Duration::ZERO,
+            since_done: Facts::default(),
             warned: None,
         }
     }
@@ -80,7 +99,7 @@ impl Lateness {
             }
         };
         let kept_waiting = began.saturating_duration_since(ready);
-        self.kept_waiting += kept_waiting;
+        self.since_done.waited += kept_waiting;
         kept_waiting
     }
 
@@ -90,31 +109,48 @@ impl Lateness {
         self.armed_after = self.armed_after.max(since);
     }
 
-    /// The turn ends; `is_done` says that everything due has fired.
-    pub(super) fn end(&mut self, turn: &Turn<'_>, is_done: bool) {
-        let (lateness, shared) = (turn.latest(), turn.shared);
+    /// A turn ends that took this long; `is_done` says that everything due has fired.
+    pub(super) fn end(&mut self, turn: &Turn<'_>, took: Duration, is_done: bool) {
+        self.since_done.turns_took += took;
+        self.since_done.fired += turn.count();
         let too_soon = |warned| turn.now.since(warned) < WARNING_INTERVAL;
-        if lateness > shared.late_warning && !self.warned.is_some_and(too_soon) {
-            self.warned = Some(turn.now);
-            let is_on_thread = matches!(shared.mailbox.notifier(), ActorNotifier::Thread(..));
-            let cause = if clock::is_virtual() {
-                "the paused clock was moved past their deadlines"
-            } else {
-                self.cause(lateness, is_on_thread)
-            };
-            tracing::warn!(wheel = %shared.name, ?lateness, "timers are late: {cause}");
+        if let Some(lateness) = turn.too_late() {
+            if !self.warned.is_some_and(too_soon) {
+                self.warned = Some(turn.now);
+                self.warn(lateness, is_done, turn.shared);
+            }
         }
         if is_done {
-            self.kept_waiting = Duration::ZERO;
+            self.since_done = Facts::default();
         }
     }
 
-    /// The cause of this lateness, for a clock that no test moves.
-    pub(super) fn cause(&self, lateness: Duration, is_on_thread: bool) -> &'static str {
-        match (self.kept_waiting > lateness / 2, is_on_thread) {
-            (true, false) => "worker threads are blocked",
-            (true, true) => "the system does not run the actor's thread",
-            (false, _) => "more are due, or more commands arrive, than the actor can process",
-        }
+    #[cold]
+    fn warn(&self, lateness: Duration, is_done: bool, shared: &Shared) {
+        let Facts {
+            waited,
+            turns_took,
+            fired,
+        } = self.since_done;
+        let clock = if clock::is_virtual() {
+            "virtual"
+        } else {
+            "real"
+        };
+        tracing::warn!(
+            wheel = %shared.name,
+            ?lateness,
+            ?waited,
+            ?turns_took,
+            fired,
+            more_are_due = !is_done,
+            clock,
+            "timers are late: the actor waited for {waited:?} to run, its turns took {turns_took:?}, and fired {fired} timers"
+        );
+    }
+
+    #[cfg(test)]
+    pub(super) fn facts(&self) -> Facts {
+        self.since_done
     }
 }

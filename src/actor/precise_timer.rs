@@ -7,16 +7,22 @@
 //!
 //! # Readiness
 //!
-//! The driver reports *that* the descriptor became readable, once for each expiration; the runtime
-//! remembers it until it is cleared. Nothing has to be read from it:
+//! The driver reports *that* the descriptor became readable, once for each expiration. The runtime
+//! remembers it until a read finds nothing:
 //!
 //! 1. Setting the descriptor makes it unreadable. An expiration that the driver has not collected
 //!    is gone then.
-//! 2. What the driver has collected is cleared *before* the descriptor is set. So readiness that is
+//! 2. What the driver has collected is read *before* the descriptor is set. So readiness that is
 //!    found after that belongs to the new setting, or was on its way in another thread: a hint too
 //!    many, never one too few.
 //! 3. The time to wait is computed from a reading of the clock that precedes the setting. So the
 //!    descriptor becomes readable at the instant that was asked for, or later.
+//!
+//! # Registration
+//!
+//! `AsyncFd` takes anything that has a descriptor, which may not be its own, so its constructors
+//! are unsafe or deprecated. The reading end of a pipe takes an `OwnedFd`, watches it for being
+//! readable, and reads it, whatever it is: all that this timer needs.
 //!
 //! # Density
 //!
@@ -29,7 +35,6 @@
 mod tests;
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -37,8 +42,7 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use tokio::net::unix::pipe;
 use tokio::time::Instant;
 
 use crate::clock;
@@ -49,7 +53,8 @@ const SHORTEST_WAIT: Duration = Duration::from_nanos(1);
 /// See the module.
 #[derive(Debug)]
 pub(super) struct PreciseTimer {
-    descriptor: AsyncFd<OwnedFd>,
+    /// It is no pipe: see the module.
+    descriptor: pipe::Receiver,
     /// When the descriptor becomes readable. `None` once that was seen, and while nothing is waited
     /// for.
     armed: Option<Instant>,
@@ -65,10 +70,7 @@ impl PreciseTimer {
     pub(super) fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let descriptor = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        // Its successor is unsafe, for descriptors that do not own what they refer to. This one
-        // does.
-        #[allow(deprecated)]
-        let descriptor = AsyncFd::with_interest(descriptor, Interest::READABLE)?;
+        let descriptor = pipe::Receiver::from_owned_fd_unchecked(descriptor)?;
         Ok(PreciseTimer {
             descriptor,
             armed: None,
@@ -93,24 +95,25 @@ impl PreciseTimer {
             it_interval: timespec(Duration::ZERO),
             it_value: timespec(wait),
         };
-        timerfd_settime(self.descriptor.get_ref(), TimerfdTimerFlags::empty(), &once)?;
+        timerfd_settime(&self.descriptor, TimerfdTimerFlags::empty(), &once)?;
         self.armed = at;
         Ok(())
     }
 
     /// Ready once it has elapsed, perhaps before.
     pub(super) fn poll_elapsed(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut readable = ready!(self.descriptor.poll_read_ready(cx))?;
-        readable.clear_ready();
+        ready!(self.descriptor.poll_read_ready(cx))?;
+        self.clear_readiness();
         self.armed = None;
         self.pace.woke(clock::now());
         Poll::Ready(Ok(()))
     }
 
+    /// Reads how often it has elapsed, until nothing is left, and calls the system only if it was
+    /// readable.
     fn clear_readiness(&self) {
-        // A function that would block has found that the readiness is over.
-        let would_block = |_: &OwnedFd| Err(io::Error::from(io::ErrorKind::WouldBlock));
-        let _: io::Result<()> = self.descriptor.try_io(Interest::READABLE, would_block);
+        let mut expirations = [0; size_of::<u64>()];
+        while matches!(self.descriptor.try_read(&mut expirations), Ok(1..)) {}
     }
 }
 

@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 use std::hint::black_box;
+use std::iter;
 use std::task::Waker;
 
 use crate::shared::entry::{Entry, EntryArc, Expiration, is_stale};
@@ -145,7 +146,9 @@ impl<H> SleepWheel<H> {
     /// that wait for them.
     pub(crate) fn evict(&mut self, is_evicted: impl Fn(&H) -> bool) -> Vec<Waker> {
         let mut wakers = Vec::new();
-        for index in 0..self.wheel.indices() {
+        let mut next = 0;
+        while let Some(index) = self.wheel.next_in_use(next) {
+            next = index + 1;
             let entry = self.wheel.get(index);
             if let Some(entry) = entry.filter(|entry| is_evicted(entry.context())) {
                 wakers.extend(entry.evict());
@@ -157,7 +160,16 @@ impl<H> SleepWheel<H> {
 
     /// Takes all entries out.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = EntryArc<Entry<H>>> + '_ {
-        let on_wheel = (0..self.wheel.indices()).filter_map(|index| self.wheel.remove(index));
+        let (wheel, mut next) = (&mut self.wheel, 0);
+        let on_wheel = iter::from_fn(move || {
+            loop {
+                let index = wheel.next_in_use(next)?;
+                next = index + 1;
+                if let Some(entry) = wheel.remove(index) {
+                    return Some(entry);
+                }
+            }
+        });
         let contended = self.contended.drain(..).map(|contended| contended.entry);
         self.due.drain(..).chain(contended).chain(on_wheel)
     }

@@ -247,9 +247,8 @@ impl Actor {
         let (next, after_next) = (self.next_turn(), self.turn_after_next());
         (self.timer).set(next, after_next, shared.clock.can_pause(), &shared.name);
         let timer = &mut self.timer;
-        let mut notified = pin!(notifier.notified());
         poll_fn(|cx| {
-            if notified.as_mut().poll(cx).is_ready() {
+            if notifier.poll_notified(cx).is_ready() {
                 return Poll::Ready(());
             }
             timer.poll_elapsed(&mut Context::from_waker(driver), &shared.name)
@@ -278,20 +277,22 @@ impl Actor {
         loop {
             turn.armed_after = self.lateness.armed_after;
             let had_backlog = !self.backlog.is_empty();
-            let is_left = self.pass(&turn);
+            let is_done = self.pass(&turn);
             let catches_up = (had_backlog || !self.backlog.is_empty())
                 && turn.count() < ITEMS_PER_TURN
                 && has_time();
             if !catches_up {
                 let ended = clock::now();
-                turn.end(ended.duration_since(began));
-                return (is_left, ended);
+                let took = ended.duration_since(began);
+                turn.end(took);
+                self.lateness.end(&turn, took, is_done);
+                return (!is_done || self.has_work_left(), ended);
             }
             turn.go_on(shared.ticks.timestamp(clock::now()));
         }
     }
 
-    /// Takes steps 1 to 3 of a turn. Returns whether anything is left to do.
+    /// Takes steps 1 to 3 of a turn. Returns whether everything has fired that is due.
     fn pass(&mut self, turn: &Turn<'_>) -> bool {
         self.shared.mailbox.set_horizon(turn.tick);
         self.backlog.take(&self.shared.mailbox);
@@ -301,9 +302,7 @@ impl Actor {
         let earliest = self.backlog.earliest().min(earliest_queued);
         let fired_before = self.fire(earliest.min(turn.tick.saturating_add(1)), turn);
         self.sweep();
-        let is_done = fired_before > turn.tick;
-        self.lateness.end(turn, is_done);
-        !is_done || self.has_work_left()
+        fired_before > turn.tick
     }
 
     /// Whether there is work beside timers that are due.
@@ -402,7 +401,7 @@ impl Actor {
             self.sweep = next.map_or(Sweep::None, Sweep::At);
         }
         let wheel = &self.sleeps.wheel;
-        let limit = shared.stale_limit(wheel.len(), wheel.indices() as usize);
+        let limit = shared.stale_limit(wheel.len(), wheel.places());
         if shared.stale.0.is_over(limit) && self.sweep == Sweep::None {
             self.begin_sweep();
         }

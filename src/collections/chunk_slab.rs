@@ -43,6 +43,8 @@ pub(crate) struct ChunkSlab<T, const CHUNK: u32> {
     roomy: Vec<u32>,
     /// The chunks that have memory and had no cell in use. Some may have a cell in use again.
     idle: Vec<u32>,
+    /// How many chunks have memory.
+    allocated: u32,
     in_use: usize,
 }
 
@@ -93,10 +95,11 @@ impl<T> Chunk<T> {
 }
 
 impl<T: SlabCell> Chunk<T> {
-    /// Adds a cell. The first one allocates memory for `whole` cells.
+    /// Adds a cell. The first one allocates memory for `whole` cells, and is counted.
     #[inline]
-    fn add_cell(&mut self, whole: u32) {
+    fn add_cell(&mut self, whole: u32, allocated: &mut u32) {
         if self.is_absent() {
+            *allocated += 1;
             self.allocate(whole);
         }
         self.cells.push(T::new());
@@ -114,12 +117,19 @@ impl<T: SlabCell, const CHUNK: u32> ChunkSlab<T, CHUNK> {
             chunks: Vec::new(),
             roomy: Vec::new(),
             idle: Vec::new(),
+            allocated: 0,
             in_use: 0,
         }
     }
 
     pub(crate) fn in_use(&self) -> usize {
         self.in_use
+    }
+
+    /// How many cells the chunks have that have memory. The highest index says nothing of that:
+    /// most chunks below it may have gone back to the allocator.
+    pub(crate) fn places(&self) -> usize {
+        self.allocated as usize * CHUNK as usize
     }
 
     /// One more than the highest index there may be.
@@ -160,7 +170,8 @@ impl<T: SlabCell, const CHUNK: u32> ChunkSlab<T, CHUNK> {
         let chunk = &mut self.chunks[number as usize];
         let place = chunk.next_place();
         if chunk.vacant == NONE {
-            chunk.add_cell(if number == 0 { 0 } else { CHUNK });
+            let whole = if number == 0 { 0 } else { CHUNK };
+            chunk.add_cell(whole, &mut self.allocated);
         }
         let index = number * CHUNK + place;
         let cell = &mut chunk.cells[place as usize];
@@ -245,6 +256,7 @@ impl<T: SlabCell, const CHUNK: u32> ChunkSlab<T, CHUNK> {
             chunk.is_listed = false;
             if chunk.in_use == 0 {
                 *chunk = Chunk::NEW;
+                self.allocated -= 1;
             }
         }
         let left = self.chunks.iter().rposition(|chunk| !chunk.is_absent());

@@ -157,6 +157,19 @@
 //! The guard of the lock notifies the actor, so no caller can forget a notification. The module
 //! `timer_set` has the invariants, its `lock` the argument why a due set is not kept waiting.
 //!
+//! # Locks
+//!
+//! A thread may be preempted while it has a lock, for as long as other threads are busy. So the
+//! actor only tries the locks that callers take: of a set, an entry, a queue of the mailbox, the
+//! list of sets. What it does not get, it leaves for its next turn. It waits for its notification
+//! without a lock (`shared/signal`), and its task and its driver do not wait for each other
+//! (`actor/hosted`).
+//!
+//! What is left are locks of Tokio: that of its timer, which the actor takes to arm its own, once
+//! for each wait, and those of the runtime's queues, when it wakes tasks. Whoever uses Tokio's
+//! timer takes the former, twice for each timeout. A timer of this crate takes it only when its
+//! wheel has ended and while the clock is virtual.
+//!
 //! # Promises
 //!
 //! Each row names the tests that hold it.
@@ -164,16 +177,16 @@
 //! | | promise | tests |
 //! |---|---|---|
 //! | P1 | never early, under the real and the paused clock | `p1_sleeps_are_never_early_by_the_real_clock`, `p1_p2_timers_are_never_early_and_less_than_a_tick_late`, `p1_p4_p5_p6_p16_matches_a_sorted_map` |
-//! | P2 | at most one tick late, plus Tokio's own rounding and scheduling | `p2_sleep_fires_at_the_first_tick_from_its_deadline_on`, `p2_delay_of_zero_expires_by_the_next_tick` |
+//! | P2 | at most one tick late, plus Tokio's own rounding and scheduling | `p2_sleep_fires_at_the_first_tick_from_its_deadline_on`, `p2_delay_of_zero_expires_by_the_next_tick`, `p2_coarse_ticks_make_no_tick_missed` |
 //! | P3 | fires exactly once; the last poller's waker, and only it, is woken | `p3_only_the_last_of_several_pollers_is_woken`, `p3_resets_that_race_with_firing_lose_no_wake_up`, `p3_timers_that_come_due_in_a_backlog_fire` |
 //! | P4 | sleeps are woken tick by tick; keyed expirations come out by tick and, within one, in the order in which they were armed | `p4_sleeps_wake_tick_by_tick_however_armed`, `p4_p11_storm_keeps_order_and_lets_others_run`, `p4_due_timer_moved_into_the_past_expires_first`, `p4_timers_armed_behind_a_backlog_fire_by_tick`, `p4_near_timers_expire_in_order_among_floods` |
 //! | P5 | last write wins: once a move has been applied, the old deadline never fires | `p5_moved_timer_fires_only_at_its_new_deadline`, `p5_only_the_last_reset_counts` |
 //! | P6 | removed or fired: exactly one of them happens, and `remove_timer` says which | `p6_remove_timer_says_whether_the_timer_fired`, `p6_p16_every_timer_ends_once_whatever_threads_do` |
-//! | P7 | dropping a future cancels it: no wake afterwards, and its memory does not wait for the deadline | `p7_sleep_dropped_by_another_waker_wakes_no_task`, `p7_million_dropped_sleeps_are_freed_early`, `p7_released_sleeps_leave_once_there_are_many`, `p7_released_sleeps_leave_when_the_others_have_fired`, `p7_one_sleep_that_stays_keeps_little_memory` |
+//! | P7 | dropping a future cancels it: no wake afterwards, and its memory does not wait for the deadline | `p7_sleep_dropped_by_another_waker_wakes_no_task`, `p7_million_dropped_sleeps_are_freed_early`, `p7_released_sleeps_leave_once_there_are_many`, `p7_released_sleeps_leave_when_the_others_have_fired`, `p7_one_sleep_that_stays_keeps_little_memory`, `p7_stale_nodes_follow_the_memory_that_a_burst_has_left` |
 //! | P8 | no `Instant`, and no `Duration` above zero, panics or fires early; unrepresentable deadlines never fire | `p8_far_deadlines_do_not_hide_near_timers`, `p8_last_instant_is_accepted_everywhere`, `p8_far_sleep_does_not_hide_a_near_one` |
 //! | P9 | a clock that stands still or steps back is harmless | `p9_nothing_fires_while_the_clock_stands_still`, `p9_time_does_not_go_backwards` |
 //! | P10 | the actor never waits for a consumer | `p10_consumer_that_never_reads_blocks_no_task`, `p10_unread_streams_and_sleeps_delay_no_timer` |
-//! | P11 | timers fire under any load of commands, from any number of producers, on one thread and with more busy threads than cores: the actor waits for no lock that a caller may hold; commands progress under any storm of expirations; other tasks progress under both | `p11_heartbeat_is_punctual_in_a_flood_of_commands`, `p11_commands_progress_in_a_storm_of_expirations`, `p11_turns_are_bounded_in_a_storm_of_expirations`, `p11_due_timers_do_not_wait_for_a_whole_backlog`, `p11_near_sleeps_fire_within_rounds_of_a_lasting_flood`, `p11_far_timers_of_a_set_delay_no_due_timer`, `p11_overdue_timers_of_a_flood_delay_no_due_timer`, `p11_due_timers_fire_while_a_set_is_locked`, `p11_actor_never_waits_for_a_set_that_stays_locked`, `p11_actor_gets_the_lock_beside_callers_in_a_loop`, `p11_heartbeats_keep_up_with_tokios_beside_callers_in_a_loop` |
+//! | P11 | timers fire under any load of commands, from any number of producers, on one thread and with more busy threads than cores: the actor waits for no lock that a caller may hold, but for [Tokio's own](#locks); commands progress under any storm of expirations; other tasks progress under both | `p11_heartbeat_is_punctual_in_a_flood_of_commands`, `p11_commands_progress_in_a_storm_of_expirations`, `p11_turns_are_bounded_in_a_storm_of_expirations`, `p11_due_timers_do_not_wait_for_a_whole_backlog`, `p11_near_sleeps_fire_within_rounds_of_a_lasting_flood`, `p11_far_timers_of_a_set_delay_no_due_timer`, `p11_overdue_timers_of_a_flood_delay_no_due_timer`, `p11_due_timers_fire_while_a_set_is_locked`, `p11_actor_never_waits_for_a_set_that_stays_locked`, `p11_actor_gets_the_lock_beside_callers_in_a_loop`, `p11_heartbeats_keep_up_with_tokios_beside_callers_in_a_loop` |
 //! | P12 | a panicking waker or user type harms only itself | `p12_panicking_waker_harms_only_its_own_sleep`, `p12_panic_of_hash_unwinds_into_the_caller`, `p12_wakers_that_panic_when_settled_harm_no_timer`, `p12_values_whose_drop_panics_are_dropped_once_each`, `p12_copied_key_is_dropped_when_the_set_is_not_locked` |
 //! | P13 | idle costs nothing: an empty wheel arms no timer and is not polled; one far timer costs at most one wake-up per level | `p13_empty_wheel_arms_no_timer_and_is_not_polled`, `p13_far_timer_costs_one_wake_up_per_level_at_most` |
 //! | P14 | deterministic under `start_paused = true`, and exact where deadlines are whole milliseconds | `p14_clock_advances_to_exactly_the_next_deadline`, `p14_same_program_runs_the_same_way_each_time`, `sees_what_tokio_shows_at_the_same_instants`, `sees_what_tokio_shows_when_paused_midway`, `timers_that_never_fire_do_not_move_the_clock`, `keyed_timer_removed_before_the_pause_does_not_move_the_clock`, `p14_eviction_takes_near_sleeps_whose_commands_wait` |

@@ -18,11 +18,26 @@
 //! | `FutureExt::timeout` of `tokio-util` | [`time::ext::FutureExt`](crate::time::ext::FutureExt) |
 //! | `DelayQueue` of `tokio-util` | none, or [keyed timers](mod@crate::guide#keyed-timers) |
 //! | `pause`, `advance` or `resume` in tests | the feature `test-util` for the development dependency, as above |
-//! | a sleep of zero or of nanoseconds in a loop | a sleep of a millisecond, or `yield_now`: [it does not wait](mod@crate::time#what-differs-from-tokiotime) |
+//! | a sleep of zero or of nanoseconds in a loop | a sleep of a millisecond, or `yield_now`: [it does not wait](#loops-that-sleep-for-zero) |
 //!
 //! In the repository, `docs/switching/rule.pl` makes the first two edits, and `docs/switching` has
 //! a table of published crates, with their own tests run before and after them. [Coming
 //! from](super::coming_from) is for those who use other timers.
+//!
+//! # Loops that sleep for zero
+//!
+//! ```ignore
+//! while !is_ready() {
+//!     sleep(Duration::ZERO).await;
+//! }
+//! ```
+//!
+//! Tokio's sleep waits for the next millisecond, so this loop runs some 800 times a second. A sleep
+//! of the wheel whose deadline has passed is ready at its first poll: the loop runs hundreds of
+//! thousands of times a second, and keeps a processor busy. Other tasks run nevertheless, since a
+//! sleep that is ready takes a unit of the task's cooperative budget, as Tokio's does. Write the
+//! pause that the loop needs, such as `sleep(Duration::from_millis(1))`. The same holds for sleeps
+//! of nanoseconds, and for deadlines that have passed.
 //!
 //! # Elapsed
 //!

@@ -3,15 +3,17 @@
 //! Everything a caller and the actor agree on: the [commands](command) and the [mailbox] that
 //! carries them, the half of a sleeping future that the actor sees ([`entry`]), the nodes that
 //! dropped sleeps leave behind ([`stale`]), the activity that touches record ([`activity`],
-//! [`idle_clock`]), the wakers of a stream's operations ([`pending`]), the list of a wheel's
-//! sets of keyed timers ([`sets`]), and the state that all handles of one wheel share
-//! ([`state`]). Callers and the actor depend on this module, never on each other.
+//! [`idle_clock`]), the [signal] that wakes the actor, the wakers of a stream's operations
+//! ([`pending`]), the list of a wheel's sets of keyed timers ([`sets`]), and the state that all
+//! handles of one wheel share ([`state`]). Callers and the actor depend on this module, never on
+//! each other.
 
 pub(crate) mod activity;
 pub(crate) mod entry;
 pub(crate) mod idle_clock;
 pub(crate) mod mailbox;
 pub(crate) mod note;
+pub(crate) mod signal;
 pub(crate) mod stale;
 
 #[cfg(not(tickwheel_loom))]

@@ -1,4 +1,4 @@
-//! How the actor is notified: a task by a permit, a thread by unparking it.
+//! How the actor is notified: a task by a [signal](super::signal), a thread by unparking it.
 //!
 //! # Where the actor's task is queued
 //!
@@ -42,17 +42,16 @@ use std::future::poll_fn;
 // Not loom's, nor the explorer's: neither runs a task.
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::thread::Thread;
 use std::time::Duration;
 
 use tokio::runtime::{Handle, Id, RuntimeFlavor};
-use tokio::sync::Notify;
-use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
 use crate::clock;
 use crate::shared::mailbox::Notifier;
+use crate::shared::signal::Signal;
 use crate::tick::nanos;
 
 /// Stores one notification: if it comes while the actor does not wait, its next wait ends at once.
@@ -69,7 +68,7 @@ pub(crate) enum ActorNotifier {
 /// Notifies an actor that is a task.
 #[derive(Debug)]
 pub(crate) struct TaskNotifier {
-    permit: Notify,
+    signal: Signal,
     /// The actor's runtime, if it has several workers.
     several_workers: Option<Id>,
     /// The handle of that runtime. `None` once the actor has ended: the handle would keep the
@@ -79,7 +78,7 @@ pub(crate) struct TaskNotifier {
     last: LastNotified,
 }
 
-/// The time of the last notification. It orders nothing: the permit does, or the unparking.
+/// The time of the last notification. It orders nothing: the signal does, or the unparking.
 #[derive(Debug)]
 pub(crate) struct LastNotified {
     origin: Instant,
@@ -114,7 +113,7 @@ impl ActorNotifier {
         let has_several = runtime.runtime_flavor() == RuntimeFlavor::MultiThread
             && runtime.metrics().num_workers() > 1;
         ActorNotifier::Task(TaskNotifier {
-            permit: Notify::new(),
+            signal: Signal::new(),
             several_workers: has_several.then(|| runtime.id()),
             runtime: Mutex::new(has_several.then(|| runtime.clone())),
             last: LastNotified::new(),
@@ -150,6 +149,7 @@ impl ActorNotifier {
             // Not while it is locked: this may be the last handle, and its drop runs a user's code.
             let runtime = task.runtime().take();
             drop(runtime);
+            drop(task.signal.unregister());
         }
     }
 }
@@ -173,7 +173,7 @@ impl Notifier for ActorNotifier {
 impl TaskNotifier {
     fn notify(&self) {
         self.last.set();
-        self.permit.notify_one();
+        self.signal.set();
         self.leave_lifo_slot();
     }
 
@@ -197,9 +197,9 @@ impl TaskNotifier {
         (self.runtime.lock()).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a notification.
-    pub(crate) fn notified(&self) -> Notified<'_> {
-        self.permit.notified()
+    /// Takes the notification that came, or waits for one.
+    pub(crate) fn poll_notified(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.signal.poll(cx)
     }
 
     async fn yield_to_others(&self, in_task: bool) {

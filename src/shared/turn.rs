@@ -16,8 +16,8 @@ pub(crate) struct Turn<'a> {
     /// A timer with an earlier deadline was armed after this.
     pub(crate) armed_after: Timestamp,
     pub(crate) shared: &'a Shared,
-    /// The greatest lateness so far.
-    latest: Cell<Duration>,
+    /// The greatest lateness above [`Shared::late_warning`]; zero if there was none.
+    too_late: Cell<Duration>,
     /// How many timers fired.
     count: Cell<usize>,
 }
@@ -29,7 +29,7 @@ impl<'a> Turn<'a> {
             now,
             armed_after: Timestamp::MIN,
             shared,
-            latest: Cell::new(Duration::ZERO),
+            too_late: Cell::new(Duration::ZERO),
             count: Cell::new(0),
         }
     }
@@ -49,8 +49,20 @@ impl<'a> Turn<'a> {
     pub(crate) fn fired(&self, deadline: Timestamp) {
         let lateness = self.now.since(deadline.max(self.armed_after));
         self.metrics().lateness.record(lateness);
-        self.latest.set(self.latest.get().max(lateness));
         self.count.set(self.count.get() + 1);
+        if lateness > self.shared.late_warning {
+            self.fired_too_late(deadline);
+        }
+    }
+
+    /// Its lateness may be the wheel's own rounding.
+    #[cold]
+    fn fired_too_late(&self, deadline: Timestamp) {
+        let could = self.shared.ticks.can_fire(deadline).max(self.armed_after);
+        let lateness = self.now.since(could);
+        if lateness > self.shared.late_warning {
+            self.too_late.set(self.too_late.get().max(lateness));
+        }
     }
 
     /// How many timers have fired.
@@ -63,9 +75,9 @@ impl<'a> Turn<'a> {
         self.metrics().actor.add(Event::Rescheduled, 1);
     }
 
-    /// The greatest lateness so far.
-    pub(crate) fn latest(&self) -> Duration {
-        self.latest.get()
+    /// The greatest lateness of those that call for a warning.
+    pub(crate) fn too_late(&self) -> Option<Duration> {
+        Some(self.too_late.get()).filter(|lateness| !lateness.is_zero())
     }
 
     /// Counts the turn, which took this long.

@@ -18,7 +18,7 @@ use super::on_wheel::{OnWheel, Stage, WheelEnded};
 use crate::clock::CAN_PAUSE;
 use crate::metrics::Event;
 use crate::panic::drop_replaced;
-use crate::tick::{NEVER, far_future};
+use crate::tick::{NEVER, Ticks, far_future};
 
 /// See the module.
 pub(super) enum Timer {
@@ -53,6 +53,14 @@ impl Timer {
         match self {
             Timer::Wheel(timer) => timer.is_elapsed(),
             Timer::Tokio(timer) => timer.is_elapsed(),
+        }
+    }
+
+    /// The ticks by which it fires, if it is on a wheel.
+    pub(super) fn ticks(&self) -> Option<&Ticks> {
+        match self {
+            Timer::Wheel(timer) => Some(&timer.shared().ticks),
+            Timer::Tokio(_) => None,
         }
     }
 

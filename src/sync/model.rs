@@ -13,6 +13,8 @@ pub(crate) use shuttle::thread_local;
 #[cfg(tickwheel_loom)]
 pub(crate) use std::thread_local;
 
+use std::task::Waker;
+
 /// The same number each time a schedule is replayed. The models need none.
 pub(crate) fn thread_number() -> usize {
     #[cfg(tickwheel_shuttle)]
@@ -28,6 +30,27 @@ pub(super) fn back_off<T>(_: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 pub(crate) fn yield_now() {}
 
 pub(crate) fn spin_while(_: u32, _: impl Fn() -> bool) {}
+
+/// Stands for that of `futures_util`, whose steps the models do not see: each call is one.
+#[derive(Debug, Default)]
+pub(crate) struct AtomicWaker(Mutex<Option<Waker>>);
+
+impl AtomicWaker {
+    pub(crate) fn register(&self, waker: &Waker) {
+        let replaced = super::lock(&self.0).replace(waker.clone());
+        drop(replaced);
+    }
+
+    pub(crate) fn take(&self) -> Option<Waker> {
+        super::lock(&self.0).take()
+    }
+
+    pub(crate) fn wake(&self) {
+        if let Some(waker) = self.take() {
+            waker.wake();
+        }
+    }
+}
 
 /// A mutex that the models and the explorer know.
 #[derive(Debug)]

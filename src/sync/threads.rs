@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
+pub(crate) use futures_util::task::AtomicWaker;
 pub(crate) use std::sync::{Mutex, MutexGuard, atomic};
 pub(crate) use std::thread::yield_now;
 pub(crate) use std::thread_local;

@@ -21,6 +21,55 @@ fn rounds_deadlines_up_and_now_down() {
     assert_eq!(ticks.begin(2), Some(at(20_000)));
 }
 
+/// The ticks and the timestamp of these milliseconds from the origin.
+fn coarse() -> (Ticks, impl Fn(i64) -> Timestamp) {
+    let ticks = ticks(Duration::from_millis(100));
+    (ticks, |ms| Timestamp(ms * 1_000_000))
+}
+
+// The rounding of the wheel counted as missed, so every other period of a tick's length did.
+#[test]
+fn period_is_missed_once_its_own_tick_has_passed() {
+    let (ticks, at) = coarse();
+    let missed = |deadline, period: i64, now| {
+        let period = period * 1_000_000;
+        ticks.missed_periods(at(deadline), period, at(now))
+    };
+    // At 200 both fire, as they can, and up to 5 ms after that as Tokio's would.
+    for deadline in [101, 137, 200] {
+        for now in [200, 201, 205] {
+            assert_eq!(missed(deadline, 10, now), 0, "{deadline}, {now}");
+        }
+    }
+    // At 206 the next one of a tick's length is not missed: it can fire at 300.
+    assert_eq!(missed(101, 100, 206), 0);
+    assert_eq!(missed(101, 100, 299), 0);
+    assert_eq!(missed(101, 100, 301), 1, "the one at 201 could fire at 300");
+    assert_eq!(missed(101, 10, 206), 9, "191 could fire at 200, 201 at 300");
+    assert_eq!(missed(101, 150, 399), 1, "251 could fire at 300");
+    assert_eq!(missed(101, 150, 400), 1, "401 could not fire before 500");
+    assert_eq!(missed(-50, 100, 250), 2, "before the origin");
+}
+
+#[test]
+fn missed_periods_of_short_ticks_are_those_of_the_clock() {
+    let ticks = ticks(Duration::from_micros(1));
+    let at = |us: i64| Timestamp(us * 1_000);
+    let missed = |period: i64, now| ticks.missed_periods(at(0), period * 1_000, at(now));
+    assert_eq!(missed(10_000, 9_999), 0);
+    assert_eq!(missed(10_000, 10_000), 1);
+    assert_eq!(missed(10_000, 95_000), 9);
+    assert_eq!(
+        missed(1_000, 5_000),
+        0,
+        "Tokio waits for whole milliseconds"
+    );
+    assert_eq!(missed(1_000, 5_001), 5);
+    let far = Timestamp::NEVER;
+    assert_eq!(ticks.missed_periods(Timestamp::MIN, 1, far), i64::MAX);
+    assert_eq!(ticks.missed_periods(far, 1, far), 0);
+}
+
 #[test]
 fn knows_the_begin_of_ticks_up_to_64_bit_nanoseconds() {
     let ticks = ticks(Duration::new(7, 300_000_011));

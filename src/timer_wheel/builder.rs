@@ -106,8 +106,9 @@ impl Builder {
 
     /// Sets how late a timer may fire before the actor logs a warning. The default is 1 s.
     ///
-    /// A timer that was armed after its deadline is late from then on. The actor warns at
-    /// most once in ten seconds, and names the cause.
+    /// It counts from the tick at which the timer could fire, or from when it was armed if that is
+    /// later. The actor warns at most once in ten seconds. [The
+    /// guide](mod@crate::guide#observability) has what the warning says.
     pub fn late_warning(mut self, late_warning: Duration) -> Self {
         self.late_warning = late_warning;
         self

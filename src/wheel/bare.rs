@@ -95,6 +95,11 @@ impl<T> BareWheel<T> {
         node.item.is_some().then_some(node.tick)
     }
 
+    /// For how many items there is memory.
+    pub(crate) fn places(&self) -> usize {
+        self.arena.places()
+    }
+
     /// An index above all that are in use.
     pub(crate) fn indices(&self) -> u32 {
         self.arena.indices()

@@ -103,7 +103,10 @@ async fn warns_when_lateness_exceeds_threshold() {
     let [warning] = &*warnings.texts(Level::WARN) else {
         unreachable!("there is one");
     };
-    assert!(warning.contains("paused clock was moved"), "{warning}");
+    // It could have run when the sleep was due.
+    for fact in ["waited for 51ms", "turns took 0ns", "fired 1 "] {
+        assert!(warning.contains(fact), "{fact} is not in: {warning}");
+    }
 }
 
 struct PanicsWhenWoken;

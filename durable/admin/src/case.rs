@@ -75,6 +75,11 @@ impl Case {
     /// Fires so many timers. Returns their tokens.
     pub(crate) async fn in_flight(&self, numbers: Range<usize>) -> Vec<Version> {
         let versions = self.set(numbers, Duration::ZERO).await;
+        self.fire(versions).await
+    }
+
+    /// Fires timers that are due. Returns their tokens.
+    pub(crate) async fn fire(&self, versions: Vec<Version>) -> Vec<Version> {
         let fire = Fire::new(versions, Some(HOUR), Terms::NONE);
         let fired = self.store.fire(&self.space, fire).await.expect("it fires");
         fired.fired.iter().map(|fired| fired.token).collect()

@@ -28,7 +28,7 @@ pub(crate) const NONE: &str =
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Health {
-    /// `ok`, `late` or `failing`.
+    /// `ok`, `died`, `late` or `failing`.
     pub(crate) word: &'static str,
     pub(crate) text: String,
 }
@@ -36,23 +36,20 @@ pub(crate) struct Health {
 impl Health {
     /// From the counts, the instances, and whether timers have died within [`RECENT`].
     pub(crate) fn new(counts: &Counts, instances: &[StoredInstance], died: bool) -> Self {
-        let is_loaded = instances.iter().any(|each| each.alive_until >= counts.now);
-        let overdue = counts.earliest.map(|due| counts.now.since(due));
-        let overdue = overdue.unwrap_or_default();
+        let is_loaded = alive(counts, instances).next().is_some();
+        let overdue = overdue(counts);
         let due = format!("has been due for {}", span(overdue));
-        let (word, text) = if !is_loaded && !overdue.is_zero() {
+        let (word, text) = if overdue > LATE && !is_loaded {
             let text = format!("no instance loads timers, and the earliest {due}");
             ("failing", text)
-        } else if died {
-            (
-                "failing",
-                "timers have died within the last hour".to_owned(),
-            )
         } else if overdue > LATE {
             (
                 "late",
                 format!("the earliest timer {due} and has not fired"),
             )
+        } else if died {
+            let text = "nothing is late, but timers have died within the last hour";
+            ("died", text.to_owned())
         } else if !is_loaded && counts.waiting > 0 {
             let text = "nothing is late, but no instance loads timers";
             ("ok", text.to_owned())
@@ -61,6 +58,26 @@ impl Health {
         };
         Health { word, text }
     }
+
+    /// Whether it can be read and due timers fire. Timers that have died need no instance.
+    pub(crate) fn is_well(&self) -> bool {
+        matches!(self.word, "ok" | "died")
+    }
+}
+
+/// For how long the earliest timer has been due.
+fn overdue(counts: &Counts) -> Duration {
+    let overdue = counts.earliest.map(|due| counts.now.since(due));
+    overdue.unwrap_or_default()
+}
+
+/// The instances that load timers.
+fn alive<'a>(
+    counts: &Counts,
+    instances: &'a [StoredInstance],
+) -> impl Iterator<Item = &'a StoredInstance> {
+    let now = counts.now;
+    instances.iter().filter(move |each| each.alive_until >= now)
 }
 
 /// A namespace: its counts, its instances, and how it is doing.
@@ -122,6 +139,19 @@ impl Summary {
         Summary::of(operator, operator.counts().await?).await
     }
 
+    /// For how long the earliest timer has been due.
+    pub(crate) fn overdue(&self) -> Duration {
+        self.counts.as_ref().map(overdue).unwrap_or_default()
+    }
+
+    /// The instances that load timers.
+    pub(crate) fn alive(&self) -> impl Iterator<Item = &StoredInstance> {
+        let counts = self.counts.as_ref();
+        counts
+            .into_iter()
+            .flat_map(|counts| alive(counts, &self.instances))
+    }
+
     /// How many wait, are in flight and are dead, and when the earliest is due.
     pub(crate) fn figures(&self) -> [String; 4] {
         let Some(counts) = self.counts else {
@@ -160,12 +190,16 @@ mod tests {
             (Some(next), alive, false, "ok", "nothing is late"),
             (Some(ago(5)), alive, false, "ok", "nothing is late"),
             (Some(ago(6)), alive, false, "late", "due for 6.0 s"),
-            (Some(ago(6)), alive, true, "failing", "have died"),
-            (None, dead, true, "failing", "have died"),
-            (Some(ago(1)), dead, false, "failing", "no instance loads"),
+            (Some(ago(6)), alive, true, "late", "due for 6.0 s"),
+            (Some(next), alive, true, "died", "have died"),
+            (None, dead, true, "died", "have died"),
+            // As while the only instance is started again.
+            (Some(ago(5)), dead, false, "ok", "but no instance loads"),
+            (Some(ago(6)), dead, false, "failing", "no instance loads"),
+            (Some(ago(6)), dead, true, "failing", "no instance loads"),
             (Some(next), dead, false, "ok", "but no instance loads"),
-            (Some(ago(1)), &[], false, "failing", "no instance loads"),
-            (Some(ago(1)), &both, false, "ok", "nothing is late"),
+            (Some(ago(6)), &[], false, "failing", "no instance loads"),
+            (Some(ago(6)), &both, false, "late", "due for 6.0 s"),
         ] {
             let mut counts = Counts::new(now, u64::from(earliest.is_some()), 0);
             counts.earliest = earliest;
@@ -194,7 +228,7 @@ mod tests {
             let summaries = Summary::of_all(std::slice::from_ref(&case.operator)).await;
             summaries.expect("it reads")[0].health.word
         };
-        assert_eq!(word().await, "failing");
+        assert_eq!(word().await, "died");
         case.memory.set_clock(SystemTime::now() + 2 * RECENT);
         assert_eq!(word().await, "ok");
     }

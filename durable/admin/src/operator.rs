@@ -45,6 +45,13 @@ impl StoreAccess {
         }
     }
 
+    /// Gives back what the store holds open: an SQLite file is whole then, if no other process has
+    /// it open.
+    #[cfg(feature = "program")]
+    pub(crate) async fn close(&self) {
+        let _ = timeout(self.limit, self.store.close()).await;
+    }
+
     async fn call<T>(&self, answer: Answer<'_, T>) -> Result<T, Failure> {
         let answered = timeout(self.limit, answer).await;
         Ok(answered.map_err(|_| Failure::timeout(self.limit))??)

@@ -2,6 +2,8 @@
 
 #[path = "mounted/keys.rs"]
 mod keys;
+#[path = "mounted/monitor.rs"]
+mod monitor;
 #[path = "mounted/namespaces.rs"]
 mod namespaces;
 

@@ -73,7 +73,7 @@ async fn page_is_live_in_a_browser() {
 
     let server = Server::start(&file, &["--allow-changes"]);
     browser.open(&format!("http://{}/", server.address));
-    browser.until("document.querySelector('#namespaces .state').textContent === 'failing'");
+    browser.until("document.querySelector('#namespaces .state').textContent === 'died'");
     browser.value("document.querySelector('#namespaces td a').click()");
     browser.until("document.querySelectorAll('#waiting tbody tr').length === 10");
     assert_eq!(

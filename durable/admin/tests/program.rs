@@ -537,3 +537,28 @@ fn completions_and_manual_name_the_commands() {
 fn each(array: &Value) -> impl Iterator<Item = &Value> {
     array.as_array().expect("it is an array").iter()
 }
+
+/// A look at a file that nobody has open left its log beside it.
+#[tokio::test]
+async fn command_leaves_one_whole_file() {
+    let file = File::new();
+    let (timers, claims) = file.instance().await;
+    drop(claims);
+    timers.shutdown().await;
+    for arguments in [
+        &["stats"][..],
+        &["list"],
+        &["show", "absent"],
+        &["remove", "absent", "--yes"],
+    ] {
+        run(&file, arguments);
+        for end in ["-wal", "-shm"] {
+            let mut beside = file.path().into_os_string();
+            beside.push(end);
+            assert!(
+                !std::path::Path::new(&beside).exists(),
+                "{arguments:?} leaves {end}"
+            );
+        }
+    }
+}

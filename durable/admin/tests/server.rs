@@ -87,6 +87,25 @@ async fn form_changes_something_only_with_all_that_it_needs() {
     assert_eq!(counted(&timers).await[2], 0);
 }
 
+/// A probe takes a redirection for a success.
+#[tokio::test]
+async fn monitor_without_the_token_is_refused_and_not_led_to_the_login() {
+    let file = File::new();
+    let _instance = file.instance().await;
+    let server = Server::start(&file, &["--token-file", &token_file(&file)]);
+    let token = format!("Authorization: Bearer {TOKEN}");
+    for (path, words) in [
+        ("/health", "\r\n\r\nok\n"),
+        ("/metrics", "\ntickwheel_store_up 1\n"),
+    ] {
+        let refused = server.ask(&format!("GET {path}"), &[], "");
+        assert!(refused.starts_with("HTTP/1.1 401"), "{path}: {refused}");
+        let answer = server.ask(&format!("GET {path}"), &[&token], "");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
+        assert!(answer.contains(words), "{path}: {answer}");
+    }
+}
+
 #[tokio::test]
 async fn token_is_needed_for_every_page() {
     let file = File::new();
@@ -404,11 +423,11 @@ async fn lists_are_filtered_and_read_in_pages() {
     }
     let home = server.page("/");
     assert!(
-        home.contains("state failing") && home.contains(">100<"),
+        home.contains("state died") && home.contains(">100<"),
         "{home}"
     );
     assert!(
-        home.contains("timers have died within the last hour."),
+        home.contains("but timers have died within the last hour."),
         "{home}"
     );
 }

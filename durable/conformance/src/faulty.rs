@@ -474,4 +474,8 @@ impl<S: Store> Store for Faulty<S> {
     fn hinted(&self, space: &Namespace) -> BoxFuture<'_, ()> {
         self.store.hinted(space)
     }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.store.close()
+    }
 }

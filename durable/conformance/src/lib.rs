@@ -113,6 +113,8 @@ macro_rules! conformance_tests {
                 takes_any_deadline,
                 gives_each_row_to_one_of_many,
                 discards_dead_rows,
+                keeps_the_latest_dead_rows_of_a_key,
+                batches_discard_many_dead_rows,
                 retries_and_discards_many_dead_rows,
                 leaves_unknown_schedules_to_others,
                 names_the_namespaces_that_were_opened,

@@ -20,7 +20,8 @@
 --
 -- Rows are found by state and key, and by state, by who has loaded them and by when they are due,
 -- or have died. Only living instances have rows loaded, and these are in `tickwheel_instances`.
--- `tickwheel_meta` has the version of the schema, the oldest version that can use it, and the last number of the sequence.
+-- `tickwheel_meta` has the version of the schema, the oldest version that can use it, the last number of the sequence, and
+-- its `base`: see src/sqlite/lineage.rs.
 CREATE TABLE tickwheel_meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID, STRICT;
 INSERT INTO tickwheel_meta (name, value) VALUES ('schema', 1), ('readable_by', 1), ('sequence', 0);
 CREATE TABLE tickwheel_namespaces (

@@ -264,6 +264,12 @@ impl Calls {
         Ok(self.call("change", 1, Box::pin(step)).await?.answer)
     }
 
+    /// Gives back what the store holds open, within the time of a call.
+    pub(crate) async fn close_store(&self) {
+        let until = Instant::now() + self.limit;
+        let _ = timeout_at(until, self.store.close()).await;
+    }
+
     pub(crate) async fn hinted(&self) {
         self.store.hinted(&self.namespace).await;
     }

@@ -51,6 +51,11 @@ impl Cores {
         self.cores.iter()
     }
 
+    /// Gives back what the store holds open. All parts have the same store.
+    pub(crate) async fn close_store(&self) {
+        self.cores[0].calls.close_store().await;
+    }
+
     pub(crate) fn read_metrics(&self) -> DurableMetrics {
         // All count in the same.
         let mut metrics = self.cores[0].metrics.read();

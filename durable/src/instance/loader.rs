@@ -48,8 +48,8 @@ use crate::lock::lock;
 use crate::race::race;
 use crate::store::{Load, Loaded, StoreTime, Version};
 
-/// One load asks for at most this many rows.
-const BATCH: usize = 4096;
+/// One load asks for at most this many rows: a bounded step.
+const BATCH: usize = 1024;
 
 /// Instances that share due rows load so many times a poll.
 const LOADS_PER_POLL: u32 = 4;

@@ -141,7 +141,9 @@ mod tests {
         let (undecoded, settings) = (Undecoded::default(), Settings::default());
         undecoded.judge(&fired(1, "v", 1), &settings);
         tokio::time::advance(settings.left_for()).await;
-        for other in [fired(2, "w", 1), fired(3, "v", 2)] {
+        let mut of_another_key = fired(5, "v", 1);
+        of_another_key.key = b"other".into();
+        for other in [fired(2, "w", 1), fired(3, "v", 2), of_another_key] {
             let verdict = undecoded.judge(&other, &settings);
             assert_eq!(verdict, Some(Duration::ZERO));
         }

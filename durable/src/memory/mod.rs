@@ -203,7 +203,11 @@ impl Store for Memory {
         near: Terms,
     ) -> Answer<'_, Vec<WriteOutcome>> {
         self.call_under(namespace, near, move |call| {
-            done(rules::write(call, writes, near))
+            let (mut writes, mut written) = (writes.into_iter(), Vec::new());
+            while writes.len() > 0 {
+                written.extend(done(rules::write(call, &mut writes, near)));
+            }
+            written
         })
     }
 

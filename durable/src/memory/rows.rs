@@ -84,12 +84,13 @@ impl Rows for Call<'_> {
         })
     }
 
-    fn discard(&mut self, key: &[u8]) -> Result<()> {
-        let dead = self.of_key(State::Dead, key).map(|row| row.version);
-        for version in dead.collect::<Vec<_>>() {
+    fn keep_dead(&mut self, key: &[u8], most: usize) -> Result<usize> {
+        let dead = self.of_key(State::Dead, key).skip(most);
+        let dead: Vec<_> = dead.map(|row| row.version).collect();
+        for &version in &dead {
             self.take(version);
         }
-        Ok(())
+        Ok(dead.len())
     }
 
     fn lives(&mut self, instance: InstanceId) -> Result<bool> {
@@ -107,13 +108,13 @@ impl Rows for Call<'_> {
         Ok(())
     }
 
-    fn unload_dead(&mut self) -> Result<()> {
+    fn unload_dead(&mut self) -> Result<bool> {
         let dead = self.space.instances.values();
         let dead = dead.filter(|instance| instance.alive_until < self.now);
         for instance in dead.map(|instance| instance.id).collect::<Vec<_>>() {
             self.unload(instance);
         }
-        Ok(())
+        Ok(false)
     }
 
     fn unloaded(

@@ -127,6 +127,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// GRANT USAGE, UPDATE ON SEQUENCE tickwheel_versions TO worker;
 /// ```
 ///
+/// Leave row level security off on these tables: where a policy would hide rows from the role,
+/// calls fail with [`StoreError::Refused`], since timers that are hidden would not be delivered.
+///
 /// What each role can do to the timers of a schema:
 ///
 /// | role | can | cannot |

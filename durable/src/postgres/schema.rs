@@ -236,16 +236,17 @@ fn files(from: u32) -> String {
 
 /// There are no tables, or older ones, and this store does not make them.
 pub(super) async fn not_there(client: &Client, target: &Target) -> StoreError {
-    let version = match version(client).await {
-        Ok(version) => version,
+    let tables = match find(client).await {
+        Ok(tables) => tables,
         Err(error) => return target.describe(error),
     };
-    let version = version.version;
-    let found = match version {
-        0 => "there are no tables".to_owned(),
-        version => format!("the tables have version {version}, and {SCHEMA} is needed"),
+    let (found, files) = match tables.map(|tables| tables.version.version) {
+        None => ("there are no tables".to_owned(), files(0)),
+        Some(version) => (
+            format!("the tables have version {version}, and {SCHEMA} is needed"),
+            files(version),
+        ),
     };
-    let files = files(version);
     target.refused(format_args!(
         "{found}: run `tickwheel-admin migrate up`, or apply {files} of tickwheel-durable"
     ))

@@ -25,11 +25,15 @@ use crate::store::StoreError;
 ///
 /// A process that is stopped in the middle of sending a batch holds the locks of its keys, for a
 /// second at most.
+///
+/// Row level security would hide rows without a word. With `row_security` off the server refuses
+/// the statement instead.
 const SETTINGS: &str = "
     SET default_transaction_isolation = 'read committed';
     SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
     SET plan_cache_mode = force_generic_plan; SET jit = off; SET max_parallel_workers_per_gather = 0;
-    SET idle_in_transaction_session_timeout = '1s'; SET client_min_messages = warning;";
+    SET idle_in_transaction_session_timeout = '1s'; SET client_min_messages = warning;
+    SET row_security = off;";
 
 /// Takes an advisory lock with a number of its own, until the connection ends or a pooler resets
 /// it. By then the process may serve another client.

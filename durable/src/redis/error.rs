@@ -62,6 +62,9 @@ pub(super) fn store_error(
         (_, "OOM") => refused(
             "its memory is full (maxmemory); timers that are delivered and settled make room",
         ),
+        _ if detail.contains("max number of clients") => StoreError::unavailable(format_args!(
+            "{place}: it has as many clients as its setting maxclients allows"
+        )),
         (_, "READONLY") => StoreError::unavailable(format_args!(
             "{place}: it is a read-only replica"
         )),

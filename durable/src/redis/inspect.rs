@@ -77,7 +77,7 @@ impl Inspect for Redis {
                 return Ok(RowPage::default());
             }
             // The script says what a cursor is.
-            let after = after.map_or(b"0  ".to_vec(), |PrefixCursor(after)| after);
+            let after = after.map_or(b"1 0  ".to_vec(), |PrefixCursor(after)| after);
             let asking = self.call(&scripts::PREFIX, &namespace, |command| {
                 command
                     .arg(state_argument(state))

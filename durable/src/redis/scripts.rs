@@ -130,14 +130,14 @@ scripts! {
     WRITE: Changes, readable = "prelude.lua" "changes.lua" "dead.lua" "write.lua";
     #[cfg(tickwheel_next_schema)]
     WRITE: Changes, readable = "prelude.lua" "changes.lua" "../../../tests/next/scripts/write.lua" "dead.lua" "write.lua";
-    LOAD: Nothing, readable = "prelude.lua" "load.lua";
-    FIRE: Fires, readable = "prelude.lua" "changes.lua" "dead.lua" "fire.lua";
+    LOAD: Nothing, readable = "prelude.lua" "merge.lua" "unloaded.lua" "load.lua";
+    FIRE: Fires, readable = "prelude.lua" "changes.lua" "dead.lua" "merge.lua" "unloaded.lua" "fire.lua";
     FOLLOW: Nothing, any_schema = "prelude.lua" "follow.lua";
     SETTLE: Changes, any_schema = "prelude.lua" "changes.lua" "dead.lua" "settle.lua";
     UNLOAD: Nothing, any_schema = "prelude.lua" "unload.lua";
     UNMARK: Nothing, any_schema = "prelude.lua" "unmark.lua";
     CHANGE_DEAD: Changes, readable = "prelude.lua" "changes.lua" "dead.lua" "change_dead.lua";
-    LIST: Nothing, readable = "prelude.lua" "reading.lua" "list.lua";
+    LIST: Nothing, readable = "prelude.lua" "reading.lua" "merge.lua" "list.lua";
     COUNT: Nothing, readable = "prelude.lua" "reading.lua" "count.lua";
     INSTANCES: Nothing, readable = "prelude.lua" "reading.lua" "instances.lua";
     ROWS_OF: Nothing, readable = "prelude.lua" "dead.lua" "reading.lua" "rows_of.lua";

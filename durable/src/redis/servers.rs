@@ -340,9 +340,17 @@ pub(super) async fn connect(client: &Client) -> RedisResult<MultiplexedConnectio
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(None)
         .set_response_timeout(None);
-    client
-        .get_multiplexed_async_connection_with_config(&config)
-        .await
+    let connecting = client.get_multiplexed_async_connection_with_config(&config);
+    connecting.await.map_err(|error| {
+        if !error.is_connection_dropped() {
+            return error;
+        }
+        // It may say why, but closes the connection before that is read.
+        let text = format!(
+            "it closes new connections at once, as it does once it has as many clients as its setting maxclients allows: {error}"
+        );
+        io::Error::new(io::ErrorKind::ConnectionReset, text).into()
+    })
 }
 
 async fn within<T>(call: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {

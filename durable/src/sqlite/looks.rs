@@ -1,4 +1,4 @@
-//! The thread that looks: it owns a connection that only reads.
+//! The thread that looks: it owns a connection that changes nothing.
 //!
 //! In a file with a write-ahead log a reader sees the state at its beginning, waits for no writer,
 //! and no writer waits for it. So a look at millions of rows delays no call and no delivery. It
@@ -10,11 +10,11 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::describe;
-use super::file::File;
+use super::link::Link;
 use super::thread::response;
 use crate::store::{Answer, StoreError};
 
-type Look = Box<dyn FnOnce(&Looker) + Send>;
+type Look = Box<dyn FnOnce(&mut Looker) + Send>;
 
 /// Sends looks to the thread, which ends with the last clone.
 #[derive(Clone)]
@@ -23,11 +23,11 @@ pub(super) struct Looks {
 }
 
 impl Looks {
-    pub(super) fn start(connection: Connection, file: File) -> Result<Self, StoreError> {
+    pub(super) fn start(link: Link) -> Result<Self, StoreError> {
         let (queue, looks) = mpsc::channel::<Look>();
-        let looker = Looker { connection, file };
+        let mut looker = Looker { link };
         let thread = std::thread::Builder::new().name("tickwheel-sqlite-looks".into());
-        let started = thread.spawn(move || looks.into_iter().for_each(|look| look(&looker)));
+        let started = thread.spawn(move || looks.into_iter().for_each(|look| look(&mut looker)));
         started
             .map_err(|error| StoreError::unavailable("no thread for SQLite").because_of(error))?;
         Ok(Looks { queue })
@@ -40,10 +40,12 @@ impl Looks {
         F: FnOnce(&Connection) -> rusqlite::Result<Result<T, StoreError>> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
-        let look = Box::new(move |looker: &Looker| {
+        let look = Box::new(move |looker: &mut Looker| {
             if !reply.is_closed() {
+                let answer = looker.look(look);
+                looker.link.end_turn();
                 // The caller may give up meanwhile.
-                let _ = reply.send(looker.look(look));
+                let _ = reply.send(answer);
             }
         });
         let sent = self.queue.send(look).is_ok();
@@ -52,22 +54,22 @@ impl Looks {
 }
 
 struct Looker {
-    connection: Connection,
-    file: File,
+    link: Link,
 }
 
 impl Looker {
     fn look<T>(
-        &self,
+        &mut self,
         look: impl FnOnce(&Connection) -> rusqlite::Result<Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
+        let open = self.link.open()?;
         let in_transaction = || {
             // Deferred: it locks nothing. Ends when it is dropped.
-            let transaction = self.connection.unchecked_transaction()?;
+            let transaction = open.connection.unchecked_transaction()?;
             look(&transaction)
         };
-        let answer = in_transaction().map_err(|error| describe(error, self.file.path()));
-        self.file.check()?;
+        let answer = in_transaction().map_err(|error| describe(error, open.file.path()));
+        open.file.check()?;
         answer?
     }
 }

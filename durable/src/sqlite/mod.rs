@@ -12,6 +12,8 @@
 mod charter;
 mod file;
 mod inspect;
+mod lineage;
+mod link;
 mod looks;
 mod purge;
 mod reading;
@@ -24,7 +26,9 @@ mod transaction;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use link::Link;
 use looks::Looks;
 use rusqlite::{Connection, ErrorCode};
 
@@ -35,6 +39,7 @@ use crate::store::{
     Store, StoreError, Stored, Terms, Version, Write, WriteOutcome, rules,
 };
 use rows::Call;
+use schema::Access;
 use thread::Thread;
 pub use transaction::SqliteTransaction;
 
@@ -63,6 +68,16 @@ pub use transaction::SqliteTransaction;
 /// When the file is deleted or replaced while it is open, each call fails with an error that names
 /// it, until the file is opened again.
 ///
+/// While it is open, a part of what is committed lies in the file beside it that ends with `-wal`.
+/// [`shutdown`](crate::DurableTimers::shutdown) of the last instance, and
+/// [`close`](crate::Store::close), leave one whole file, unless another process has it open. A
+/// process that is killed leaves both, and the next one that opens the file goes on with them.
+/// [Backups](crate::backups#sqlite) says how to copy and restore it.
+///
+/// A transaction of yours that stays open, also one that only reads, keeps SQLite from using the
+/// write-ahead log again from its beginning. The file `-wal` grows with each commit until the
+/// transaction ends, and keeps its size: keep such transactions short.
+///
 /// The tables are named `tickwheel_*` and can lie in a file with others. Network file systems are
 /// no place for SQLite files that several processes write.
 ///
@@ -84,6 +99,8 @@ pub struct Sqlite {
     path: Arc<Path>,
     thread: Thread,
     looks: Looks,
+    /// Whether it [rests](link).
+    rests: Arc<AtomicBool>,
 }
 
 impl Sqlite {
@@ -110,6 +127,7 @@ impl Sqlite {
     /// As [`open`](Self::open), but for [`StoreError::Schema`].
     pub fn migrate(path: impl AsRef<Path>, to: u32) -> Result<SchemaVersion, StoreError> {
         let path = path.as_ref();
+        lineage::check(path)?;
         schema::migrate(path, to).map_err(|error| describe(error, path))
     }
 
@@ -124,11 +142,13 @@ impl Sqlite {
     /// [`StoreError::Unavailable`] when it is locked. Each names the file.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let path = path.into();
-        let (writer, reader, file) = schema::open(&path)?;
+        let rests = Arc::default();
+        let (writer, reader) = schema::open(&path)?;
         Ok(Sqlite {
             path: path.into(),
-            looks: Looks::start(reader, file.clone())?,
-            thread: Thread::start(writer, file)?,
+            looks: Looks::start(Link::new(reader, Access::Looks, &rests))?,
+            thread: Thread::start(Link::new(writer, Access::Calls, &rests))?,
+            rests,
         })
     }
 
@@ -173,12 +193,24 @@ impl Store for Sqlite {
         writes: Vec<Write>,
         near: Terms,
     ) -> Answer<'_, Vec<WriteOutcome>> {
-        self.call_under(namespace, near, move |call| {
-            rules::write(call, writes, near)
+        let mut step = self.write_step(namespace, writes.into_iter(), near);
+        let (store, namespace) = (self.clone(), namespace.clone());
+        Box::pin(async move {
+            let mut written = Vec::new();
+            loop {
+                let (outcomes, rest) = step.await?;
+                written.extend(outcomes);
+                if rest.len() == 0 {
+                    return Ok(written);
+                }
+                step = store.write_step(&namespace, rest, near);
+            }
         })
     }
 
     fn load(&self, namespace: &Namespace, request: Load) -> Answer<'_, Loaded> {
+        // An instance lives.
+        self.rests.store(false, Ordering::Release);
         let near = Terms::NONE.under(request.edition);
         self.call_under(namespace, near, move |call| rules::load(call, &request))
     }
@@ -255,6 +287,18 @@ impl Store for Sqlite {
         let namespace = namespace.clone();
         Box::pin(async move { self.thread.hints().wait(&namespace).await })
     }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.rests.store(true, Ordering::Release);
+        // Each thread closes its connection after the turn in which it does nothing.
+        let look = self.looks.ask(|_| Ok(Ok(())));
+        let call = self.thread.call(|_| Ok(Ok(())));
+        Box::pin(async move {
+            // A connection that cannot be opened is closed.
+            let _ = look.await;
+            let _ = call.await;
+        })
+    }
 }
 
 impl Sqlite {
@@ -270,6 +314,19 @@ impl Sqlite {
                 Ok(found) => Ok(look(connection, found.id)?),
                 Err(error) => Err(error),
             })
+        })
+    }
+
+    /// Makes a step of a batch of writes. Returns what is left of it.
+    fn write_step(
+        &self,
+        namespace: &Namespace,
+        mut writes: std::vec::IntoIter<Write>,
+        near: Terms,
+    ) -> Answer<'static, (Vec<WriteOutcome>, std::vec::IntoIter<Write>)> {
+        self.call_under(namespace, near, move |call| {
+            let written = rules::write(call, &mut writes, near)?;
+            Ok((written, writes))
         })
     }
 

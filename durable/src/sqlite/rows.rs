@@ -7,13 +7,16 @@ use rusqlite::{OptionalExtension, ToSql, params};
 use super::charter::{self, Found};
 use super::reading::{COLUMNS, damage, now, number, of_key, read, text, time};
 use super::thread::Batch;
-use crate::store::rules::Rows;
+use crate::store::rules::{Rows, STEP_ROWS};
 use crate::store::{
     DeadRows, InstanceId, Namespace, Scheduled, Schedules, State, StoreError, StoreTime, Stored,
     Terms, Version, micros,
 };
 
 type Result<T> = rusqlite::Result<T>;
+
+/// A call unloads what so many ids have left that count as living no more.
+const ENDED_AT_ONCE: usize = 128;
 
 /// The period of a row as it is stored.
 fn period_of(row: &Stored) -> Option<i64> {
@@ -93,9 +96,10 @@ impl<'a> Call<'a> {
 }
 
 impl Call<'_> {
-    /// Unloads what an instance has loaded. Returns the id under which it goes on.
+    /// Unloads what an instance has loaded, or the first of it: loads and fires unload the rest.
+    /// Returns the id under which it goes on.
     pub(super) fn unload(&mut self, instance: InstanceId) -> Result<InstanceId> {
-        self.end(instance)?;
+        self.end(instance, STEP_ROWS)?;
         let Version(fresh) = self.next_version()?;
         Ok(InstanceId(fresh))
     }
@@ -117,16 +121,25 @@ impl Call<'_> {
         Ok(Vec::new())
     }
 
-    /// Ends the life of an id, and takes its marks away.
-    fn end(&mut self, instance: InstanceId) -> Result<()> {
-        let sql = "DELETE FROM tickwheel_instances WHERE id = ?1";
-        self.execute(sql, [instance.0])?;
+    /// Ends the life of an id, and takes some of its marks away, earliest first. The id is forgotten
+    /// with the last of them. Returns how many it has taken away.
+    fn end(&mut self, instance: InstanceId, at_most: usize) -> Result<usize> {
+        let mut taken = 0;
         for state in [State::Waiting, State::InFlight] {
-            let sql = "UPDATE tickwheel_timers SET loaded_by = NULL
-                WHERE namespace = ?1 AND state = ?2 AND loaded_by = ?3";
-            self.hints |= self.execute(sql, (self.namespace, state as i64, instance.0))? > 0;
+            let sql = "UPDATE tickwheel_timers SET loaded_by = NULL WHERE version IN (
+                SELECT version FROM tickwheel_timers
+                WHERE namespace = ?1 AND state = ?2 AND loaded_by = ?3 ORDER BY due LIMIT ?4)";
+            let rest = number(at_most - taken);
+            taken += self.execute(sql, (self.namespace, state as i64, instance.0, rest))?;
         }
-        Ok(())
+        self.hints |= taken > 0;
+        let sql = if taken < at_most {
+            "DELETE FROM tickwheel_instances WHERE id = ?1"
+        } else {
+            "UPDATE tickwheel_instances SET alive_until = -1, lacks = 0 WHERE id = ?1"
+        };
+        self.execute(sql, [instance.0])?;
+        Ok(taken)
     }
 }
 
@@ -266,14 +279,16 @@ impl Rows for Call<'_> {
         rows.collect()
     }
 
-    fn discard(&mut self, key: &[u8]) -> Result<()> {
-        if self.has_dead() {
-            let sql =
-                "DELETE FROM tickwheel_timers WHERE namespace = ?1 AND key = ?2 AND state = 2";
-            let discarded = self.execute(sql, (self.namespace, key))?;
-            self.add_rows(State::Dead, -number(discarded));
+    fn keep_dead(&mut self, key: &[u8], most: usize) -> Result<usize> {
+        if !self.has_dead() {
+            return Ok(0);
         }
-        Ok(())
+        let sql = "DELETE FROM tickwheel_timers WHERE version IN (
+            SELECT version FROM tickwheel_timers
+            WHERE namespace = ?1 AND key = ?2 AND state = 2 ORDER BY version DESC LIMIT -1 OFFSET ?3)";
+        let discarded = self.execute(sql, (self.namespace, key, number(most)))?;
+        self.add_rows(State::Dead, -number(discarded));
+        Ok(discarded)
     }
 
     fn lives(&mut self, InstanceId(instance): InstanceId) -> Result<bool> {
@@ -294,14 +309,20 @@ impl Rows for Call<'_> {
         self.execute(sql, parameters).map(drop)
     }
 
-    fn unload_dead(&mut self) -> Result<()> {
-        let sql = "SELECT id FROM tickwheel_instances WHERE namespace = ?1 AND alive_until < ?2";
+    fn unload_dead(&mut self) -> Result<bool> {
+        let sql =
+            "SELECT id FROM tickwheel_instances WHERE namespace = ?1 AND alive_until < ?2 LIMIT ?3";
         let mut select = self.batch.connection.prepare_cached(sql)?;
-        let dead = select.query_map((self.namespace, self.now.as_micros()), |row| row.get(0))?;
-        for instance in dead.collect::<Result<Vec<_>>>()? {
-            self.end(InstanceId(instance))?;
+        let parameters = (self.namespace, self.now.as_micros(), number(ENDED_AT_ONCE));
+        let dead = select.query_map(parameters, |row| row.get(0))?;
+        let dead: Vec<_> = dead.collect::<Result<_>>()?;
+        let mut more = dead.len() == ENDED_AT_ONCE;
+        // Each may have rows that are due.
+        let share = STEP_ROWS / dead.len().max(1);
+        for &instance in &dead {
+            more |= self.end(InstanceId(instance), share)? == share;
         }
-        Ok(())
+        Ok(more)
     }
 
     fn unloaded(

@@ -8,8 +8,9 @@ use rusqlite::{
     Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, TransactionBehavior,
 };
 
-use super::describe;
 use super::file::File;
+use super::link::Open;
+use super::{describe, lineage};
 use crate::migrations::{Migration, SchemaVersion, steps};
 use crate::store::StoreError;
 
@@ -41,11 +42,59 @@ const TRIES: i32 = 20_000;
 /// How many prepared statements are kept; there are fewer.
 const STATEMENTS: usize = 64;
 
-/// Opens a file, and makes or upgrades the tables. The first connection writes, and does
-/// not wait for locks: its thread does. The second only reads.
-pub(super) fn open(path: &Path) -> Result<(Connection, Connection, File), StoreError> {
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Calls. It does not wait for locks: its thread does.
+    Calls,
+    /// Looks. It changes no row, but it may write the log into the file when it is the
+    /// [last](super::link).
+    Looks,
+}
+
+/// Opens a file, and makes or upgrades the tables. Returns a connection for calls and one
+/// for looks.
+pub(super) fn open(path: &Path) -> Result<(Open, Open), StoreError> {
     let failed = |error| describe(error, path);
-    let writer = connect(path, OpenFlags::default()).map_err(failed)?;
+    let writer = writer(path, OpenFlags::default(), path)?;
+    prepare(&writer).map_err(failed)??;
+    writer.busy_handler(None).map_err(failed)?;
+    let reader = connect(path, Access::Looks).map_err(failed)?;
+    let file = File::opened(path, writer.path().unwrap_or_default());
+    let both = [writer, reader].map(|connection| Open {
+        connection,
+        file: file.clone(),
+    });
+    Ok(both.into())
+}
+
+/// Opens a file again, by the name that SQLite has given it. Whether its schema is still for this
+/// version is for the calls to find out: settles need it whatever it is.
+pub(super) fn reopen(name: &Path, path: &Path, access: Access) -> Result<Open, StoreError> {
+    let failed = |error| describe(error, path);
+    let connection = match access {
+        Access::Calls => {
+            let connection = writer(name, existing(), path)?;
+            note_lineage(&connection).map_err(failed)??;
+            connection.busy_handler(None).map_err(failed)?;
+            connection
+        }
+        Access::Looks => {
+            let connection = connect(name, access).map_err(failed)?;
+            // A first read makes the files beside it.
+            tables(&connection).map_err(failed)??;
+            connection
+        }
+    };
+    let file = File::opened(path, connection.path().unwrap_or_default());
+    Ok(Open { connection, file })
+}
+
+/// A connection for calls.
+fn writer(name: &Path, flags: OpenFlags, path: &Path) -> Result<Connection, StoreError> {
+    let failed = |error| describe(error, path);
+    lineage::check(name)?;
+    let writer = connect_with(name, flags).map_err(failed)?;
     let mode = write_ahead(&writer).map_err(failed)?;
     if mode != "wal" {
         return Err(StoreError::refused(format_args!(
@@ -53,17 +102,24 @@ pub(super) fn open(path: &Path) -> Result<(Connection, Connection, File), StoreE
             path.display()
         )));
     }
-    prepare(&writer).map_err(failed)??;
-    writer.busy_handler(None).map_err(failed)?;
-    let read_only = OpenFlags::default()
-        .difference(OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)
-        .union(OpenFlags::SQLITE_OPEN_READ_ONLY);
-    let reader = connect(path, read_only).map_err(failed)?;
-    let file = File::opened(path, writer.path().unwrap_or_default());
-    Ok((writer, reader, file))
+    Ok(writer)
 }
 
-fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
+/// Connects to a file that is there, for calls or for looks.
+pub(super) fn connect(name: &Path, access: Access) -> rusqlite::Result<Connection> {
+    let connection = connect_with(name, existing())?;
+    if access == Access::Looks {
+        connection.pragma_update(None, "query_only", true)?;
+    }
+    Ok(connection)
+}
+
+/// Makes no file.
+fn existing() -> OpenFlags {
+    OpenFlags::default().difference(OpenFlags::SQLITE_OPEN_CREATE)
+}
+
+fn connect_with(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_handler(Some(wait_for_lock))?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
@@ -92,6 +148,10 @@ fn prepare(connection: &Connection) -> rusqlite::Result<Result<(), StoreError>> 
         take_steps(&transaction, SCHEMA)?;
     }
     let checked = check(&transaction)?;
+    if checked.is_ok() {
+        let path = connection.path().unwrap_or_default();
+        lineage::note(&transaction, Path::new(path))?;
+    }
     transaction.commit()?;
     Ok(checked)
 }
@@ -104,10 +164,20 @@ fn take_steps(transaction: &Transaction<'_>, to: u32) -> rusqlite::Result<()> {
     Ok(())
 }
 
+fn note_lineage(connection: &Connection) -> rusqlite::Result<Result<(), StoreError>> {
+    let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
+    let found = tables(&transaction)?;
+    if found.is_ok() {
+        let path = connection.path().unwrap_or_default();
+        lineage::note(&transaction, Path::new(path))?;
+    }
+    transaction.commit()?;
+    Ok(found.map(drop))
+}
+
 /// Takes the steps to a version of the schema, up or down, in one transaction.
 pub(super) fn migrate(path: &Path, to: u32) -> rusqlite::Result<SchemaVersion> {
-    let flags = OpenFlags::default().difference(OpenFlags::SQLITE_OPEN_CREATE);
-    let connection = connect(path, flags)?;
+    let connection = connect_with(path, existing())?;
     let transaction = Transaction::new_unchecked(&connection, TransactionBehavior::Immediate)?;
     take_steps(&transaction, to)?;
     let version = version(&transaction)?;
@@ -117,7 +187,7 @@ pub(super) fn migrate(path: &Path, to: u32) -> rusqlite::Result<SchemaVersion> {
 
 /// The version of a file's tables, which are left as they are.
 pub(super) fn version_of(path: &Path) -> rusqlite::Result<SchemaVersion> {
-    version(&connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?)
+    version(&connect_with(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?)
 }
 
 /// The version of the schema, from 1 on, or 0 if there are no tables.
@@ -137,16 +207,21 @@ pub(super) fn version(connection: &Connection) -> rusqlite::Result<SchemaVersion
     ))
 }
 
+/// The version of tables that have to be there.
+fn tables(connection: &Connection) -> rusqlite::Result<Result<SchemaVersion, StoreError>> {
+    let version = version(connection)?;
+    if version.version > 0 {
+        return Ok(Ok(version));
+    }
+    let path = connection.path().unwrap_or_default();
+    Ok(Err(StoreError::refused(format_args!(
+        "SQLite file {path} has no timers: open it with `Sqlite::open` first"
+    ))))
+}
+
 /// Whether there are tables that can be used.
 pub(super) fn check(connection: &Connection) -> rusqlite::Result<Result<(), StoreError>> {
-    let version = version(connection)?;
-    if version.version == 0 {
-        let path = connection.path().unwrap_or_default();
-        return Ok(Err(StoreError::refused(format_args!(
-            "SQLite file {path} has no timers: open it with `Sqlite::open` first"
-        ))));
-    }
-    Ok(version.check(SCHEMA))
+    Ok(tables(connection)?.and_then(|version| version.check(SCHEMA)))
 }
 
 /// Waits a little for another process. The pause does not grow with the number of tries.

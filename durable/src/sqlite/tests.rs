@@ -13,8 +13,10 @@ use crate::store::{Action, Due, Settlement, Version};
 
 mod commits;
 mod counts;
+mod lineage;
 mod looks;
 mod plans;
+mod steps;
 
 /// A folder that goes with the test.
 struct Folder(PathBuf);

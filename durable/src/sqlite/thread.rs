@@ -23,7 +23,7 @@ use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{Notify, oneshot};
 
 use super::describe;
-use super::file::File;
+use super::link::{Link, Open};
 use super::reading::now;
 use super::schema::LOCK_RETRY;
 use crate::lock::lock;
@@ -37,6 +37,9 @@ pub(super) const LONG_TURN: Duration = Duration::from_millis(15);
 
 /// Longer than the pause between two attempts to take the lock.
 pub(super) const PAUSE: Duration = Duration::from_micros(750);
+
+/// While there are calls, the file is brought up to its log so often.
+const ADVANCE: Duration = Duration::from_secs(30);
 
 /// A thread that waits longer for the lock logs a warning.
 const LONG_WAIT: Duration = Duration::from_secs(1);
@@ -139,12 +142,11 @@ pub(super) struct Thread {
 }
 
 impl Thread {
-    pub(super) fn start(connection: Connection, file: File) -> Result<Self, StoreError> {
+    pub(super) fn start(link: Link) -> Result<Self, StoreError> {
         let (jobs, queue) = mpsc::channel();
         let hints = Arc::<Hints>::default();
         let worker = Worker {
-            connection,
-            file,
+            link,
             queue,
             hints: Arc::clone(&hints),
         };
@@ -192,32 +194,53 @@ pub(super) fn response<T: Send + 'static>(
 }
 
 struct Worker {
-    connection: Connection,
-    file: File,
+    link: Link,
     queue: mpsc::Receiver<Box<dyn Job>>,
     hints: Arc<Hints>,
 }
 
 impl Worker {
-    fn run(self) {
+    fn run(mut self) {
+        let mut advanced = Instant::now();
         while let Ok(first) = self.queue.recv() {
             let waiting = self.queue.try_iter().take(CALLS - 1);
-            let jobs = std::iter::once(first).chain(waiting);
+            let mut jobs: Vec<_> = std::iter::once(first).chain(waiting).collect();
             let began = Instant::now();
-            self.transaction(jobs.collect());
+            let outcome = match self.link.open() {
+                Ok(open) => {
+                    let hints = &self.hints;
+                    Turn { open, hints }.transaction(&mut jobs)
+                }
+                Err(error) => Err(error),
+            };
+            self.link.end_turn();
+            finish(&mut jobs, &outcome);
+            if advanced.elapsed() > ADVANCE {
+                advanced = Instant::now();
+                self.link.advance();
+            }
             if began.elapsed() > LONG_TURN {
                 sleep(PAUSE);
             }
         }
     }
+}
 
-    /// Runs calls and commits them together.
-    fn transaction(&self, jobs: Vec<Box<dyn Job>>) {
+/// One turn of the thread.
+struct Turn<'a> {
+    open: &'a Open,
+    hints: &'a Hints,
+}
+
+impl Turn<'_> {
+    /// Runs calls and commits them together. Those that have not succeeded have their responses,
+    /// and only the others are left.
+    fn transaction(&self, jobs: &mut Vec<Box<dyn Job>>) -> Result<(), StoreError> {
         let mut done = Vec::with_capacity(jobs.len());
-        for mut job in jobs {
+        for mut job in jobs.drain(..) {
             // No transaction is open at first, and after an error that has rolled one back, such as
             // a full disk.
-            let begun = if self.connection.is_autocommit() {
+            let begun = if self.open.connection.is_autocommit() {
                 self.begin(&*job)
             } else {
                 Ok(!job.is_given_up())
@@ -230,17 +253,19 @@ impl Worker {
             match ran {
                 Ok(()) => done.push(job),
                 Err(error) => {
-                    let error = describe(error, self.file.path());
+                    let error = describe(error, self.open.file.path());
                     job.finish(Err(error.clone()));
-                    if self.connection.is_autocommit() {
+                    if self.open.connection.is_autocommit() {
                         finish(&mut done, &Err(error));
                     }
                 }
             }
         }
-        if !self.connection.is_autocommit() {
-            finish(&mut done, &self.commit());
+        *jobs = done;
+        if self.open.connection.is_autocommit() {
+            return Ok(());
         }
+        self.commit()
     }
 
     /// Starts a transaction. Waits for the lock for as long as the caller waits: `false` if the
@@ -256,7 +281,7 @@ impl Worker {
             if !is_told && began.elapsed() > LONG_WAIT {
                 is_told = true;
                 tracing::warn!(
-                    file = %self.file.path().display(),
+                    file = %self.open.file.path().display(),
                     "SQLite: the file is locked by another connection, and calls wait for it"
                 );
             }
@@ -267,26 +292,28 @@ impl Worker {
 
     fn commit(&self) -> Result<(), StoreError> {
         let committed = self.execute("COMMIT");
-        if committed.is_err() && !self.connection.is_autocommit() {
+        if committed.is_err() && !self.open.connection.is_autocommit() {
             // The transaction is still open, which no later one could be.
             let _ = self.execute("ROLLBACK");
         }
-        committed.map_err(|error| describe(error, self.file.path()))?;
-        self.file.check()
+        committed.map_err(|error| describe(error, self.open.file.path()))?;
+        self.open.file.check()
     }
 
     fn execute(&self, sql: &str) -> rusqlite::Result<()> {
-        self.connection.prepare_cached(sql)?.execute(()).map(drop)
+        let connection = &self.open.connection;
+        connection.prepare_cached(sql)?.execute(()).map(drop)
     }
 
     /// Runs a call in a savepoint.
     fn savepoint(&self, job: &mut dyn Job) -> rusqlite::Result<()> {
+        let connection = &self.open.connection;
         self.execute("SAVEPOINT a_call")?;
-        let ran = job.run(&Batch::new(&self.connection, &self.hints));
-        if ran.is_err() && !self.connection.is_autocommit() {
+        let ran = job.run(&Batch::new(connection, self.hints));
+        if ran.is_err() && !connection.is_autocommit() {
             self.execute("ROLLBACK TO a_call")?;
         }
-        if !self.connection.is_autocommit() {
+        if !connection.is_autocommit() {
             self.execute("RELEASE a_call")?;
         }
         ran

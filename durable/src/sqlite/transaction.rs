@@ -309,7 +309,8 @@ impl<K, V> SqliteTransaction<'_, K, V> {
             Ok(call) => call,
             Err(error) => return Ok(Err(error)),
         };
-        let mut written = rules::write(&mut call, vec![write], Terms::NONE)?;
+        let mut writes = vec![write].into_iter();
+        let mut written = rules::write(&mut call, &mut writes, Terms::NONE)?;
         call.finish(&self.namespace)?;
         Ok(Ok(written.remove(0)))
     }

@@ -38,8 +38,10 @@ impl Namespace {
         Ok(Namespace(name.into()))
     }
 
-    /// The part of a namespace with this number, from 0 on.
-    pub(crate) fn part(&self, number: usize) -> Self {
+    /// The part of a namespace with this number, from 0 on: of a namespace that is
+    /// [spread](crate::Redis::spread), `orders`, `orders/1` and so on.
+    #[must_use]
+    pub fn part(&self, number: usize) -> Self {
         match number {
             0 => self.clone(),
             number => Namespace(format!("{self}/{number}").into()),
@@ -47,7 +49,7 @@ impl Namespace {
     }
 
     /// Whether it is a part of a namespace, and not the first.
-    pub(crate) fn is_part(&self) -> bool {
+    pub fn is_part(&self) -> bool {
         self.0.contains('/')
     }
 

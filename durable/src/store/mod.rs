@@ -18,7 +18,7 @@
 //! |---|---|---|
 //! | waiting | armed under its key; a key has at most one such row | the deadline, or now if it was released |
 //! | in flight | fired, and claimed until the lease ends; a key can have any number of them | the end of the lease |
-//! | dead | failed for good, and kept to be looked at; a key can have any number of them | when it died |
+//! | dead | failed for good, and kept to be looked at; a key has at most [`MAX_DEAD_OF_KEY`] of them | when it died |
 //!
 //! A dead row is neither loaded nor fired, and no other call than those below meets it:
 //!
@@ -43,7 +43,9 @@
 //! 1. **Round trips.** A call is one round trip where the engine allows it, and atomic as a whole:
 //!    either all of a batch has happened, or none of it, and what a crash leaves is one of the two.
 //!    Items of a batch take effect in the order given. A batch that moves, removes or puts back
-//!    rows of more than [`ANSWER_BYTES`] may be divided into several such steps, in order.
+//!    rows of more than [`ANSWER_BYTES`], or that discards hundreds of dead rows, may be divided
+//!    into several such steps, in order. A step is bounded: however many rows there are, and of one
+//!    key, and of ids that have ended, it takes the store some milliseconds.
 //! 2. **Durability.** When a call returns `Ok`, what it wrote survives a crash of this process. The
 //!    store's documentation says what else it survives.
 //! 3. **Order.** Calls that one instance makes one after the other take effect in this order, also
@@ -64,7 +66,8 @@
 //!    until it is [unloaded](Store::unload). An instance that asks for an id to be unloaded loads
 //!    nothing under it any more, whether it has the answer or not. A mark of an id that does not
 //!    live holds nothing: any load may hand the row out, or the first after whatever keeps the row,
-//!    such as a transaction that has locked it.
+//!    such as a transaction that has locked it. A store that takes such marks away does so in
+//!    steps, earliest `due` first, and answers that there is [`more`](Loaded::more) until it has.
 //! 7. **Firing** compares and sets: a row fires only if its version still exists and it is due by
 //!    the store's clock. A row that no instance has loaded fires on request without being named, as
 //!    if it were loaded and fired in one step.
@@ -122,7 +125,7 @@ pub use missed::{Missed, NextOccurrence};
 pub(crate) use occurrence::Occurrence;
 pub use prefix_change::{Change, PrefixChange};
 pub use requests::{
-    Action, DeadChange, DeadRows, Due, Fire, LeftRow, List, Load, MAX_ERROR_BYTES,
+    Action, DeadChange, DeadRows, Due, Fire, LeftRow, List, Load, MAX_DEAD_OF_KEY, MAX_ERROR_BYTES,
     MAX_SCHEDULE_BYTES, Settle, Settlement, State, Terms, Write,
 };
 pub use schedule::{Plan, Scheduled, Schedules};
@@ -269,7 +272,8 @@ pub trait Store: Send + Sync + 'static {
     /// * [`Settlement::Leave`]: as `Unfire`, but due after [a pause](LeftRow::pause), and for other
     ///   instances. There is a hint.
     /// * [`Settlement::Dead`]: the row is dead. It keeps its token, its deadline and its count of
-    ///   attempts.
+    ///   attempts. If its key has [`MAX_DEAD_OF_KEY`] dead rows, the one with the least version is
+    ///   deleted.
     ///
     /// A row that stays takes the [error](Settle::error) of its settle, if there is one. Moving
     /// keeps it, setting does not.
@@ -353,6 +357,14 @@ pub trait Store: Send + Sync + 'static {
     /// that comes while a caller waits. So an instance has one caller, which calls it again and
     /// again. Cancel safe.
     fn hinted(&self, namespace: &Namespace) -> BoxFuture<'_, ()>;
+
+    /// Gives back what the store holds open between calls, such as a file. Calls work as before,
+    /// and may take longer, until an instance loads again.
+    /// [`shutdown`](crate::DurableTimers::shutdown) calls it. By default there is nothing to give
+    /// back.
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 impl<S: Store> From<S> for Box<dyn Store> {

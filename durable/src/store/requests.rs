@@ -293,6 +293,11 @@ impl Settle {
 /// An error that is kept with a row is at most so many bytes long. A longer one is cut.
 pub const MAX_ERROR_BYTES: usize = 1024;
 
+/// A store keeps at most so many dead rows of a key. When another one dies, those with the least
+/// versions are deleted. So what discards the dead rows of a key is a bounded step, also if a
+/// timer that repeats each second has failed for weeks.
+pub const MAX_DEAD_OF_KEY: usize = 100;
+
 /// How a row in flight is settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settlement {

@@ -8,17 +8,18 @@ mod fire;
 mod settle;
 
 use std::time::{Duration, Instant};
+use std::vec;
 
 use super::answers::{Armed, ChangedRows, Loaded, Stored, WriteOutcome};
 use super::ids::{InstanceId, Version};
-use super::requests::{Action, DeadChange, DeadRows, Load, State, Terms, Write};
+use super::requests::{Action, DeadChange, DeadRows, Load, MAX_DEAD_OF_KEY, State, Terms, Write};
 use super::schedule::{Scheduled, Schedules};
 use super::time::StoreTime;
 
 pub(crate) use fire::fire;
 pub(crate) use settle::settle;
 
-/// The most rows that one step purges, retries or discards.
+/// The most rows that one step purges, retries, discards or unloads.
 pub(crate) const STEP_ROWS: usize = 512;
 
 /// A step ends after this time. In a large file each row lies on other pages.
@@ -61,8 +62,9 @@ pub(crate) trait Rows {
     /// those with the least versions.
     fn some_dead(&mut self, which: &DeadRows, at_most: usize) -> Result<Vec<Version>, Self::Error>;
 
-    /// Deletes the dead rows of a key.
-    fn discard(&mut self, key: &[u8]) -> Result<(), Self::Error>;
+    /// Deletes the dead rows of a key, but for so many with the greatest versions. Returns how many
+    /// it has deleted.
+    fn keep_dead(&mut self, key: &[u8], most: usize) -> Result<usize, Self::Error>;
 
     /// Whether an id counts as living.
     fn lives(&mut self, instance: InstanceId) -> Result<bool, Self::Error>;
@@ -75,8 +77,9 @@ pub(crate) trait Rows {
         name: Option<&str>,
     ) -> Result<(), Self::Error>;
 
-    /// Unloads the rows of all ids that count as living no more.
-    fn unload_dead(&mut self) -> Result<(), Self::Error>;
+    /// Unloads rows of ids that count as living no more, at most [`STEP_ROWS`]. Returns whether
+    /// there are more.
+    fn unload_dead(&mut self) -> Result<bool, Self::Error>;
 
     /// The unloaded rows with such schedules, earliest first: those that wait and are due by
     /// `until`, and those whose lease has ended. At least one more than `at_most`, if there are as
@@ -145,22 +148,29 @@ fn put_back<R: Rows>(
     Ok(None)
 }
 
-/// Sets, moves and removes, in order.
+/// Sets, moves and removes, in order, until that has discarded [`STEP_ROWS`] dead rows. What is left
+/// of the batch is for another step.
 pub(crate) fn write<R: Rows>(
     rows: &mut R,
-    writes: Vec<Write>,
+    writes: &mut vec::IntoIter<Write>,
     near: Terms,
 ) -> Result<Vec<WriteOutcome>, R::Error> {
     let near = living(rows, near)?;
     rows.reserve(writes.len())?;
-    let each = writes.into_iter();
-    each.map(|write| write_one(rows, write, near)).collect()
+    let (mut written, mut discarded) = (Vec::with_capacity(writes.len()), 0);
+    while discarded < STEP_ROWS {
+        let Some(write) = writes.next() else { break };
+        written.push(write_one(rows, write, near, &mut discarded)?);
+    }
+    Ok(written)
 }
 
+/// Adds how many dead rows it has discarded.
 fn write_one<R: Rows>(
     rows: &mut R,
     Write { key, action }: Write,
     near: Terms,
+    discarded: &mut usize,
 ) -> Result<WriteOutcome, R::Error> {
     let waiting = rows.latest(State::Waiting, &key)?;
     match action {
@@ -183,6 +193,7 @@ fn write_one<R: Rows>(
             let due = due.at(rows.now());
             let mut row = Stored::new(Version(0), State::Waiting, key, value, due);
             (row.period, row.schedule) = (period, schedule);
+            *discarded += rows.keep_dead(&row.key, 0)?;
             set(rows, row, waiting, near)
         }
         Action::Move { due } => match waiting {
@@ -215,7 +226,7 @@ fn write_one<R: Rows>(
             let Some(row) = removed else {
                 return Ok(WriteOutcome::Absent);
             };
-            rows.discard(&key)?;
+            *discarded += rows.keep_dead(&key, 0)?;
             Ok(WriteOutcome::Removed {
                 version: row.version,
                 value: row.value,
@@ -224,7 +235,7 @@ fn write_one<R: Rows>(
     }
 }
 
-/// Sets a row in place of the waiting one and the dead ones of its key.
+/// Sets a row in place of the waiting one of its key.
 fn set<R: Rows>(
     rows: &mut R,
     mut row: Stored,
@@ -236,7 +247,6 @@ fn set<R: Rows>(
     if let Some(version) = replaced {
         rows.delete((version, State::Waiting))?;
     }
-    rows.discard(&row.key)?;
     let armed = arm(rows, &mut row, near)?;
     rows.insert(&row)?;
     Ok(WriteOutcome::Armed {
@@ -249,11 +259,11 @@ fn set<R: Rows>(
 pub(crate) fn load<R: Rows>(rows: &mut R, request: &Load) -> Result<Loaded, R::Error> {
     let (now, instance, limit) = (rows.now(), request.instance, request.limit);
     rows.keep_alive(instance, now.after(request.alive), request.name.as_deref())?;
-    rows.unload_dead()?;
+    let is_unloading = rows.unload_dead()?;
     let mut found = rows.unloaded(now.after(request.window), limit, &request.schedules)?;
     found.extend(rows.left_by_others(instance, limit)?);
     found.sort_by_key(|&(version, due)| (due, version));
-    let more = found.len() > limit;
+    let more = found.len() > limit || is_unloading;
     found.truncate(limit);
     let mut scheduled = Vec::new();
     for &(version, _) in &found {
@@ -270,8 +280,9 @@ pub(crate) fn load<R: Rows>(rows: &mut R, request: &Load) -> Result<Loaded, R::E
     })
 }
 
-/// Makes a row dead from now on.
+/// Makes a row dead from now on, in place of the oldest dead one of its key if there are many.
 fn die<R: Rows>(rows: &mut R, mut row: Stored) -> Result<(), R::Error> {
+    rows.keep_dead(&row.key, MAX_DEAD_OF_KEY - 1)?;
     let old = (row.version, row.state);
     (row.state, row.due) = (State::Dead, rows.now());
     (row.period, row.schedule, row.loaded_by, row.claimed_by) = (None, None, None, None);

@@ -1,6 +1,7 @@
 //! Faults around an instance, and its errors: settings, keys, clocks, a store that is slow, away,
 //! or another's.
 
+mod blocking;
 mod clocks;
 mod dispatch;
 mod ends;

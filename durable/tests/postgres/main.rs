@@ -2,6 +2,7 @@
 //! one.
 
 mod away;
+mod backups;
 #[cfg(feature = "cron")]
 #[path = "../support/cron.rs"]
 mod cron;
@@ -21,6 +22,8 @@ mod migrations;
 mod options;
 #[path = "../support/outage.rs"]
 mod outage;
+#[path = "../support/backups.rs"]
+mod page;
 mod plans;
 mod pooler;
 mod proxy;

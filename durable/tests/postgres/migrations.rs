@@ -1,6 +1,6 @@
 //! Databases with a role that may not create anything: another role applies the files.
 
-use tickwheel_durable::store::{Namespace, Store, StoreError};
+use tickwheel_durable::store::{Load, Namespace, Store, StoreError};
 use tickwheel_durable::{Postgres, PostgresOptions};
 
 use super::server::{client, database, missing};
@@ -128,8 +128,42 @@ async fn older_tables_ask_for_the_files_that_follow() {
     };
     let text = refusal(checks()).await;
     assert!(
-        text.contains("the tables have version 0, and 1 is needed")
-            && text.contains("apply migrations/postgres/1.sql of"),
+        text.contains(
+            "the tables have version 0, and 1 is needed: run `tickwheel-admin migrate up`"
+        ) && text.contains("or apply migrations/postgres/1.sql of"),
         "{text}"
     );
+}
+
+/// Policies hid all timers: counts were zero, nothing was delivered, and no line said why.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_level_security_fails_calls_instead_of_hiding_timers() {
+    let Some(url) = database("row_security").await else {
+        return missing();
+    };
+    let (role, limited) = limited(&url).await;
+    let admin = client(&url).await;
+    for file in Postgres::MIGRATIONS {
+        admin.batch_execute(file.up).await.expect("it is applied");
+    }
+    let granted = admin.batch_execute(&rights(&role)).await;
+    granted.expect("it is granted");
+    let store = Postgres::connect(&limited).await.expect("it connects");
+    let space = Namespace::new("hidden").expect("it is a name");
+    let opened = store.open(&space, &"json".into()).await.expect("it opens");
+    let set = "SELECT tickwheel_set('hidden', 'order 17', '30', now())";
+    admin.batch_execute(set).await.expect("it is set");
+    assert_eq!(store.count(&space).await.expect("it counts").waiting, 1);
+    let hide = "ALTER TABLE tickwheel_timers ENABLE ROW LEVEL SECURITY";
+    admin.batch_execute(hide).await.expect("it is set");
+    let minute = std::time::Duration::from_secs(60);
+    let load = Load::new(opened.instance, minute, 1, minute);
+    let refused = [
+        store.count(&space).await.map(drop),
+        store.load(&space, load).await.map(drop),
+    ];
+    for refused in refused {
+        let text = format!("{:#}", refused.expect_err("rows are hidden"));
+        assert!(text.contains("row-level security"), "{text}");
+    }
 }

@@ -23,6 +23,22 @@ fn packed(state: u8, numbers: [f64; 3], key: &str, rest: &[u8]) -> Vec<u8> {
     row
 }
 
+/// The bucket that has the row with a version.
+fn rows_with(version: &str) -> String {
+    format!("tickwheel:{{damaged}}:rows:{}", &version[14..])
+}
+
+/// The bucket that has the version if its row waits and is not loaded.
+fn waiting_with(version: &str) -> String {
+    format!("tickwheel:{{damaged}}:waiting:{}", &version[15..])
+}
+
+/// The bucket that has a key.
+fn keys_with(key: &str) -> String {
+    let hash = redis::Script::new(key).get_hash().to_owned();
+    format!("tickwheel:{{damaged}}:keys:{}", &hash[..1])
+}
+
 async fn connected(server: &Server) -> MultiplexedConnection {
     server.client().await.expect("it connects")
 }
@@ -34,10 +50,11 @@ async fn write_row(other: &mut MultiplexedConnection, key: &str, row: &[u8], num
     let mut write = redis::pipe();
     write.atomic();
     if !row.is_empty() {
-        write.hset("tickwheel:{damaged}:rows", &version, row);
+        write.hset(rows_with(&version), &version, row);
     }
-    write.hset("tickwheel:{damaged}:keys", format!("{key:?}"), &version);
-    write.zadd("tickwheel:{damaged}:waiting", &version, number);
+    let key = format!("{key:?}");
+    write.hset(keys_with(&key), &key, &version);
+    write.zadd(waiting_with(&version), &version, number);
     let written: redis::RedisResult<()> = write.query_async(other).await;
     written.expect("it is written");
 }
@@ -76,7 +93,7 @@ async fn damaged_rows_are_set_aside() {
     for key in ["gone", "cut"] {
         let mut forget = redis::cmd("HDEL");
         forget
-            .arg("tickwheel:{damaged}:keys")
+            .arg(keys_with(&format!("{key:?}")))
             .arg(format!("{key:?}"));
         let forgotten: redis::RedisResult<()> = forget.query_async(&mut other).await;
         forgotten.expect("it is written");
@@ -117,13 +134,9 @@ async fn move_of_a_damaged_row_sets_it_aside() {
     let row = packed(b'w', [5.0, -1.0, 0.0], "a", b"1");
     let (key, version) = (b"\"a\"", "1000000000001001");
     let mut write = redis::pipe();
-    write.hset("tickwheel:{damaged}:rows", version, row.as_slice());
-    write.hset("tickwheel:{damaged}:keys", key, version);
-    write.zadd(
-        "tickwheel:{damaged}:waiting",
-        version,
-        9_007_199_254_740_990_u64,
-    );
+    write.hset(rows_with(version), version, row.as_slice());
+    write.hset(keys_with("\"a\""), key, version);
+    write.zadd(waiting_with(version), version, 9_007_199_254_740_990_u64);
     let written = write.query_async(&mut connected(&server).await).await;
     let () = written.expect("it is written");
     let change = async |action| {
@@ -156,7 +169,7 @@ async fn row_without_its_entry_in_an_index_fires() {
         panic!("it is set");
     };
     let mut remove = redis::cmd("DEL");
-    remove.arg("tickwheel:{damaged}:waiting");
+    remove.arg(waiting_with(&row.version.0.to_string()));
     let removed = remove.query_async(&mut connected(&server).await).await;
     assert_eq!(removed, Ok(1));
     let fire = Fire::new(vec![row.version], Some(hour), Terms::NONE);

@@ -1,6 +1,7 @@
 //! The store in Redis keeps the promises, and says clearly what is wrong when something is.
 
 mod away;
+mod backups;
 mod cluster;
 #[cfg(feature = "cron")]
 #[path = "../support/cron.rs"]
@@ -19,6 +20,8 @@ mod log;
 mod looks;
 #[path = "../support/outage.rs"]
 mod outage;
+#[path = "../support/backups.rs"]
+mod page;
 #[macro_use]
 #[path = "../support/parts.rs"]
 mod parts;

@@ -1,5 +1,7 @@
 //! The servers and URLs that are refused, and the errors.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use tickwheel::TimerWheel;
@@ -52,6 +54,28 @@ async fn says_that_the_server_is_not_there() {
         "{text}"
     );
     assert!(!text.contains(SECRET), "{text}");
+}
+
+/// Regression: the text was "connection reset".
+#[tokio::test]
+async fn says_that_the_server_has_too_many_clients() {
+    let Some(server) = Server::start(&["--maxclients", "3"]) else {
+        return;
+    };
+    let clients = [(); 3].map(|()| {
+        let mut client = TcpStream::connect(("127.0.0.1", server.port())).expect("it connects");
+        client.write_all(b"PING\r\n").expect("it is sent");
+        let mut answer = [0; 7];
+        client.read_exact(&mut answer).expect("it answers");
+        client
+    });
+    for _ in 0..5 {
+        let error = Redis::connect(&server.url()).await.expect_err("it is full");
+        let text = format!("{error:#}");
+        assert!(error.may_pass() && text.contains("maxclients"), "{text}");
+    }
+    drop(clients);
+    server.connect().await;
 }
 
 #[tokio::test]

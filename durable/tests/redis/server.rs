@@ -210,6 +210,11 @@ impl Server {
         assert!(command.status().expect("there is such a command").success());
     }
 
+    /// Where it keeps its data.
+    pub(crate) fn folder(&self) -> &PathBuf {
+        &self.folder
+    }
+
     pub(crate) fn port(&self) -> u16 {
         self.port
     }

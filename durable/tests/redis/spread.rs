@@ -69,11 +69,13 @@ async fn nodes_of_parts(cluster: &Cluster) -> Vec<usize> {
 async fn timers_on(cluster: &Cluster, node: usize, nodes: &[usize]) -> BTreeSet<u64> {
     let mut timers = BTreeSet::new();
     for part in (0..PARTS).filter(|&part| nodes[part] == node) {
-        let keys = format!("{}:keys", key_of(part));
-        let keys = cluster.nodes()[node].command(&["HKEYS", &keys]).await;
-        let keys: Vec<String> = from_redis_value(keys).expect("they are texts");
-        let numbers = keys.iter().map(|key| key.trim_matches('"').parse::<u64>());
-        timers.extend(numbers.map(|number| number.expect("it is a number")));
+        for bucket in 0..16 {
+            let keys = format!("{}:keys:{bucket:x}", key_of(part));
+            let keys = cluster.nodes()[node].command(&["HKEYS", &keys]).await;
+            let keys: Vec<String> = from_redis_value(keys).expect("they are texts");
+            let numbers = keys.iter().map(|key| key.trim_matches('"').parse::<u64>());
+            timers.extend(numbers.map(|number| number.expect("it is a number")));
+        }
     }
     timers
 }

@@ -69,10 +69,10 @@ pub(crate) async fn d17_stops_new_work_alone(
     let error = StoreError::schema(9, 2, 1);
     let written = timers.set_timer("far", &2, far).await;
     assert_eq!(written, Err(Error::Store(error.clone())));
+    assert_eq!(log.with(&["ERROR", namespace, &error.to_string()]), 1);
     let again = builder().start(&TimerWheel::new(), store().await).await;
     let refused = again.expect_err("another one does not start");
     assert_eq!(refused, BuildError::Open(Error::Store(error.clone())));
-    assert_eq!(log.with(&["ERROR", namespace, &error.to_string()]), 1);
     assert!(
         error.to_string().contains("take the schema back"),
         "{error}"

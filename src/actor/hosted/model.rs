@@ -71,8 +71,9 @@ impl Parties {
     }
 }
 
-// Fails if the driver does nothing when the future is locked, or does not wake the task when it has
-// finished the future.
+// Fails if a party that finds another one polling does not count, or its count is not looked at
+// after the poll; if the count is set to zero before the future is unlocked; and if the driver does
+// not wake the task when it has finished the future.
 #[test]
 fn model_task_ends_while_two_drivers_poll() {
     check(None, || {

@@ -2,6 +2,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::task::{Wake, Waker};
 use std::thread;
+use std::time::Duration;
 
 use super::*;
 
@@ -127,8 +128,9 @@ fn dropped_task_drops_the_future_that_holds_its_waker() {
     driver.wake();
 }
 
+// It waited for the driver's turn, in which the driver may be preempted.
 #[test]
-fn task_waits_for_the_driver_and_polls_again() {
+fn task_waits_for_no_driver_and_is_woken_to_poll_again() {
     let (began, begins) = mpsc::channel();
     let (go_on, goes_on) = mpsc::channel();
     let mut bench = Bench::new(move |before| {
@@ -140,11 +142,22 @@ fn task_waits_for_the_driver_and_polls_again() {
     });
     let driver = bench.driver.clone();
     thread::scope(|scope| {
-        scope.spawn(move || driver.wake());
+        let turn = scope.spawn(move || driver.wake());
         begins.recv().unwrap();
-        let task = scope.spawn(|| bench.poll().is_pending());
+        // Nobody lets the driver go on meanwhile.
+        let (polled, polls) = mpsc::channel();
+        let task = scope.spawn(move || {
+            let is_pending = bench.poll().is_pending();
+            polled.send(()).unwrap();
+            (is_pending, bench)
+        });
+        let has_waited = polls.recv_timeout(Duration::from_secs(20)).is_err();
         go_on.send(()).unwrap();
-        assert!(task.join().unwrap());
+        turn.join().unwrap();
+        let (is_pending, mut bench) = task.join().unwrap();
+        assert!(!has_waited && is_pending);
+        assert_eq!(bench.counts(), (2, 1));
+        assert!(bench.poll().is_pending());
+        assert_eq!(bench.counts(), (3, 1));
     });
-    assert_eq!(bench.counts(), (3, 0));
 }

@@ -94,10 +94,8 @@ fn was_notified(shared: &Shared) -> bool {
     let ActorNotifier::Task(notifier) = shared.mailbox.notifier() else {
         unreachable!("it has no thread");
     };
-    let notified = pin!(notifier.notified());
-    notified
-        .poll(&mut Context::from_waker(Waker::noop()))
-        .is_ready()
+    let mut cx = Context::from_waker(Waker::noop());
+    notifier.poll_notified(&mut cx).is_ready()
 }
 
 fn fired(wheel: &TimerWheel) -> u64 {

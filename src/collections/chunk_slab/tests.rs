@@ -37,6 +37,7 @@ impl<T: SlabCell, const CHUNK: u32> ChunkSlab<T, CHUNK> {
             assert!(chunk.is_listed || !is_idle, "chunk {number} is not listed");
         }
         assert_eq!(in_use, self.in_use);
+        assert_eq!(self.places(), self.chunks() * CHUNK as usize, "places");
     }
 }
 

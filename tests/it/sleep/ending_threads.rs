@@ -7,7 +7,8 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::env;
 use std::process::Command;
-use std::sync::{Arc, Barrier, mpsc};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::task::{Context, Waker};
 use std::thread;
 
@@ -209,12 +210,19 @@ fn end_a_runtime_with_timers(round: u32) {
         .build()
         .unwrap();
     let wheel = runtime.block_on(async { TimerWheel::new() });
-    let at_once = Arc::new(Barrier::new(2));
+    let arrived = Arc::new(AtomicUsize::new(0));
     let tasks = [0, 1].map(|n| {
-        let (wheel, at_once) = (wheel.clone(), Arc::clone(&at_once));
+        let (wheel, arrived) = (wheel.clone(), Arc::clone(&arrived));
         runtime.spawn(async move {
-            // Each worker is blocked until both are here, so there is one task on each.
-            at_once.wait();
+            // It blocks its worker until the other task is here, so there is one on each. Tokio may
+            // put both on one worker: then the first goes on after a moment.
+            arrived.fetch_add(1, Ordering::SeqCst);
+            for _ in 0..50 {
+                if arrived.load(Ordering::SeqCst) == 2 {
+                    break;
+                }
+                thread::sleep(ms(1));
+            }
             let (timers, stream) = wheel.keyed::<u32, u32>();
             for key in 0..100 {
                 timers.set_timer(key, key, ms(u64::from(key % 10))).unwrap();

@@ -295,3 +295,55 @@ async fn keeps_the_pace_of_an_interval_on_coarse_ticks() {
         assert!(start.elapsed() < ms(10) * n + ms(7));
     }
 }
+
+// The rounding of the wheel counted as missed: `Delay` waited for another tick each time, and
+// `Skip` left every other one out.
+#[tokio::test(start_paused = true)]
+async fn p2_coarse_ticks_make_no_tick_missed() {
+    let ticks = [1, 7, 100, 1_000, 20_000, 100_000, 1_000_000].map(us);
+    for (tick, period) in ticks.into_iter().flat_map(|tick| {
+        let periods = [1, 10, 100, 110, 150, 1_000].map(ms);
+        periods.map(|period| (tick, period))
+    }) {
+        for behavior in BEHAVIORS {
+            let wheel = builder().tick(tick).start().unwrap();
+            // It begins somewhere within a tick, at a whole millisecond.
+            time::advance(ms(37)).await;
+            let start = Instant::now();
+            let mut interval = wheel.interval(period);
+            interval.set_missed_tick_behavior(behavior);
+            for n in 0..25 {
+                let what = format!("{behavior:?}, {period:?} on {tick:?}, tick {n}");
+                assert_eq!(interval.tick().await, start + period * n, "{what}");
+                let late = start.elapsed().checked_sub(period * n);
+                let late = late.unwrap_or_else(|| panic!("early: {what}"));
+                assert!(late < tick + ms(1), "{late:?} late: {what}");
+            }
+        }
+    }
+}
+
+/// A timer that fires some time after the wheel's tick finds the instant of the next one passed.
+#[tokio::test(start_paused = true)]
+async fn tick_does_not_come_together_with_the_one_before_by_rounding() {
+    for behavior in BEHAVIORS {
+        let wheel = builder().tick(ms(100)).start().unwrap();
+        let start = Instant::now();
+        time::advance(ms(1)).await;
+        let mut interval = wheel.interval(ms(100));
+        interval.set_missed_tick_behavior(behavior);
+        interval.tick().await;
+        for n in 1..20 {
+            // The actor's own wait takes two milliseconds more, as Tokio's rounding does.
+            assert_pending!(poll(&mut interval));
+            jump(start + ms(100 * (n + 1) + 2) - Instant::now());
+            wheel.settle().await;
+            assert_eq!(interval.tick().await, start + ms(100 * n + 1));
+            assert_eq!(start.elapsed(), ms(100 * (n + 1) + 2), "{behavior:?}");
+        }
+        // A reset to now is due at once.
+        assert_pending!(poll(&mut interval));
+        interval.reset_immediately();
+        assert_ready!(poll(&mut interval));
+    }
+}

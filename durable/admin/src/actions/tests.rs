@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tickwheel_durable::store::MAX_DEAD_OF_KEY;
 use tickwheel_durable::{Retry, builder};
 
 use super::*;
@@ -269,7 +270,7 @@ async fn large_timers_of_a_key_are_all_counted_and_changed() {
 /// Regression: timers that died again at once were retried again and again.
 #[tokio::test]
 async fn retry_of_a_key_ends_although_its_timers_die_again() {
-    const DEAD: usize = 2_400;
+    const DEAD: usize = MAX_DEAD_OF_KEY;
     let case = Case::new().await;
     let mut tokens = Vec::new();
     for _ in 0..DEAD {
@@ -373,4 +374,26 @@ async fn change_that_is_cut_off_is_logged() {
     assert_eq!(logged.len(), 1);
     let text = "changed=128 error=\"it was cut off\"";
     assert!(logged[0].contains(text), "{logged:?}");
+}
+
+/// It waited when it was looked for, and fires before it is changed.
+#[tokio::test(start_paused = true)]
+async fn timer_that_fires_meanwhile_is_left_and_told() {
+    let case = Case::new().await;
+    let versions = case.set(0..1, Duration::from_millis(500)).await;
+    // A look takes its time to answer.
+    case.store.set_slow("rows_of", Duration::from_secs(1));
+    let key = Selection::Keys(vec![b"\"order 0\"".to_vec()]);
+    let question = question(&case.operator, Action::Remove, key).await;
+    let question = question.expect("it counts");
+    let fires = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        case.fire(versions).await;
+    };
+    let (done, ()) = tokio::join!(act(&case, &question), fires);
+    assert_eq!((done.changed, done.in_flight, done.unchanged), (0, 1, 1));
+    assert!(
+        done.reasons[0].contains("is in flight with token"),
+        "{done:?}"
+    );
 }

@@ -3,6 +3,7 @@
 mod changes;
 mod html;
 mod jobs;
+mod monitor;
 mod origin;
 
 use std::collections::HashMap;
@@ -44,6 +45,10 @@ const ROWS: usize = 50;
 /// Once there are namespaces, others are looked for so often: Redis looks at all of its keys.
 const KNOWN: Duration = Duration::from_secs(10);
 
+/// What monitors ask for.
+pub(crate) const METRICS: &str = "/metrics";
+pub(crate) const HEALTH: &str = "/health";
+
 const CSS: [(&str, &str); 1] = [("content-type", "text/css; charset=utf-8")];
 const SCRIPT: [(&str, &str); 1] = [("content-type", "text/javascript; charset=utf-8")];
 
@@ -60,6 +65,11 @@ pub(crate) const FORM: usize = 128 * 1024;
 /// Forms change something only if the browser says that they come from a page of the same origin,
 /// in `Sec-Fetch-Site`, or in an `Origin` that is the `Host` of the request. Answers have a content
 /// security policy, and are neither cached nor shown in frames.
+///
+/// Two routes are for monitors: `/metrics` has figures of each namespace in the text format of
+/// Prometheus, and `/health` answers 503 when the store cannot be read, or a timer has been due for
+/// five seconds and has not fired. The [README](https://docs.rs/crate/tickwheel-admin/latest) lists
+/// the figures.
 ///
 /// Browsers that wait for a change for more than a second are led to a page of its progress. With
 /// several processes behind a load balancer that page needs sticky sessions; everything else does
@@ -132,6 +142,8 @@ impl Page {
             .route("/", get(home))
             .route("/static/style.css", get((CSS, include_str!("style.css"))))
             .route("/static/page.js", get((SCRIPT, include_str!("page.js"))))
+            .route(METRICS, get(monitor::metrics))
+            .route(HEALTH, get(monitor::health))
             .route("/n/{namespace}", get(overview))
             .route("/n/{namespace}/find", get(find))
             .route("/n/{namespace}/list/{state}", get(list))

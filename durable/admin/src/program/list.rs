@@ -110,7 +110,7 @@ fn all_of(row: &Stored, now: StoreTime) -> String {
 mod tests {
     use std::time::Duration;
 
-    use tickwheel_durable::store::Version;
+    use tickwheel_durable::store::{InstanceId, Version};
 
     use super::*;
     use crate::details::STATES;
@@ -127,6 +127,19 @@ mod tests {
             let table = rows_table(&[row], now);
             let when = format!("{when} 1 min ago");
             assert!(table.contains(&when), "{when}: {table}");
+        }
+    }
+
+    #[test]
+    fn table_names_who_has_claimed_a_timer_in_flight() {
+        let now = StoreTime::from_micros(1_000_000_000);
+        for state in STATES {
+            let (key, value) = (b"a".to_vec(), b"1".to_vec());
+            let mut row = Stored::new(Version(17), state, key, value, now);
+            row.claimed_by = Some(InstanceId(5));
+            let table = rows_table(&[row], now);
+            let is_named = table.contains("claimed by 5");
+            assert_eq!(is_named, state == State::InFlight, "{table}");
         }
     }
 

@@ -41,8 +41,6 @@ pub fn main() -> ExitCode {
 }
 
 async fn run(Args { common, command }: Args) -> Result<(), Failure> {
-    let operator = async || one(&access(&common).await?, &common).await;
-    let json = common.json;
     match command {
         Command::Completions { shell } => {
             let mut program = Args::command();
@@ -55,15 +53,28 @@ async fn run(Args { common, command }: Args) -> Result<(), Failure> {
             let page = clap_mangen::Man::new(Args::command());
             Ok(page.render(&mut std::io::stdout())?)
         }
-        Command::Stats => stats::stats(&access(&common).await?, &common).await,
-        Command::Watch { every, times } => {
-            stats::watch(&access(&common).await?, &common, every, times).await
-        }
         Command::Serve(options) => serve::serve(&common, options).await,
+        command => {
+            let access = access(&common).await?;
+            let ran = run_on(&access, &common, command).await;
+            access.close().await;
+            ran
+        }
+    }
+}
+
+/// Runs a command that needs the store alone.
+async fn run_on(access: &StoreAccess, common: &Common, command: Command) -> Result<(), Failure> {
+    let operator = async || one(access, common).await;
+    let json = common.json;
+    match command {
+        Command::Stats => stats::stats(access, common).await,
+        Command::Watch { every, times } => stats::watch(access, common, every, times).await,
         Command::List(which) => list::list(&operator().await?, json, which).await,
         Command::Show { key, hex } => list::show(&operator().await?, json, &key, hex).await,
         Command::Instances => stats::instances(&operator().await?, json).await,
         Command::Change(change) => change::change(&operator().await?, json, change).await,
+        Command::Completions { .. } | Command::Man | Command::Serve(_) => Ok(()),
     }
 }
 

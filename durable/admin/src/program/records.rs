@@ -2,7 +2,6 @@
 //! means nothing.
 
 use serde_json::{Value, json};
-use tickwheel_durable::Counts;
 use tickwheel_durable::store::{State, StoreTime, Stored, StoredInstance};
 
 use crate::actions::Outcome;
@@ -32,15 +31,11 @@ fn time(time: StoreTime) -> Option<String> {
 pub(super) fn namespaces(summaries: &[Summary]) -> Value {
     let record = |each: &Summary| {
         let counts = each.counts;
-        let overdue = |counts: Counts| {
-            let overdue = counts.earliest.map(|due| counts.now.since(due));
-            overdue.unwrap_or_default().as_secs_f64()
-        };
         json!({
             "namespace": each.operator.namespace.as_str(),
             "codec": each.operator.codec,
             "now": counts.and_then(|counts| time(counts.now)),
-            // `ok`, `late` or `failing`, and why.
+            // `ok`, `died`, `late` or `failing`, and why.
             "state": each.health.word,
             "reason": each.health.text,
             "waiting": counts.map(|counts| counts.waiting),
@@ -49,7 +44,7 @@ pub(super) fn namespaces(summaries: &[Summary]) -> Value {
             "is_estimate": counts.map(|counts| counts.is_estimate),
             "earliest": counts.and_then(|counts| counts.earliest).and_then(time),
             // For how long the earliest has been due; 0 if it is not.
-            "overdue_seconds": counts.map(overdue),
+            "overdue_seconds": counts.map(|_| each.overdue().as_secs_f64()),
             "instances": counts.map(|counts| loading(&each.instances, counts.now)),
         })
     };
@@ -128,6 +123,7 @@ pub(super) fn changed(operator: &Operator, done: &Outcome) -> Value {
 mod tests {
     use std::time::Duration;
 
+    use tickwheel_durable::Counts;
     use tickwheel_durable::store::{InstanceId, Version};
 
     use super::*;

@@ -113,3 +113,29 @@ pub(super) async fn watch(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::case::Case;
+    use crate::program::args::Args;
+
+    #[tokio::test(start_paused = true)]
+    async fn looks_begin_as_far_apart_as_is_asked() {
+        let case = Case::new().await;
+        let args = Args::try_parse_from(["tickwheel-admin", "watch", "--json"]);
+        let common = args.expect("they are right").common;
+        let (began, every) = (Instant::now(), Duration::from_secs(10));
+        let watched = watch(&case.operator.access, &common, every, Some(3)).await;
+        watched.expect("it reads");
+        assert_eq!(began.elapsed(), 2 * every);
+        // A look that takes long is not made up for.
+        case.store.set_slow("count", Duration::from_secs(4));
+        let began = Instant::now();
+        let watched = watch(&case.operator.access, &common, every, Some(2)).await;
+        watched.expect("it reads");
+        assert_eq!(began.elapsed(), every + Duration::from_secs(4));
+    }
+}

@@ -26,3 +26,18 @@ async fn namespace_that_was_not_there_has_its_page_at_once() {
         service.page("/timers/n/mails").await;
     }
 }
+
+/// The frame of each page names all of them.
+#[tokio::test(start_paused = true)]
+async fn page_of_a_namespace_soon_leads_to_one_that_has_appeared() {
+    let service = Service::new("/timers", |page| page).await;
+    let link = "href=\"/timers/n/mails\"";
+    let page = service.page("/timers/n/orders").await;
+    assert!(!page.contains(link), "{page}");
+    let mails = Namespace::new("mails").expect("it is a name");
+    let opened = service.store.open(&mails, &"json".into()).await;
+    opened.expect("it opens");
+    tokio::time::sleep(std::time::Duration::from_secs(11)).await;
+    let page = service.page("/timers/n/orders").await;
+    assert!(page.contains(link), "{page}");
+}

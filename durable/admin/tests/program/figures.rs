@@ -35,7 +35,7 @@ async fn figure_is_under_its_name() {
     for (name, figure) in [
         ("namespace", "orders"),
         ("codec", "json"),
-        ("state", "failing:"),
+        ("state", "died:"),
         ("waiting", "3"),
         ("in flight", "1"),
         ("dead", "2"),

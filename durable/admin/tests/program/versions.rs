@@ -41,7 +41,7 @@ async fn namespace_of_another_schema_hides_no_other() {
         let record = ran(&[command, &["--json"]].concat()).json();
         let [mails, orders] = [0, 1].map(|number| record["namespaces"][number].clone());
         let reason = mails["reason"].as_str().expect("it is told");
-        assert!(reason.contains("schema version 4"), "{reason}");
+        assert!(reason.contains("schema version 5"), "{reason}");
         assert_eq!(
             (&mails["state"], &orders["state"]),
             (&"failing".into(), &"ok".into())

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tickwheel_durable::store::{
-    Action, DeadChange, DeadRows, Settled, Settlement, State, Store, StoreTime, Version,
-    WriteOutcome,
+    Action, DeadChange, DeadRows, MAX_DEAD_OF_KEY, Settled, Settlement, State, Store, StoreTime,
+    Stored, Version, WriteOutcome,
 };
 
-use super::{Case, FAR, write};
+use super::{Case, FAR, NOW, set, versions_of, write};
 use crate::steps::{in_steps, pages};
 use crate::world::{Stores, World, by_state, key};
 
@@ -103,6 +103,79 @@ pub async fn discards_dead_rows<T: Stores>(world: &World<T>) {
     let listed = pages(&case.store, &case.space, State::Dead, 1).await;
     let listed = listed.iter().flatten().map(|row| row.version);
     assert_eq!(listed.collect::<Vec<_>>(), died);
+}
+
+/// D13: a timer that repeats each second and fails for weeks leaves no more dead rows than one step
+/// discards: those that were fired last.
+pub async fn keeps_the_latest_dead_rows_of_a_key<T: Stores>(world: &World<T>) {
+    const MORE: usize = 20;
+    let case = Case::open(world).await;
+    let other = case.dead("b").await;
+    let mut claims = Vec::new();
+    for _ in 0..MAX_DEAD_OF_KEY + MORE {
+        claims.push(case.fired("a").await);
+    }
+    let all = vec![Settled::Done; claims.len()];
+    // One after the other, and several in a batch.
+    let (first, last) = claims.split_at(MAX_DEAD_OF_KEY + MORE / 2);
+    for &token in first {
+        assert_eq!(case.settle(token, Settlement::Dead).await, Settled::Done);
+    }
+    let settled = case.settle_all(last.to_vec(), Settlement::Dead).await;
+    assert_eq!(settled, all[..last.len()]);
+    let dead = |rows: Vec<Stored>| -> BTreeSet<Version> {
+        rows.into_iter().map(|row| row.version).collect()
+    };
+    let kept: BTreeSet<_> = claims[MORE..].iter().copied().collect();
+    assert_eq!(dead(case.rows_of("a", 1_000).await), kept);
+    assert_eq!(
+        by_state(&case.counts().await),
+        [0, 0, kept.len() as u64 + 1]
+    );
+    assert_eq!(dead(case.rows_of("b", 1).await), [other].into());
+    let removed = case.write(vec![write("a", Action::Remove)]).await;
+    let latest = claims.last().copied();
+    assert!(
+        matches!(removed[0], WriteOutcome::Removed { version, .. } if Some(version) == latest),
+        "{removed:?}"
+    );
+    assert_eq!(by_state(&case.counts().await), [0, 0, 1]);
+}
+
+/// A batch that discards thousands of dead rows is made as a whole, in order.
+pub async fn batches_discard_many_dead_rows<T: Stores>(world: &World<T>) {
+    const KEYS: u64 = 24;
+    let case = Case::open(world).await;
+    let keys: Vec<_> = (0..KEYS).map(key).collect();
+    let mut claims = Vec::new();
+    for _ in 0..MAX_DEAD_OF_KEY {
+        let rows = case
+            .set_all(keys.iter().map(|key| set(key, key, NOW)))
+            .await;
+        let fired = case.fire(versions_of(&rows)).await.fired;
+        claims.extend(fired.iter().map(|fired| fired.token));
+    }
+    for claims in claims.chunks(500) {
+        case.settle_all(claims.to_vec(), Settlement::Dead).await;
+    }
+    let dead = KEYS * MAX_DEAD_OF_KEY as u64;
+    assert_eq!(by_state(&case.counts().await), [0, 0, dead]);
+    let writes = keys
+        .iter()
+        .enumerate()
+        .map(|(number, key)| match number % 2 {
+            0 => set(key, key, FAR),
+            _ => write(key, Action::Remove),
+        });
+    let written = case.write(writes.collect()).await;
+    for (number, (outcome, key)) in written.iter().zip(&keys).enumerate() {
+        match outcome {
+            WriteOutcome::Armed { .. } => assert_eq!(number % 2, 0),
+            WriteOutcome::Removed { value, .. } => assert_eq!(value, key.as_bytes()),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(by_state(&case.counts().await), [KEYS / 2, 0, 0]);
 }
 
 /// Very many are listed in pages, and retried and discarded in steps, each once.

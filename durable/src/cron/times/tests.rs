@@ -177,6 +177,12 @@ fn refuses_what_never_occurs_and_what_is_invalid() {
         "* * * *",
         "61 * * * *",
         "0 0 0 1 1 * 2026",
+        "*/90 * * * *",
+        "0 */24 * * *",
+        "0 0 */31 * *",
+        "0 0 1,,3 * *",
+        "0,,0 0 0 * * *",
+        "0 0 1, * *",
         "* * * * * x",
     ] {
         let error = refused(invalid, "UTC");
@@ -187,7 +193,15 @@ fn refuses_what_never_occurs_and_what_is_invalid() {
                 .starts_with(&format!("{invalid:?} is no cron expression: "))
         );
     }
-    for invalid in ["", "Mars/Olympus", "UTC ", "+02:00", "../zone"] {
+    for invalid in [
+        "",
+        "Mars/Olympus",
+        "UTC ",
+        "+02:00",
+        "../zone",
+        "Factory",
+        "factory",
+    ] {
         let zone = invalid.to_owned();
         assert_eq!(refused("* * * * *", invalid), CronError::Zone { zone });
     }
@@ -207,4 +221,88 @@ fn text_of_a_schedule_can_be_read_again() {
     assert_eq!(text, "0 9 * * MON Europe/Berlin");
     let read = Cron::read(&text).expect("it is read");
     assert_eq!(read.after(now), Some(first));
+}
+
+/// Regression: a weekday beside each second day of the month was one day more, and in Vixie cron it
+/// is one day less.
+#[test]
+fn day_that_begins_with_a_star_does_not_stand_alone() {
+    let odd_mondays = ["2026-11-09T00:00", "2026-11-23T00:00", "2026-12-07T00:00"];
+    let mondays = |expression| times(expression, "UTC", "2026-11-05T00:00");
+    assert_eq!(mondays("0 0 */2 * MON"), odd_mondays);
+    assert_eq!(mondays("0 0 0 */2 * 1"), odd_mondays);
+    let days = ["2026-11-07T00:00", "2026-11-09T00:00", "2026-11-23T00:00"];
+    assert_eq!(mondays("0 0 7,9,23 * */1"), days);
+    let either = ["2026-11-05T00:00", "2026-11-09T00:00"];
+    assert_eq!(times("0 0 5 * 1", "UTC", "2026-11-04T00:00"), either);
+}
+
+/// Regression: a search went on to the year 5000, for seconds, on the thread of the runtime.
+#[test]
+fn search_ends_after_some_steps() {
+    let now = StoreTime::from_micros(1_795_000_000_000_000);
+    for (expression, zone) in [
+        // Clocks leave out these times each year.
+        ("* * 2 8-14 3 +SUN", "America/New_York"),
+        ("* 30-59 2 * 3 SUN#L", "Europe/Berlin"),
+        ("30 23 25-30 3 +SAT", "America/Nuuk"),
+    ] {
+        let cron = Cron::new(expression, zone).expect("it is valid");
+        assert_eq!(cron.search(now), (None, MAX_STEPS), "{expression}");
+    }
+    // The end of a gap is looked for second by second.
+    let cron = Cron::new("0 2 8-14 3 +SUN", "America/New_York").expect("it is valid");
+    let (found, steps) = cron.search(now);
+    assert!(found.is_some() && steps < 3_610, "{steps}");
+    // It ends by its years.
+    let cron = Cron::new("0-1 2 8-14 3 +SUN", "America/New_York").expect("it is valid");
+    let (found, steps) = cron.search(now);
+    assert!(found.is_none() && steps < 1_000, "{steps}");
+}
+
+/// The rarest days come again within 40 years.
+#[test]
+fn rare_days_are_found() {
+    let sundays = ["2032-02-29T00:00", "2060-02-29T00:00", "2088-02-29T00:00"];
+    let rare = times("0 0 29 2 +SUN", "UTC", "2026-11-05T00:00");
+    assert_eq!(rare, sundays);
+    let after = times("0 0 29 2 +SUN", "UTC", "2088-03-01T00:00");
+    assert_eq!(after, ["2128-02-29T00:00"]);
+}
+
+/// Bounds change no time: these come at most some years apart.
+#[test]
+fn bounded_searches_find_what_the_parser_does() {
+    for zone in [
+        "Europe/Berlin",
+        "Australia/Lord_Howe",
+        "America/Nuuk",
+        "Africa/Casablanca",
+    ] {
+        for expression in [
+            "*/7 1-3 * * *",
+            "30 2 * * *",
+            "15 23 * 3,10 SAT#L",
+            "0 12 29 2 *",
+        ] {
+            let cron = Cron::new(expression, zone).expect("it is valid");
+            let mut time = StoreTime::from_micros(1_774_500_000_000_000);
+            for _ in 0..500 {
+                if time.as_micros() > 6_000_000_000_000_000 {
+                    // In the year 2160.
+                    break;
+                }
+                let start = Timestamp::from_microsecond(time.as_micros()).expect("it is one");
+                let start = start.to_zoned(cron.zone.clone());
+                let next = cron.expression.find_next_occurrence(&start, false);
+                let next = next.expect("it occurs again").timestamp();
+                time = cron.after(time).expect("it occurs again");
+                assert_eq!(
+                    time.as_micros(),
+                    next.as_microsecond(),
+                    "{expression} {zone}"
+                );
+            }
+        }
+    }
 }

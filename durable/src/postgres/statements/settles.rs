@@ -13,7 +13,8 @@ pub(in crate::postgres) const ACK: &str = concat!(
     RETURNING t.version"
 );
 
-/// From arrays of tokens and errors.
+/// From arrays of tokens and errors. Of each key that has many dead rows, as many of the oldest go:
+/// see [`MAX_DEAD_OF_KEY`](crate::store::MAX_DEAD_OF_KEY), the 100 below.
 pub(in crate::postgres) const DIE: &str = concat!(
     "WITH ",
     free_tokens!("$2::bigint[], $3::text[]", "version, error"),
@@ -26,6 +27,14 @@ pub(in crate::postgres) const DIE: &str = concat!(
         SELECT version, namespace, key, value, ",
     now!(),
     ", deadline, attempt, error FROM gone
+    ), oldest AS (
+        DELETE FROM @.tickwheel_dead WHERE version = ANY(ARRAY(
+            SELECT d.version FROM (SELECT namespace, key, count(*) AS died FROM gone GROUP BY namespace, key) k, LATERAL (
+                SELECT version FROM @.tickwheel_dead
+                WHERE namespace = k.namespace AND key BETWEEN k.key AND k.key
+                ORDER BY key DESC, version DESC OFFSET greatest(100 - k.died, 0)
+            ) d WHERE (SELECT true FROM @.tickwheel_dead WHERE namespace = $1::int LIMIT 1)
+        ))
     )
     SELECT version FROM gone"
 );

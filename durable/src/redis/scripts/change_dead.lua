@@ -23,7 +23,7 @@ while at <= #versions and at <= limit and bytes < MAX_BYTES do
     end
     if state and op == 'retry' then
         if waiting_under[key] == nil then
-            waiting_under[key] = call('HGET', keys, key) and true
+            waiting_under[key] = call('HGET', key_bucket(key), key) and true
         end
         if waiting_under[key] then
             -- Beside the newer one.

@@ -15,21 +15,14 @@ local into_rows, into_keys, into_flights, into_loaded, into_schedules = {}, {}, 
 
 -- Takes rows out of the indexes. Most of them lie in the index of the `likely` id, or are unloaded.
 local function leave_index(state, versions, likely)
-    local index = index_of(state, likely)
-    local left = #versions - call_with_many('ZREM', index, versions)
+    local left = #versions - call_in_buckets('ZREM', function(version)
+        return index_of(state, likely, version)
+    end, versions, 1, 1)
     if left > 0 then
-        local others, loader_of = {}, read(loaded, versions, 1, #versions)
-        for _, version in ipairs(versions) do
-            local other = index_of(state, loader_of[version])
-            if other ~= index then
-                local list = others[other] or {}
-                others[other] = list
-                list[#list + 1] = version
-            end
-        end
-        for other, list in pairs(others) do
-            call_with_many('ZREM', other, list)
-        end
+        local loader_of = read(loaded, versions, 1, #versions)
+        call_in_buckets('ZREM', function(version)
+            return index_of(state, loader_of[version], version)
+        end, versions, 1, 1)
     end
     if likely or left > 0 then
         call_with_many('HDEL', loaded, versions)
@@ -42,21 +35,23 @@ local likely_loader = false
 local function flush()
     for state, versions in pairs(out_of) do
         leave_index(state, versions, likely_loader)
-        call_with_many('HDEL', rows, versions)
+        call_in_buckets('HDEL', row_bucket, versions, 1, 1)
     end
     if out_of[WAITING][1] and any_schedule() then
-        call_with_many('HDEL', schedules, out_of[WAITING])
+        call_in_buckets('HDEL', schedule_bucket, out_of[WAITING], 1, 1)
     end
-    call_with_many('HDEL', keys, out_of_keys)
+    call_in_buckets('HDEL', key_bucket, out_of_keys, 1, 1)
     call_with_many('ZREM', flights, out_of_flights)
-    call_with_many('HSET', rows, into_rows)
-    call_with_many('ZADD', index_of(WAITING), into_waiting)
-    call_with_many('ZADD', index_of(WAITING, loader), into_mine)
+    call_in_buckets('HSET', row_bucket, into_rows, 2, 1)
+    call_in_buckets('ZADD', waiting_bucket, into_waiting, 2, 2)
+    if loader then
+        call_with_many('ZADD', index_of(WAITING, loader), into_mine)
+    end
     call_with_many('ZADD', index_of(IN_FLIGHT), into_in_flight)
     call_with_many('HSET', loaded, into_loaded)
-    call_with_many('HSET', keys, into_keys)
+    call_in_buckets('HSET', key_bucket, into_keys, 2, 1)
     call_with_many('ZADD', flights, into_flights)
-    call_with_many('HSET', schedules, into_schedules)
+    call_in_buckets('HSET', schedule_bucket, into_schedules, 2, 1)
     out_of = { [WAITING] = {}, [IN_FLIGHT] = {} }
     out_of_keys, out_of_flights = {}, {}
     into_waiting, into_in_flight, into_mine = {}, {}, {}

@@ -7,4 +7,8 @@ for _, index in ipairs(indexes(WAITING)) do
         earliest = due
     end
 end
-return { now, call('HLEN', keys), call('ZCARD', flights), earliest, call('ZCARD', dead) }
+local waiting = 0
+for _, bucket in ipairs(buckets(keys, KEY_BUCKETS)) do
+    waiting = waiting + call('HLEN', bucket)
+end
+return { now, waiting, call('ZCARD', flights), earliest, call('ZCARD', dead) }

@@ -5,7 +5,7 @@ local answers = {}
 for at = 2, #ARGV - 1 do
     local rows = 0
     for _, index in ipairs(all) do
-        rows = rows + min(call('ZCOUNT', index, ARGV[at], '(' .. ARGV[at + 1]), limit)
+        rows = min(rows + call('ZCOUNT', index, ARGV[at], '(' .. ARGV[at + 1]), limit)
     end
     answers[at - 1] = rows
 end

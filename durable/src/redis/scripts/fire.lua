@@ -40,7 +40,7 @@ local function load_scheduled(version, due, instance)
     elseif not loader then
         return '0'
     end
-    call('ZREM', index_of(WAITING, instance), version)
+    call('ZREM', index_of(WAITING, instance, version), version)
     call('ZADD', index_of(WAITING, loader), format(DIGITS, due), version)
     call('HSET', loaded, version, loader)
     return '1'
@@ -65,40 +65,20 @@ local function next_occurrence(deadline, period)
     return behind == 0, 0, due
 end
 
--- Adds versions that no instance has loaded to those in the call. Returns whether there may be more.
+-- Adds versions that no instance has loaded to those in the call.
 local named, more = #ARGV, false
-local function add_unloaded()
-    local due = {}
-    local function add_index(index)
-        local found = known_page(index, now, at_most, ARGV[7])
-        for at = 1, #found, 2 do
-            due[#due + 1] = { tonumber(found[at + 1]), found[at] }
-        end
-    end
-    local function add_indexes(owner)
-        add_index(index_of(WAITING, owner))
-        add_index(index_of(IN_FLIGHT, owner))
-    end
-    add_indexes(nil)
-    for _, dead in ipairs(ended_instances()) do
-        add_indexes(dead)
-    end
-    table.sort(due, function(a, b)
-        return a[1] < b[1] or a[1] == b[1] and a[2] < b[2]
-    end)
-    more = #due >= at_most
-    for at = 1, min(#due, at_most) do
-        ARGV[#ARGV + 1] = due[at][2]
-    end
-end
 if at_most > 0 then
-    add_unloaded()
+    add_unloaded(now, known_filter(ARGV[7]))
+    for _ = 1, at_most do
+        ARGV[#ARGV + 1] = take_first()
+    end
+    more = #ARGV == named + at_most
 end
 
 -- Makes a row dead that no script would have written.
 local function set_aside(version, row, reason, key)
-    local waits = call('ZSCORE', index_of(WAITING, call('HGET', loaded, version)), version)
-    take(version, waits and WAITING or IN_FLIGHT, key, call('HGET', keys, key) ~= version)
+    local waits = call('ZSCORE', index_of(WAITING, call('HGET', loaded, version), version), version)
+    take(version, waits and WAITING or IN_FLIGHT, key, call('HGET', key_bucket(key), key) ~= version)
     put_damaged(version, row, reason, key)
     local at = #damaged
     damaged[at + 1], damaged[at + 2], damaged[at + 3] = version, key, reason
@@ -107,13 +87,13 @@ end
 -- A version that names no row is not loaded again.
 local function forget(version)
     local instance = call('HGET', loaded, version)
-    call('ZREM', index_of(WAITING, instance), version)
+    call('ZREM', index_of(WAITING, instance, version), version)
     call('ZREM', index_of(IN_FLIGHT, instance), version)
     call('HDEL', loaded, version)
 end
 
 even_when_full()
-local row_of, last = read_some(rows, ARGV, FIRST, #ARGV)
+local row_of, last = read_rows(ARGV, FIRST, #ARGV)
 likely_loader = named >= FIRST and call('HGET', loaded, ARGV[FIRST])
 local lease_ends = lease and format(DIGITS, after(lease))
 for at = FIRST, last do
@@ -122,7 +102,7 @@ for at = FIRST, last do
     local state, deadline, attempt, period, key, value_at, fields, text
     if row then
         state, deadline, attempt, period, key, value_at, fields = unpack_row(row)
-        text = state and period < 0 and call('HGET', schedules, version)
+        text = state and period < 0 and call('HGET', schedule_bucket(version), version)
     end
     if not row then
         forget(version)

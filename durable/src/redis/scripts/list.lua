@@ -1,5 +1,5 @@
 -- list: 'w' waiting | 'f' in flight | 'd' dead, limit, then due, version of the last one if it goes on -> rows, fewer if they have enough bytes.
--- O((limit + log n) * ids + limit * log n).
+-- O((ids + limit) * log n).
 
 local limit, after_due, after_version = tonumber(ARGV[2]), ARGV[3], ARGV[4]
 
@@ -21,22 +21,21 @@ local function rank_after(index)
     return low
 end
 
-local found = {}
 for _, index in ipairs(limit > 0 and indexes(ARGV[1]) or {}) do
-    local from = rank_after(index)
-    local page = call('ZRANGE', index, from, from + limit - 1, 'WITHSCORES')
-    for at = 1, #page, 2 do
-        found[#found + 1] = { version = page[at], due = tonumber(page[at + 1]) }
-    end
+    local after_last = rank_after(index)
+    add_source(index, ARGV[1], function(from)
+        return call('ZRANGE', index, after_last + from, after_last + from + FEW - 1, 'WITHSCORES')
+    end)
 end
-table.sort(found, function(a, b)
-    return a.due < b.due or a.due == b.due and a.version < b.version
-end)
 
 local answers, bytes = {}, 0
 local describe_row = ARGV[1] == DEAD and describe_dead or describe
-for number = 1, min(#found, limit) do
-    bytes = bytes + describe_row(answers, found[number].version)
+for _ = 1, limit do
+    local version = take_first()
+    if not version then
+        break
+    end
+    bytes = bytes + describe_row(answers, version)
     if bytes >= MAX_BYTES then
         break
     end

@@ -1,6 +1,6 @@
 -- load: instance, window, limit, alive, wanted, unknown schedules, name -> now, whether there is more, what other instances
 -- lack, version, due for each row, version, deadline and schedule for each that has a schedule.
--- O((limit + ids that have ended + rows passed by) * log n).
+-- O((limit + ids that have ended, MAX_ENDED at most, + rows passed by) * log n).
 
 local instance, limit = ARGV[1], tonumber(ARGV[3])
 even_when_full()
@@ -9,92 +9,40 @@ if ARGV[7] ~= '' then
     call('HSET', names, instance, ARGV[7])
 end
 
--- The first rows of each index that has any, in order.
-local pages = {}
-local function open_page(state, owner, horizon)
-    local index = index_of(state, owner)
-    local page, passed = known_page(index, horizon, limit + 1, ARGV[6])
-    if page[1] then
-        page.passed = passed
-        page.index, page.state, page.at, page.due = index, state, 1, tonumber(page[2])
-        pages[#pages + 1] = page
-    end
-end
-local function open_pages(owner)
-    open_page(WAITING, owner, after(tonumber(ARGV[2])))
-    open_page(IN_FLIGHT, owner, now)
-end
-open_pages(nil)
+local filter = known_filter(ARGV[6])
+local ended = add_unloaded(after(tonumber(ARGV[2])), filter)
 -- Those that other instances have left.
-for _, owner in ipairs(call('ZRANGE', instances, 0, -1)) do
-    if owner:sub(1, 1) == '-' and owner ~= '-' .. instance and living(owner) then
-        open_page(WAITING, owner, now)
-        open_page(IN_FLIGHT, owner, now)
-    end
-end
-local ended = ended_instances()
-for _, dead in ipairs(ended) do
-    open_pages(dead)
-end
-
--- The page with the row that comes first.
-local function first_page()
-    local first = pages[1]
-    for at = 2, #pages do
-        local page = pages[at]
-        if page.due < first.due or page.due == first.due and page[page.at] < first[first.at] then
-            first = page
-        end
-    end
-    return first
-end
-
--- Nothing is left of the page.
-local function leave(page)
-    for number = 1, #pages do
-        if pages[number] == page then
-            return table.remove(pages, number)
-        end
-    end
-end
-
--- Takes the rows that were read of a page out of its index.
-local function shut(page)
-    if page.at > 1 and page.passed then
-        local taken = {}
-        for at = 1, page.at - 2, 2 do
-            taken[#taken + 1] = page[at]
-        end
-        call_with_many('ZREM', page.index, taken)
-    elseif page.at > 1 then
-        call('ZREMRANGEBYRANK', page.index, 0, (page.at - 1) / 2 - 1)
+for _, owner in ipairs(call('ZRANGEBYSCORE', instances, format(DIGITS, now), '+inf')) do
+    if owner:sub(1, 1) == '-' and owner ~= '-' .. instance then
+        add_due(WAITING, owner, now, filter)
+        add_due(IN_FLIGHT, owner, now, filter)
     end
 end
 
 local found, into, into_loaded = {}, { [WAITING] = {}, [IN_FLIGHT] = {} }, {}
-local lacking = tonumber(ARGV[5])
+local lacking, sources = tonumber(ARGV[5]), {}
 for at = 1, 2 * limit, 2 do
-    local page = first_page()
-    if not page then
+    local version, due, source = take_first()
+    if not version then
         break
     end
-    local version, due, list = page[page.at], page[page.at + 1], into[page.state]
+    sources[source] = true
     found[at], found[at + 1] = version, due
     into_loaded[at], into_loaded[at + 1] = version, instance
+    local list = into[source.state]
     local into_at = #list
     list[into_at + 1], list[into_at + 2] = due, version
-    if page.due <= now then
+    if tonumber(due) <= now then
         lacking = lacking - 1
     end
-    page.at = page.at + 2
-    page.due = tonumber(page[page.at + 1])
-    if not page.due then
-        shut(page)
-        leave(page)
-    end
 end
-for _, page in ipairs(pages) do
-    shut(page)
+for source in pairs(sources) do
+    if source.passed then
+        call_with_many('ZREM', source.index, source.taken)
+    else
+        -- They are the first.
+        call('ZREMRANGEBYRANK', source.index, 0, #source.taken - 1)
+    end
 end
 for state, list in pairs(into) do
     call_with_many('ZADD', index_of(state, instance), list)
@@ -108,7 +56,9 @@ for _, dead in ipairs(ended) do
     end
 end
 
-local others_lack, noted = 0, call('ZRANGE', lacks, 0, -1, 'WITHSCORES')
+-- Of very many, those that lack most.
+local MAX_LACKING = 128
+local others_lack, noted = 0, call('ZRANGE', lacks, 0, MAX_LACKING - 1, 'REV', 'WITHSCORES')
 for at = 1, #noted, 2 do
     local other = noted[at]
     if not living(other) then
@@ -129,7 +79,7 @@ if found[1] and any_schedule() then
     for at = 1, #found, 2 do
         versions[#versions + 1] = found[at]
     end
-    local schedule_of = read(schedules, versions, 1, #versions)
+    local schedule_of = read_in_buckets(schedule_bucket, versions, 1, #versions)
     for _, version in ipairs(versions) do
         if schedule_of[version] then
             local at = #scheduled
@@ -137,4 +87,4 @@ if found[1] and any_schedule() then
         end
     end
 end
-return { now, pages[1] and 1 or 0, others_lack, concat(found, ' '), scheduled }
+return { now, heap[1] and 1 or 0, others_lack, concat(found, ' '), scheduled }

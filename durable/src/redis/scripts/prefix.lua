@@ -5,21 +5,27 @@
 -- has more rows than a whole answer, or large ones. Such a portion is divided, and read again for the next answer. If it has
 -- lost rows meanwhile it may reach further than before, with new names among those that were answered: hence its end.
 --
--- A cursor is that of the server, a space, where a divided portion ended, a space, and the last name of it that was answered.
+-- A cursor is the number of a bucket, that of the server in it, where a divided portion ended, and the last name of it that was
+-- answered, with spaces between them.
 
 local STEP, PORTION = 1000, 10
 local state, limit, prefix = ARGV[1], tonumber(ARGV[2]), ARGV[3]
-local cursor, ended, last = ARGV[4]:match('^(%d+) (%d*) (.*)$')
-if not cursor then
+local bucket, cursor, ended, last = ARGV[4]:match('^(%d+) (%d+) (%d*) (.*)$')
+local command, found_in = 'HSCAN', buckets(keys, KEY_BUCKETS)
+if state ~= WAITING then
+    command, found_in = 'ZSCAN', { state == DEAD and dead_keys or flights }
+end
+bucket = tonumber(bucket)
+if not found_in[bucket] then
     return redis.error_reply('ERR the cursor is none of this store')
 end
 
 -- The names of rows in flight and of dead rows begin with the length of the key, and end with the version.
 local LENGTH, VERSION = 5, 16
 local literal = prefix:gsub('[%*%?%[%]%^%-\\]', '\\%0')
-local command, index, pattern = 'HSCAN', keys, literal .. '*'
+local pattern = literal .. '*'
 if state ~= WAITING then
-    command, index, pattern = 'ZSCAN', state == DEAD and dead_keys or flights, ('?'):rep(LENGTH) .. pattern
+    pattern = ('?'):rep(LENGTH) .. pattern
 end
 
 -- Whether a name comes before another one by its bytes.
@@ -35,7 +41,7 @@ end
 
 -- The end of the portion at the cursor, its names with that prefix, and their versions.
 local function portion()
-    local found = call(command, index, cursor, 'MATCH', pattern, 'COUNT', PORTION)
+    local found = call(command, found_in[bucket], cursor, 'MATCH', pattern, 'COUNT', PORTION)
     local names, versions = {}, {}
     for at = 1, #found[2], 2 do
         local name = found[2][at]
@@ -60,7 +66,7 @@ for _ = 1, STEP / PORTION do
     end
     for number, name in ipairs(names) do
         if rows >= limit or bytes >= MAX_BYTES then
-            answers[1] = cursor .. ' ' .. stop .. ' ' .. names[number - 1]
+            answers[1] = concat({ bucket, cursor, stop, names[number - 1] }, ' ')
             return answers
         end
         bytes = bytes + describe_row(answers, versions[name])
@@ -68,8 +74,11 @@ for _ = 1, STEP / PORTION do
     end
     cursor, ended = stop, ''
     if cursor == '0' then
-        return answers
+        bucket = bucket + 1
+        if not found_in[bucket] then
+            return answers
+        end
     end
 end
-answers[1] = cursor .. '  '
+answers[1] = bucket .. ' ' .. cursor .. '  '
 return answers

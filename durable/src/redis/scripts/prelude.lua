@@ -150,14 +150,57 @@ local function after(delay)
     return min(now + delay, NEVER)
 end
 
--- The sorted set in which rows of that state lie by when they are due: the unloaded ones, or those of an id.
+-- What grows with the number of timers lies in buckets, which a cluster can move, one after the other, however many timers
+-- there are: rows by the last two digits of their versions, schedules and waiting rows that no instance has loaded by the last
+-- one, keys by the first digit of a hash.
+local DIGITS_OF_BUCKETS = '0123456789abcdef'
+local function row_bucket(version)
+    return rows .. ':' .. version:sub(-2)
+end
+local function schedule_bucket(version)
+    return schedules .. ':' .. version:sub(-1)
+end
+local key_buckets = {}
+local function key_bucket(key)
+    local bucket = key_buckets[key]
+    if not bucket then
+        bucket = keys .. ':' .. redis.sha1hex(key):sub(1, 1)
+        key_buckets[key] = bucket
+    end
+    return bucket
+end
+
+-- The first `count` buckets that are named by one digit.
+local function buckets(name, count)
+    local all = {}
+    for at = 1, count do
+        all[at] = name .. ':' .. DIGITS_OF_BUCKETS:sub(at, at)
+    end
+    return all
+end
+local SCHEDULE_BUCKETS, WAITING_BUCKETS, KEY_BUCKETS = 10, 10, 16
+
+-- The sorted set in which a row of that state lies by when it is due: the unloaded ones, or those of an id.
 local indexes_of_nobody = { [WAITING] = space .. ':waiting', [IN_FLIGHT] = space .. ':in-flight' }
-local function index_of(state, instance)
+local function index_of(state, instance, version)
     local index = indexes_of_nobody[state]
     if instance then
         return index .. ':' .. instance
+    elseif state == WAITING then
+        return index .. ':' .. version:sub(-1)
     end
     return index
+end
+local function waiting_bucket(version)
+    return index_of(WAITING, nil, version)
+end
+
+-- The sorted sets of the unloaded rows of a state, or the one of an id.
+local function indexes_of(state, instance)
+    if state == WAITING and not instance then
+        return buckets(indexes_of_nobody[state], WAITING_BUCKETS)
+    end
+    return { index_of(state, instance) }
 end
 
 -- The id of an instance, if it is live.
@@ -166,15 +209,25 @@ local function living(instance)
     return alive_until and tonumber(alive_until) >= now and instance
 end
 
--- The ids that have ended. Rows that were loaded under them count as unloaded.
+-- The ids that have ended. Rows that were loaded under them count as unloaded. Of very many, each call gets some others.
+local MAX_ENDED = 128
 local function ended_instances()
-    return call('ZRANGEBYSCORE', instances, '-inf', '(' .. format(DIGITS, now))
+    local most = '(' .. format(DIGITS, now)
+    local all = call('ZCOUNT', instances, '-inf', most)
+    local from = all > MAX_ENDED and math.fmod(now, all) or 0
+    local ended = call('ZRANGEBYSCORE', instances, '-inf', most, 'LIMIT', from, MAX_ENDED)
+    if from > 0 and #ended < MAX_ENDED then
+        for _, instance in ipairs(call('ZRANGEBYSCORE', instances, '-inf', most, 'LIMIT', 0, MAX_ENDED - #ended)) do
+            ended[#ended + 1] = instance
+        end
+    end
+    return ended
 end
 
 -- The id under which the row is loaded, if any, and when it is due. One whose entry in the index was lost is due.
 local function loader_and_due(version, state)
     local instance = call('HGET', loaded, version)
-    return instance, tonumber(call('ZSCORE', index_of(state, instance), version)) or 0
+    return instance, tonumber(call('ZSCORE', index_of(state, instance, version), version)) or 0
 end
 
 -- The name of a row in flight in the index by keys. Names of one key lie together, the latest last.
@@ -188,12 +241,12 @@ local function flight(key, version)
     return length .. key .. version
 end
 
--- The first names of a key in that index, from the latest version on.
-local function names_of(index, key, limit)
-    return call('ZREVRANGEBYLEX', index, '[' .. flight(key, ':'), '[' .. flight(key, '0'), 'LIMIT', 0, limit)
+-- The names of a key in that index, from the latest version on, after the first so many.
+local function names_of(index, key, from, limit)
+    return call('ZREVRANGEBYLEX', index, '[' .. flight(key, ':'), '[' .. flight(key, '0'), 'LIMIT', from, limit)
 end
 local function latest_token(key)
-    local name = names_of(flights, key, 1)[1]
+    local name = names_of(flights, key, 0, 1)[1]
     return name and name:sub(-16)
 end
 
@@ -205,6 +258,24 @@ local function call_with_many(command, key, members)
     local sum = 0
     for from = 1, #members, MANY do
         sum = sum + call(command, key, unpack(members, from, min(from + MANY - 1, #members)))
+    end
+    return sum
+end
+
+-- Calls with members that lie in buckets. Each has `length` arguments, and the one at `at` names its bucket. Returns the sum of
+-- the results.
+local function call_in_buckets(command, bucket_of, members, length, at)
+    local lists, sum = {}, 0
+    for first = 1, #members, length do
+        local bucket = bucket_of(members[first + at - 1])
+        local list = lists[bucket] or {}
+        lists[bucket] = list
+        for member = first, first + length - 1 do
+            list[#list + 1] = members[member]
+        end
+    end
+    for bucket, list in pairs(lists) do
+        sum = sum + call_with_many(command, bucket, list)
     end
     return sum
 end
@@ -222,23 +293,37 @@ local function read(key, fields, from, to)
     return values
 end
 
+-- The same of a hash that lies in buckets.
+local function read_in_buckets(bucket_of, fields, from, to)
+    local lists, values = {}, {}
+    for at = from, to do
+        local bucket = bucket_of(fields[at])
+        local list = lists[bucket] or {}
+        lists[bucket] = list
+        list[#list + 1] = fields[at]
+    end
+    for bucket, list in pairs(lists) do
+        for field, value in pairs(read(bucket, list, 1, #list)) do
+            values[field] = value
+        end
+    end
+    return values
+end
+
 -- A script reads no more rows of a batch once they have this many bytes, because it blocks the server.
 -- Another call takes the rest of the batch. `ANSWER_BYTES` is the same.
-local MAX_BYTES, PAGE = 1048576, 16
+local MAX_BYTES = 1048576
 
--- The values of the first fields of a hash, by field, as `read`, and where the last of them is.
-local function read_some(key, fields, from, to)
+-- The first rows, by version, and where the last of them is.
+local function read_rows(versions, from, to)
     local values, bytes = {}, 0
-    for from = from, to, PAGE do
-        local last = min(from + PAGE - 1, to)
-        local answers = call('HMGET', key, unpack(fields, from, last))
-        for at = from, last do
-            local value = answers[at - from + 1]
-            values[fields[at]] = value
-            bytes = bytes + (value and #value or 0)
-            if bytes >= MAX_BYTES then
-                return values, at
-            end
+    for at = from, to do
+        local version = versions[at]
+        local value = call('HGET', row_bucket(version), version)
+        values[version] = value
+        bytes = bytes + (value and #value or 0)
+        if bytes >= MAX_BYTES then
+            return values, at
         end
     end
     return values, to
@@ -248,7 +333,7 @@ end
 local has_any_schedule
 local function any_schedule()
     if has_any_schedule == nil then
-        has_any_schedule = call('EXISTS', schedules) == 1
+        has_any_schedule = call('EXISTS', unpack(buckets(schedules, SCHEDULE_BUCKETS))) > 0
     end
     return has_any_schedule
 end
@@ -260,42 +345,6 @@ end
 local function unpack_schedule(text)
     local deadline, schedule = text:match('^(%d+) (.*)$')
     return tonumber(deadline), schedule
-end
-
--- The first rows of an index that are due by a time, as versions and times, and whether rows were passed by because their
--- schedules are `unknown`: '' for none, '*' for all, or some in lines. O(log n) for each, those passed by included.
-local function known_page(index, horizon, count, unknown)
-    local digits = format(DIGITS, horizon)
-    local page = call('ZRANGEBYSCORE', index, '-inf', digits, 'WITHSCORES', 'LIMIT', 0, count)
-    if unknown == '' or not page[1] or not any_schedule() then
-        return page, false
-    end
-    local is_unknown, known, from, passed = {}, {}, 0, false
-    for schedule in unknown:gmatch('[^\n]+') do
-        is_unknown[schedule] = true
-    end
-    repeat
-        local versions = {}
-        for at = 1, #page, 2 do
-            versions[#versions + 1] = page[at]
-        end
-        local schedule_of = read(schedules, versions, 1, #versions)
-        for at = 1, #page, 2 do
-            local schedule = schedule_of[page[at]]
-            if schedule and (is_unknown['*'] or is_unknown[select(2, unpack_schedule(schedule))]) then
-                passed = true
-            else
-                local to = #known
-                known[to + 1], known[to + 2] = page[at], page[at + 1]
-            end
-        end
-        if #known >= 2 * count or #versions < count then
-            break
-        end
-        from = from + count
-        page = call('ZRANGEBYSCORE', index, '-inf', digits, 'WITHSCORES', 'LIMIT', from, count)
-    until not page[1]
-    return known, passed
 end
 
 local function hint()

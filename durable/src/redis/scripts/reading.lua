@@ -2,7 +2,7 @@
 
 -- Adds version, due, loader or 0, the row, and deadline and schedule or ''. Returns how many bytes the row has.
 local function describe(answers, version)
-    local row, at = call('HGET', rows, version), #answers
+    local row, at = call('HGET', row_bucket(version), version), #answers
     if not row then
         return 0
     end
@@ -10,7 +10,7 @@ local function describe(answers, version)
     local instance, due = loader_and_due(version, state or WAITING)
     answers[at + 1], answers[at + 2] = tonumber(version), due or 0
     answers[at + 3], answers[at + 4] = tonumber(instance and living(instance) or 0), row
-    answers[at + 5] = state and period < 0 and call('HGET', schedules, version) or ''
+    answers[at + 5] = state and period < 0 and call('HGET', schedule_bucket(version), version) or ''
     return #row
 end
 
@@ -27,7 +27,7 @@ local function indexes(state)
     if state == DEAD then
         return { dead }
     end
-    local all = { index_of(state) }
+    local all = indexes_of(state)
     for _, instance in ipairs(call('ZRANGE', instances, 0, -1)) do
         all[#all + 1] = index_of(state, instance)
     end

@@ -8,14 +8,14 @@ local function add(describe_row, version)
         bytes = bytes + describe_row(answers, version)
     end
 end
-local waiting = call('HGET', keys, key)
+local waiting = call('HGET', key_bucket(key), key)
 if waiting then
     add(describe, waiting)
 end
-for _, name in ipairs(names_of(flights, key, limit)) do
+for _, name in ipairs(names_of(flights, key, 0, limit)) do
     add(describe, name:sub(-16))
 end
-for _, version in ipairs((dead_of(key, limit, true))) do
+for _, version in ipairs(dead_of(key, limit, true)) do
     add(describe_dead, version)
 end
 return answers

@@ -19,7 +19,7 @@ for at, how, delay, error, left_by, left_for in ARGV[3]:gmatch('(%d+) ([%a_]+) (
     error_of[FIRST + at] = tonumber(error) > 0 and ARGV[LAST + error] or nil
 end
 
-local waiting_under, row_of, last = {}, read_some(rows, ARGV, FIRST, LAST)
+local waiting_under, row_of, last = {}, read_rows(ARGV, FIRST, LAST)
 for at = FIRST, last do
     local token, how = ARGV[at], how_of[at]
     local row, answer = row_of[token], DONE
@@ -45,13 +45,13 @@ for at = FIRST, last do
             attempt = math.max(attempt - 1, 0)
         end
         if how ~= 'extend' and waiting_under[key] == nil then
-            waiting_under[key] = call('HGET', keys, key) and true
+            waiting_under[key] = call('HGET', key_bucket(key), key) and true
         end
         if how == 'extend' then
             call('ZADD', index_of(IN_FLIGHT, call('HGET', loaded, token)), format(DIGITS, due), token)
             if error_of[at] then
                 -- At once: what follows in the batch may take the row out.
-                call('HSET', rows, token, pack_row(IN_FLIGHT, deadline, attempt, by, key, row:sub(value_at), fields))
+                call('HSET', row_bucket(token), token, pack_row(IN_FLIGHT, deadline, attempt, by, key, row:sub(value_at), fields))
             end
         else
             row_of[token] = false

@@ -8,7 +8,7 @@ for at = 2, #ARGV do
         local due = call('ZSCORE', index_of(state, instance), version)
         if due then
             call('ZREM', index_of(state, instance), version)
-            call('ZADD', index_of(state), due, version)
+            call('ZADD', index_of(state, nil, version), due, version)
             call('HDEL', loaded, version)
             any = true
         end

@@ -12,7 +12,7 @@ local HEAD, HEAD_LENGTH = '<c1c1dd', 18
 
 local heads, FIRST = ARGV[3], 4
 local count = #heads / HEAD_LENGTH
-local version_of = read(keys, ARGV, FIRST, FIRST + count - 1)
+local version_of = read_in_buckets(key_bucket, ARGV, FIRST, FIRST + count - 1)
 
 local numbers, answers = {}, { '' }
 local function answer(what, token)
@@ -44,15 +44,17 @@ end
 -- Deadline and schedule of a waiting row, if it has a schedule.
 local function schedule_of(version)
     flush_if_put_in(version)
-    local text = any_schedule() and call('HGET', schedules, version)
+    local text = any_schedule() and call('HGET', schedule_bucket(version), version)
     if text then
         return unpack_schedule(text)
     end
 end
 
+-- Another call takes the rest of a batch that discards many dead rows.
+local MAX_DISCARDED = 512
 local value_at, bytes = FIRST + count, 0
 for number = 1, count do
-    if bytes >= MAX_BYTES then
+    if bytes >= MAX_BYTES or discarded >= MAX_DISCARDED then
         break
     end
     local op, base, due, period = unpack_from(HEAD, heads, (number - 1) * HEAD_LENGTH + 1)
@@ -103,7 +105,7 @@ for number = 1, count do
     else
         flush_if_put_in(version)
         take(version, WAITING, key, op == 'm')
-        local row = call('HGET', rows, version) or ''
+        local row = call('HGET', row_bucket(version), version) or ''
         bytes = bytes + #row
         local state, reason, attempt, its_period, _, its_value_at, fields = unpack_row(row)
         local its_value = row:sub(state and its_value_at or 1)

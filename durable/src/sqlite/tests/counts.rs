@@ -110,7 +110,7 @@ async fn counts_stay_those_of_the_rows() {
             }
             12 => {
                 let failing = store.call(&space, move |call| {
-                    rules::write(call, due(key, None, false), NEAR)?;
+                    rules::write(call, &mut due(key, None, false).into_iter(), NEAR)?;
                     Err::<(), _>(rusqlite::Error::InvalidQuery)
                 });
                 failing.await.expect_err("it fails");

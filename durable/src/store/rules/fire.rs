@@ -14,8 +14,9 @@ pub(crate) fn fire<R: Rows>(rows: &mut R, request: &Fire) -> Result<FireReport, 
     let mut size = AnswerSize::default();
     let mut unloaded = Vec::new();
     if request.unloaded > 0 {
+        let is_unloading = rows.unload_dead()?;
         unloaded = rows.unloaded(rows.now(), request.unloaded, &request.schedules)?;
-        report.more = unloaded.len() > request.unloaded;
+        report.more = unloaded.len() > request.unloaded || is_unloading;
         unloaded.truncate(request.unloaded);
     }
     let besides = unloaded.iter().map(|(version, _)| version);

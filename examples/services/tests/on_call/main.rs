@@ -4,6 +4,7 @@
 //! A program runs for more than an hour of a paused clock and is scraped four times a minute.
 //! `promtool` applies the rules to what was scraped.
 
+mod monitor;
 #[path = "../../../../durable/tests/support/not_run.rs"]
 mod not_run;
 mod program;
@@ -11,11 +12,16 @@ mod promtool;
 
 use std::time::Duration;
 
+use tickwheel_durable::store::{Namespace, Store as _};
 use tickwheel_durable::{Memory, builder};
+use tickwheel_durable_conformance::FaultPoint;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use program::{Consumer, FIRED, HEALTHY, Mode, Program, RECOVERED, ROUNDS, scrape_rounds};
+use monitor::Monitor;
+use program::{
+    Consumer, FIRED, HEALTHY, INTERVAL, Mode, Program, RECOVERED, ROUNDS, scrape_rounds,
+};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -106,6 +112,76 @@ async fn slow_store_fires_the_alert_of_lateness_only() {
 #[tokio::test(start_paused = true)]
 async fn handlers_that_cannot_keep_up_fire_their_alert_only() {
     fires_alone("TickwheelDurableOverloaded", Mode::Slow).await;
+}
+
+/// Programs that ended, or do not start: no series is left to compare.
+#[tokio::test(start_paused = true)]
+async fn instances_that_are_gone_fire_their_alert_only() {
+    let (_modes, mode) = watch::channel(Mode::Quick);
+    let mut program = Program::start(Memory::new(), Consumer::Dispatch, mode).await;
+    program.run(HEALTHY).await;
+    for _ in 0..FIRED {
+        program.scrapes.add("");
+    }
+    program.run(RECOVERED).await;
+    program.scrapes.assert_fires("TickwheelDurableGone");
+}
+
+/// As the server of an operator sees it, which no program reports to.
+#[tokio::test(start_paused = true)]
+async fn due_timers_that_no_instance_fires_fire_their_alert_only() {
+    let store = Memory::new();
+    let (_modes, mode) = watch::channel(Mode::Quick);
+    let first = Program::start(store.clone(), Consumer::Dispatch, mode.clone()).await;
+    let mut monitor = Monitor::new(store.clone());
+    monitor.run(HEALTHY).await;
+    // It goes on setting timers.
+    first.timers.shutdown().await;
+    monitor.run(FIRED).await;
+    let _second = Program::start(store, Consumer::Dispatch, mode).await;
+    monitor.run(RECOVERED).await;
+    monitor.scrapes.assert_fires("TickwheelStoreOverdue");
+}
+
+#[tokio::test(start_paused = true)]
+async fn store_that_an_operator_cannot_read_fires_its_alert_only() {
+    // As a whole, and one namespace of two.
+    for is_whole in [true, false] {
+        let store = program::Faulty::new(Memory::new());
+        let (_modes, mode) = watch::channel(Mode::Quick);
+        let _program = Program::start(store.clone(), Consumer::Dispatch, mode).await;
+        let other = Namespace::new("other").expect("it is a name");
+        let opened = store.open(&other, &"json".into()).await;
+        opened.expect("it opens");
+        let mut monitor = Monitor::new(store.clone());
+        monitor.run(HEALTHY).await;
+        for _ in 0..FIRED {
+            sleep(INTERVAL).await;
+            let failing = is_whole.then_some("count");
+            store.set_failing(failing);
+            if !is_whole {
+                store.fail_at(store.calls(), FaultPoint::Before);
+            }
+            monitor.scrape().await;
+            store.set_failing(None);
+        }
+        monitor.run(RECOVERED).await;
+        monitor.scrapes.assert_fires("TickwheelStoreUnread");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn server_of_an_operator_that_is_gone_fires_its_alert_only() {
+    let store = Memory::new();
+    let (_modes, mode) = watch::channel(Mode::Quick);
+    let _program = Program::start(store.clone(), Consumer::Dispatch, mode).await;
+    let mut monitor = Monitor::new(store);
+    monitor.run(HEALTHY).await;
+    for _ in 0..FIRED {
+        monitor.scrapes.add("");
+    }
+    monitor.run(RECOVERED).await;
+    monitor.scrapes.assert_fires("TickwheelStoreGone");
 }
 
 /// The latest call of a kind may have failed a day ago.

@@ -100,3 +100,26 @@ async fn commands_of_both_lanes_progress_in_each_turn() {
         applied += items;
     }
 }
+
+// The limit followed the highest index. So a sixteenth of a burst could stay for as long as one
+// sleep that had come last, and each node woke the actor at its tick.
+#[tokio::test(start_paused = true)]
+async fn p7_stale_nodes_follow_the_memory_that_a_burst_has_left() {
+    const BURST: usize = 200_000;
+    const LATER: usize = BURST / 20;
+    let (mut actor, wheel) = start();
+    let settle = |actor: &mut Actor| while step(actor) == "again" {};
+    let arm = |sleeps, length| -> Vec<_> { (0..sleeps).map(|_| armed(&wheel, length)).collect() };
+    let burst = arm(BURST, FAR);
+    settle(&mut actor);
+    let _last = armed(&wheel, FAR);
+    settle(&mut actor);
+    drop(burst);
+    settle(&mut actor);
+    let places = actor.sleeps.wheel.places();
+    assert!(places < BURST / 10, "{places} places are left");
+    drop(arm(LATER, FAR / 2));
+    settle(&mut actor);
+    let left = actor.items();
+    assert!(left < LATER / 4, "{left} nodes are left");
+}

@@ -1,7 +1,9 @@
-//! Since when the lateness of a timer counts, and why it is late.
+//! Since when the lateness of a timer counts, and what the warning of it says.
 
+use super::warnings::Warnings;
 use super::{late_step as step, *};
 use crate::Expirations;
+use crate::actor::lateness::Facts;
 use crate::tick::Timestamp;
 
 /// The actor takes turns until it waits.
@@ -126,40 +128,57 @@ async fn timers_of_a_storm_are_late_until_they_fire() {
     assert_eq!(fired(&wheel), 600);
 }
 
-// --- the cause ---
+// --- the warning ---
 
-const BLOCKED: &str = "worker threads are blocked";
-
-// The warning always said that worker threads are blocked.
+// It named a cause: blocked workers, or too much work. It was wrong for sets that callers had
+// locked, and for processes without processor time.
 #[tokio::test(start_paused = true)]
-async fn names_blocked_workers_only_if_actor_had_to_wait() {
+async fn warning_tells_waits_and_work_apart() {
     let (mut actor, wheel) = start();
-    let _sleep = armed(&wheel, ms(10));
-    wait(&mut actor, ms(110));
-    actor
-        .lateness
-        .begin(actor.pause, Instant::now(), &actor.shared);
-    assert_eq!(actor.lateness.cause(ms(100), false), BLOCKED);
-    let on_thread = actor.lateness.cause(ms(100), true);
-    assert!(
-        on_thread.contains("thread") && on_thread != BLOCKED,
-        "{on_thread}"
-    );
-
-    // The actor was not waiting, but at work.
-    let (mut actor, wheel) = start();
+    let facts = |actor: &Actor| {
+        let Facts {
+            waited,
+            turns_took,
+            fired,
+        } = actor.lateness.facts();
+        (waited, turns_took, fired)
+    };
     let _storm: Vec<_> = (0..300).map(|_| armed(&wheel, ms(10))).collect();
-    wait(&mut actor, ms(10));
+    wait(&mut actor, ms(110));
+    // It could have run 100 ms ago.
     assert_eq!(step(&mut actor), "again");
-    actor.pause = Pause::Yielded(Instant::now() + ms(90));
-    jump(ms(100));
-    run(&mut actor);
-    assert_eq!(latest(&wheel), ms(100));
+    assert_eq!(facts(&actor), (ms(100), ms(0), 256));
+    // Other tasks run for 20 ms after a turn that took 70. No time passes in a turn of this test.
+    let mut turn = Turn::new(Timestamp::MIN, wheel.shared());
+    turn.go_on(Timestamp::MIN);
+    actor.lateness.end(&turn, ms(70), false);
+    jump(ms(20));
     actor
         .lateness
         .begin(actor.pause, Instant::now(), &actor.shared);
-    let busy = actor.lateness.cause(ms(100), false);
-    assert!(busy.contains("more"), "{busy}");
+    assert_eq!(facts(&actor), (ms(120), ms(70), 256));
+    // Everything has fired.
+    run(&mut actor);
+    assert_eq!(facts(&actor), (ms(0), ms(0), 0));
+}
+
+// A keyed timer knows its deadline, and each was late by as much as a tick is long.
+#[tokio::test(start_paused = true)]
+async fn wait_for_the_tick_of_a_deadline_calls_for_no_warning() {
+    for (late, is_warned) in [(0, false), (10, false), (11, true)] {
+        let warnings = Arc::<Warnings>::default();
+        let _here = tracing::subscriber::set_default(Arc::clone(&warnings));
+        // Ticks of a millisecond.
+        let (mut actor, wheel) = start_with(ms(10));
+        let (timers, _stream) = wheel.keyed::<u64, ()>();
+        let start = Instant::now();
+        set_at(&timers, 1, start + Duration::from_micros(4_001));
+        let _sleep = armed(&wheel, Duration::from_micros(4_001));
+        wait(&mut actor, ms(5 + late));
+        run(&mut actor);
+        assert_eq!(timers.len(), 0);
+        assert_eq!(warnings.count(), usize::from(is_warned), "{late} ms late");
+    }
 }
 
 // The metric showed the last turn, whatever came before it.

@@ -196,4 +196,25 @@ mod tests {
     fn number_of_which_no_more_are_counted_has_a_plus() {
         assert_eq!([9_999, 10_000].map(bounded), ["9,999", "10,000+"]);
     }
+
+    #[tokio::test]
+    async fn one_timer_among_thousands_has_a_bar() {
+        let case = crate::case::Case::new().await;
+        let counts = case.operator.counts().await.expect("it counts");
+        let summary = Summary::of(&case.operator, counts).await;
+        let mut due = vec![0; 48];
+        (due[0], due[1]) = (10_000, 1);
+        let shown = Overview {
+            summary: summary.expect("it reads"),
+            now: counts.now,
+            rows: Vec::new(),
+            late: 0,
+            window: WINDOWS[0].0,
+            due,
+        };
+        let picture = due_picture(&shown).into_string();
+        for height in ["height=\"96\"", "height=\"2\""] {
+            assert!(picture.contains(height), "{height}: {picture}");
+        }
+    }
 }

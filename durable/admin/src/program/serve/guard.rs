@@ -18,7 +18,7 @@ use cookie::{Cookie, SameSite};
 use subtle::ConstantTimeEq as _;
 
 use super::sessions::Sessions;
-use crate::page::{HEADER, is_from};
+use crate::page::{HEADER, HEALTH, METRICS, is_from};
 use crate::shown::text_line;
 
 /// Most proxies add at least one of these.
@@ -170,6 +170,11 @@ pub(super) fn is_tried(headers: &HeaderMap) -> bool {
 /// Whether a page needs no token: it has nothing of the store.
 pub(super) fn is_open(path: &str) -> bool {
     path == "/login" || path.starts_with("/static/")
+}
+
+/// Whether no browser asks for it. A monitor would take the way to the login for a success.
+pub(super) fn is_for_monitor(path: &str) -> bool {
+    [METRICS, HEALTH].contains(&path)
 }
 
 /// The sender of a request, for the log: the address, and what a proxy says.

@@ -21,6 +21,7 @@ use super::args::{Common, Serve};
 use super::output::print;
 use super::{access, given, stop};
 use crate::failure::Failure;
+use crate::operator::StoreAccess;
 use crate::page::{FORM, Page, check_origin, login as login_page, refusal, secure};
 use crate::shown::separated;
 use connections::BODY;
@@ -61,13 +62,24 @@ fn token(options: &Serve) -> Result<Option<String>, Failure> {
 /// Serves the page until the program is interrupted.
 pub(super) async fn serve(common: &Common, options: Serve) -> Result<(), Failure> {
     let token = token(&options)?;
-    let access = access(common).await?;
+    let store = access(common).await?;
+    let served = serve_store(&store, common, options, token).await;
+    store.close().await;
+    served
+}
+
+async fn serve_store(
+    access: &StoreAccess,
+    common: &Common,
+    options: Serve,
+    token: Option<String>,
+) -> Result<(), Failure> {
     let listener = TcpListener::bind(options.listen).await;
     let listener = listener
         .map_err(|error| Failure::Failed(format!("listening on {}: {error}", options.listen)))?;
     let listen = listener.local_addr()?;
     let page = Page {
-        access,
+        access: access.clone(),
         only: common.namespace.clone(),
         allow_changes: options.allow_changes,
         log_out: token.is_some(),
@@ -109,7 +121,7 @@ async fn admit(site: &Site, request: Request) -> Result<Request, Response> {
     if !is_open && !site.guard.lets_in(headers) {
         if guard::is_tried(headers) {
             site.wheel.sleep(PAUSE).await;
-        } else if request.method().is_safe() {
+        } else if request.method().is_safe() && !guard::is_for_monitor(request.uri().path()) {
             return Err(Redirect::to("/login").into_response());
         }
         return Err(refused(
