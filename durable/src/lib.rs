@@ -94,6 +94,11 @@ mod jitter;
 mod lock;
 mod memory;
 mod metrics;
+#[cfg_attr(
+    not(any(feature = "postgres", feature = "redis", feature = "sqlite")),
+    allow(dead_code)
+)]
+mod migrations;
 pub mod operating;
 mod outcomes;
 #[cfg(feature = "postgres")]
@@ -131,6 +136,7 @@ pub use error::{BuildError, CronError, Error};
 pub use instance::RenewGuard;
 pub use memory::Memory;
 pub use metrics::{BatchSizes, DurableMetrics, Failing};
+pub use migrations::{Migration, SchemaVersion};
 pub use outcomes::{Moved, Removed, SetIfAbsent};
 #[cfg(feature = "postgres")]
 #[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]

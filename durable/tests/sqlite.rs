@@ -76,18 +76,25 @@ async fn cron_timer_repeats_each_second() {
     cron::repeats_each_second([file.connect().await, file.connect().await]).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn d16_instance_stops_while_the_schema_is_raised() {
+#[tokio::test]
+async fn d17_schema_that_is_raised_stops_new_work_alone() {
     let file = File::new();
     let store = file.connect().await;
     let other = rusqlite::Connection::open(file.folder.join("timers.db")).expect("it opens");
     other
         .busy_timeout(std::time::Duration::from_secs(30))
         .expect("it waits");
-    raised::stops_the_instance("raised", store, async |by| {
-        let raise = "UPDATE tickwheel_meta SET value = value + ?1 WHERE name = 'schema'";
-        other.execute(raise, [by]).expect("it is changed");
-    })
+    raised::d17_stops_new_work_alone(
+        "raised",
+        async || store.clone().into(),
+        async |version, readable_by| {
+            let raise =
+                "UPDATE tickwheel_meta SET value = CASE name WHEN 'schema' THEN ?1 ELSE ?2 END
+            WHERE name IN ('schema', 'readable_by')";
+            let changed = other.execute(raise, [version, readable_by]);
+            assert_eq!(changed, Ok(2));
+        },
+    )
     .await;
 }
 

@@ -1,18 +1,20 @@
--- Makes the tables of tickwheel-durable.
+-- Makes the tables and functions of tickwheel-durable: version 1 of its schema.
 --
--- For a role with CREATE on the schema, which stands first in its search_path:
---     psql -v ON_ERROR_STOP=1 -f 1.sql
+-- For a role with CREATE on the schema, which stands first in its search_path, in one transaction:
+--     psql -1 -v ON_ERROR_STOP=1 -f 1.sql
+-- The file has no BEGIN and no COMMIT, so a tool for migrations can run it in a transaction of its own. It leaves no setting.
 --
--- No other role may have CREATE on it. Only built-in functions and operators are looked up by name; `@.` is the schema.
+-- No other role may have CREATE on the schema. Names are looked up in `pg_catalog` first and then in this schema alone. `@.`
+-- in the functions stands for it, until the last statement.
 
-BEGIN;
-SELECT pg_catalog.pg_advisory_xact_lock(8388345094170240357);
-DO $install$
+DO $check$
 DECLARE
     place pg_catalog.text := pg_catalog.quote_ident(pg_catalog.current_schema());
-    its pg_catalog.record;
 BEGIN
-    SET LOCAL search_path = pg_catalog, pg_temp;
+    PERFORM pg_catalog.pg_advisory_xact_lock(8388345094170240357);
+    PERFORM pg_catalog.set_config('tickwheel.path', pg_catalog.current_setting('search_path'), true);
+    PERFORM pg_catalog.set_config('tickwheel.bodies', pg_catalog.current_setting('check_function_bodies'), true);
+    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
     IF place IS NULL THEN
         RAISE 'the search_path names no schema that is there';
     END IF;
@@ -33,13 +35,23 @@ BEGIN
         RAISE 'the owner of the schema % could replace the functions of tickwheel-durable, and so act as %', place, current_user
             USING HINT = 'Apply this file as the owner of the schema, or take a schema of its own.';
     END IF;
-    IF place ~ '[$''\\]' THEN
+    IF place ~ E'[$''\\\\]' THEN
         RAISE 'the name of the schema, %, has a character that is not allowed', place;
     END IF;
     IF to_regclass(place || '.tickwheel_schema') IS NOT NULL THEN
         RAISE 'there are tables of tickwheel-durable already';
     END IF;
-    EXECUTE replace($sql$
+    PERFORM set_config('search_path', place || ', pg_temp', true);
+    -- Their bodies are whole after the last statement.
+    PERFORM set_config('check_function_bodies', 'off', true);
+END $check$;
+DO $alone$
+BEGIN
+    IF coalesce(pg_catalog.current_setting('tickwheel.path', true), '') = '' THEN
+        RAISE 'the statements of this file belong in one transaction: psql -1, or BEGIN before and COMMIT after it';
+    END IF;
+END $alone$;
+
 -- | column | |
 -- |---|---|
 -- | `due`, `deadline`, `alive_until` | microseconds since the epoch |
@@ -54,6 +66,7 @@ BEGIN
 -- | `lacks` | how many due rows an instance lacks |
 -- | `near` | the instance hears of rows that are due within so many microseconds |
 -- | `replaces` | the version that a waiting row had before it was last set or moved |
+-- | `readable_by` | the oldest version of the schema whose programs can use these tables: others only settle |
 --
 -- | index | finds |
 -- |---|---|
@@ -67,10 +80,14 @@ BEGIN
 -- | `tickwheel_dead_died` | the rows that died first |
 --
 -- Rows come and go all the time, so the table is vacuumed early.
-CREATE TABLE @.tickwheel_schema (version int PRIMARY KEY, identity uuid NOT NULL DEFAULT gen_random_uuid());
-INSERT INTO @.tickwheel_schema VALUES (1);
-CREATE SEQUENCE @.tickwheel_versions MAXVALUE 9007199254740991;
-CREATE TABLE @.tickwheel_namespaces (
+CREATE TABLE tickwheel_schema (
+    version int PRIMARY KEY,
+    readable_by int NOT NULL,
+    identity uuid NOT NULL DEFAULT gen_random_uuid()
+);
+INSERT INTO tickwheel_schema (version, readable_by) VALUES (1, 1);
+CREATE SEQUENCE tickwheel_versions MAXVALUE 9007199254740991;
+CREATE TABLE tickwheel_namespaces (
     id int PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
     name text NOT NULL UNIQUE,
     codec text NOT NULL,
@@ -79,7 +96,7 @@ CREATE TABLE @.tickwheel_namespaces (
     parts int NOT NULL CHECK (parts > 0),
     edition bigint NOT NULL
 );
-CREATE TABLE @.tickwheel_instances (
+CREATE TABLE tickwheel_instances (
     id bigint PRIMARY KEY,
     alive_until bigint NOT NULL,
     lacks bigint NOT NULL,
@@ -87,7 +104,7 @@ CREATE TABLE @.tickwheel_instances (
     namespace int NOT NULL,
     name text
 );
-CREATE TABLE @.tickwheel_timers (
+CREATE TABLE tickwheel_timers (
     version bigint PRIMARY KEY,
     due bigint NOT NULL,
     deadline bigint NOT NULL,
@@ -109,12 +126,12 @@ CREATE TABLE @.tickwheel_timers (
         AND (period IS NULL OR schedule IS NULL)
     )
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
-CREATE UNIQUE INDEX tickwheel_waiting ON @.tickwheel_timers (namespace, key) WHERE NOT in_flight;
-CREATE INDEX tickwheel_in_flight ON @.tickwheel_timers (namespace, key, version) WHERE in_flight;
-CREATE INDEX tickwheel_due ON @.tickwheel_timers (namespace, in_flight, due, version) WHERE loaded_by IS NULL;
-CREATE INDEX tickwheel_loaded ON @.tickwheel_timers (namespace, loaded_by) WHERE loaded_by IS NOT NULL;
-CREATE INDEX tickwheel_early ON @.tickwheel_timers (namespace, early) WHERE early IS NOT NULL;
-CREATE TABLE @.tickwheel_dead (
+CREATE UNIQUE INDEX tickwheel_waiting ON tickwheel_timers (namespace, key) WHERE NOT in_flight;
+CREATE INDEX tickwheel_in_flight ON tickwheel_timers (namespace, key, version) WHERE in_flight;
+CREATE INDEX tickwheel_due ON tickwheel_timers (namespace, in_flight, due, version) WHERE loaded_by IS NULL;
+CREATE INDEX tickwheel_loaded ON tickwheel_timers (namespace, loaded_by) WHERE loaded_by IS NOT NULL;
+CREATE INDEX tickwheel_early ON tickwheel_timers (namespace, early) WHERE early IS NOT NULL;
+CREATE TABLE tickwheel_dead (
     version bigint PRIMARY KEY,
     died bigint NOT NULL,
     deadline bigint NOT NULL,
@@ -124,8 +141,8 @@ CREATE TABLE @.tickwheel_dead (
     value bytea NOT NULL,
     error text
 );
-CREATE INDEX tickwheel_dead_key ON @.tickwheel_dead (namespace, key, version);
-CREATE INDEX tickwheel_dead_died ON @.tickwheel_dead (namespace, died, version);
+CREATE INDEX tickwheel_dead_key ON tickwheel_dead (namespace, key, version);
+CREATE INDEX tickwheel_dead_died ON tickwheel_dead (namespace, died, version);
 -- Sends a hint of a row that is due at that time, if that helps. All statements do it by this function, and none fails for it.
 --
 -- | no hint | because |
@@ -142,7 +159,7 @@ CREATE INDEX tickwheel_dead_died ON @.tickwheel_dead (namespace, died, version);
 --
 -- The hint names a living instance that lacks rows, by chance one of them, and the others need not hurry. It is not the
 -- instance that gives the hint.
-CREATE OR REPLACE FUNCTION @.tickwheel_hint(its_space int, its_channel text, its_due bigint, its_own bigint) RETURNS boolean
+CREATE OR REPLACE FUNCTION tickwheel_hint(its_space int, its_channel text, its_due bigint, its_own bigint) RETURNS boolean
 LANGUAGE plpgsql AS $body$
 DECLARE
     its_seed bigint := '@.tickwheel_timers'::regclass::oid::bigint << 32 # its_space;
@@ -172,7 +189,7 @@ BEGIN
     RETURN true;
 END $body$;
 -- Sends the hints of a transaction of a user when it commits: only then it is known what is due soon.
-CREATE OR REPLACE FUNCTION @.tickwheel_hint_at_commit() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+CREATE OR REPLACE FUNCTION tickwheel_hint_at_commit() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET row_security = off
 AS $body$
 BEGIN
@@ -181,14 +198,14 @@ BEGIN
     FROM @.tickwheel_schema s;
     RETURN NULL;
 END $body$;
-GRANT EXECUTE ON FUNCTION @.tickwheel_hint(int, text, bigint, bigint) TO PUBLIC;
-REVOKE ALL ON FUNCTION @.tickwheel_hint_at_commit() FROM PUBLIC;
-CREATE CONSTRAINT TRIGGER tickwheel_hint AFTER INSERT OR UPDATE ON @.tickwheel_timers DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
-WHEN (current_setting('tickwheel.hint_at_commit', true) = 'on') EXECUTE FUNCTION @.tickwheel_hint_at_commit();
+GRANT EXECUTE ON FUNCTION tickwheel_hint(int, text, bigint, bigint) TO PUBLIC;
+REVOKE ALL ON FUNCTION tickwheel_hint_at_commit() FROM PUBLIC;
+CREATE CONSTRAINT TRIGGER tickwheel_hint AFTER INSERT OR UPDATE ON tickwheel_timers DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+WHEN (current_setting('tickwheel.hint_at_commit', true) = 'on') EXECUTE FUNCTION tickwheel_hint_at_commit();
 -- The functions for users, which have the version of the tables. They run the statements of the store's own calls, for one key.
 --
 -- This one encodes a key as the codec `json` does, without spaces. The order of an object's fields is lost in `jsonb`.
-CREATE OR REPLACE FUNCTION @.tickwheel_compact(key jsonb) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $body$
+CREATE OR REPLACE FUNCTION tickwheel_compact(key jsonb) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $body$
 BEGIN
     CASE jsonb_typeof(key)
     WHEN 'object' THEN
@@ -213,7 +230,7 @@ END $body$;
 -- a row that waits under the key since: an insert that stands back for it fails likewise. Both are undone at once, since the
 -- locks would delay acknowledgements. What the snapshot does not have, and does not wait now, is not seen: a timer that was set
 -- since and has fired.
-CREATE OR REPLACE FUNCTION @.tickwheel_write(its_name text, its_key bytea, its_value bytea, its_time timestamptz,
+CREATE OR REPLACE FUNCTION tickwheel_write(its_name text, its_key bytea, its_value bytea, its_time timestamptz,
     its_action text, OUT its_result text, OUT its_removed bytea)
 LANGUAGE plpgsql AS $body$
 DECLARE
@@ -416,29 +433,11 @@ FROM unnest(its_keys::bytea[]) AS i(key) LOOP
         END LOOP;
     END IF;
 END $body$;
-REVOKE ALL ON FUNCTION @.tickwheel_compact(jsonb), @.tickwheel_write(text, bytea, bytea, timestamptz, text) FROM PUBLIC;
-    $sql$, '@.', place || '.');
-    -- The functions for users. Each has its owner's rights, so its callers need no other right. Its path has the built-in
-    -- functions, operators and types alone: no caller, and no role that may create in a schema, chooses what it runs. Where it
-    -- calls another of ours, the arguments have the exact types, so that no overload fits better. The settings have rows looked
-    -- up by indices, as those of the store's own connections do.
-    FOR its IN
-        SELECT f.name, format('%s(namespace text, key %s%s)', f.name, k.type, f.parameters) AS signature, f.returns, k.bytes,
-            f.value, f.due, f.result
-        FROM (VALUES
-            ('set', ', value jsonb, due timestamptz', ' RETURNS text', 'convert_to(value::text, ''UTF8'')', 'due',
-                'RETURN its.its_result'),
-            ('set_if_absent', ', value jsonb, due timestamptz', ' RETURNS text', 'convert_to(value::text, ''UTF8'')', 'due',
-                'RETURN its.its_result'),
-            ('move', ', due timestamptz', ' RETURNS text', 'NULL::bytea', 'due',
-                'RETURN its.its_result'),
-            ('remove', ', OUT result text, OUT value json', '', 'NULL::bytea', 'NULL::timestamptz',
-                'result := its.its_result; value := convert_from(its.its_removed, ''UTF8'')::json')
-        ) AS f(name, parameters, returns, value, due, result),
-        (VALUES ('text', 'to_json(key)::text'), ('jsonb', '@.tickwheel_compact(key)')) AS k(type, bytes)
-    LOOP
-        EXECUTE replace(format($sql$
-CREATE OR REPLACE FUNCTION @.tickwheel_%s%s
+-- The functions for users. Each has its owner's rights, so its callers need no other right. Its path has the built-in
+-- functions, operators and types alone: no caller, and no role that may create in a schema, chooses what it runs. Where it
+-- calls another of ours, the arguments have the exact types, so that no overload fits better. The settings have rows looked
+-- up by indices, as those of the store's own connections do.
+CREATE OR REPLACE FUNCTION tickwheel_set(namespace text, key text, value jsonb, due timestamptz) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -447,11 +446,115 @@ AS $body$
 DECLARE
     its record;
 BEGIN
-    its := @.tickwheel_write(namespace, convert_to(%s, 'UTF8'), %s, %s, %L::text);
-    %s;
+    its := @.tickwheel_write(namespace, convert_to(to_json(key)::text, 'UTF8'), convert_to(value::text, 'UTF8'), due, 'set'::text);
+    RETURN its.its_result;
 END $body$;
-REVOKE ALL ON FUNCTION @.tickwheel_%s FROM PUBLIC;
-        $sql$, its.signature, its.returns, its.bytes, its.value, its.due, its.name, its.result, its.signature), '@.', place || '.');
+CREATE OR REPLACE FUNCTION tickwheel_set(namespace text, key jsonb, value jsonb, due timestamptz) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET row_security = off
+AS $body$
+DECLARE
+    its record;
+BEGIN
+    its := @.tickwheel_write(namespace, convert_to(@.tickwheel_compact(key), 'UTF8'), convert_to(value::text, 'UTF8'), due, 'set'::text);
+    RETURN its.its_result;
+END $body$;
+CREATE OR REPLACE FUNCTION tickwheel_set_if_absent(namespace text, key text, value jsonb, due timestamptz) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET row_security = off
+AS $body$
+DECLARE
+    its record;
+BEGIN
+    its := @.tickwheel_write(namespace, convert_to(to_json(key)::text, 'UTF8'), convert_to(value::text, 'UTF8'), due, 'set_if_absent'::text);
+    RETURN its.its_result;
+END $body$;
+CREATE OR REPLACE FUNCTION tickwheel_set_if_absent(namespace text, key jsonb, value jsonb, due timestamptz) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET row_security = off
+AS $body$
+DECLARE
+    its record;
+BEGIN
+    its := @.tickwheel_write(namespace, convert_to(@.tickwheel_compact(key), 'UTF8'), convert_to(value::text, 'UTF8'), due, 'set_if_absent'::text);
+    RETURN its.its_result;
+END $body$;
+CREATE OR REPLACE FUNCTION tickwheel_move(namespace text, key text, due timestamptz) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET row_security = off
+AS $body$
+DECLARE
+    its record;
+BEGIN
+    its := @.tickwheel_write(namespace, convert_to(to_json(key)::text, 'UTF8'), NULL::bytea, due, 'move'::text);
+    RETURN its.its_result;
+END $body$;
+CREATE OR REPLACE FUNCTION tickwheel_move(namespace text, key jsonb, due timestamptz) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET row_security = off
+AS $body$
+DECLARE
+    its record;
+BEGIN
+    its := @.tickwheel_write(namespace, convert_to(@.tickwheel_compact(key), 'UTF8'), NULL::bytea, due, 'move'::text);
+    RETURN its.its_result;
+END $body$;
+CREATE OR REPLACE FUNCTION tickwheel_remove(namespace text, key text, OUT result text, OUT value json)
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET row_security = off
+AS $body$
+DECLARE
+    its record;
+BEGIN
+    its := @.tickwheel_write(namespace, convert_to(to_json(key)::text, 'UTF8'), NULL::bytea, NULL::timestamptz, 'remove'::text);
+    result := its.its_result;
+    value := convert_from(its.its_removed, 'UTF8')::json;
+END $body$;
+CREATE OR REPLACE FUNCTION tickwheel_remove(namespace text, key jsonb, OUT result text, OUT value json)
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET row_security = off
+AS $body$
+DECLARE
+    its record;
+BEGIN
+    its := @.tickwheel_write(namespace, convert_to(@.tickwheel_compact(key), 'UTF8'), NULL::bytea, NULL::timestamptz, 'remove'::text);
+    result := its.its_result;
+    value := convert_from(its.its_removed, 'UTF8')::json;
+END $body$;
+REVOKE ALL ON FUNCTION
+    tickwheel_compact(jsonb), tickwheel_write(text, bytea, bytea, timestamptz, text),
+    tickwheel_set(text, text, jsonb, timestamptz), tickwheel_set(text, jsonb, jsonb, timestamptz),
+    tickwheel_set_if_absent(text, text, jsonb, timestamptz), tickwheel_set_if_absent(text, jsonb, jsonb, timestamptz),
+    tickwheel_move(text, text, timestamptz), tickwheel_move(text, jsonb, timestamptz),
+    tickwheel_remove(text, text), tickwheel_remove(text, jsonb)
+FROM PUBLIC;
+-- Names the schema in the functions, and puts the settings back.
+DO $names$
+DECLARE
+    its record;
+BEGIN
+    FOR its IN
+        SELECT pg_get_functiondef(p.oid) AS definition FROM pg_proc p, pg_namespace n
+        WHERE n.oid = p.pronamespace AND n.nspname = current_schema() AND starts_with(p.proname::text, 'tickwheel_')
+            AND strpos(p.prosrc, '@.') > 0
+    LOOP
+        EXECUTE replace(its.definition, '@.', quote_ident(current_schema()) || '.');
     END LOOP;
-END $install$;
-COMMIT;
+    PERFORM set_config('check_function_bodies', current_setting('tickwheel.bodies'), true);
+    PERFORM set_config('search_path', current_setting('tickwheel.path'), true);
+    PERFORM set_config('tickwheel.path', '', true);
+END $names$;

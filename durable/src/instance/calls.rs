@@ -310,14 +310,20 @@ impl Calls {
 
     /// After an amendment, and when the namespace is gone, the next call opens it again. So does
     /// each call while the instance differs. Returns whether the store says that it does.
+    ///
+    /// A schema is changed by another version of the crate, which nobody may have expected here.
     fn note_difference(&self, error: &StoreError) -> bool {
         use StoreError::{Amended, Charter, NotOpened, Schema};
         let differs = matches!(error, Charter { .. } | Schema { .. });
         if differs || matches!(error, Amended { .. } | NotOpened { .. }) {
             self.edition.store(0, Ordering::Release);
         }
-        if differs {
-            self.differs.store(true, Ordering::Release);
+        if differs && !self.differs.swap(true, Ordering::AcqRel) && matches!(error, Schema { .. }) {
+            tracing::error!(
+                namespace = %self.namespace, %error,
+                "the schema of the store is not for this version of tickwheel-durable: this instance settles what its \
+                 handlers have, and does nothing else until it is; others go on"
+            );
         }
         differs
     }

@@ -55,6 +55,7 @@ use tokio_postgres::Row;
 
 use crate::jitter::jittered;
 use crate::lock::lock;
+use crate::migrations::{Migration, SchemaVersion};
 use crate::store::{
     Answer, BoxFuture, ChangedRows, Charter, Counts, DeadChange, DeadRows, Fire, FireReport,
     Inspect, InstanceId, List, Load, Loaded, Namespace, Opened, Settle, Settled, Store, StoreError,
@@ -323,8 +324,47 @@ impl Drop for Inner {
 
 impl Postgres {
     /// The files in the folder `migrations/postgres` of this package: SQL that makes the tables and
-    /// functions, and upgrades them, one file for each version of the schema.
-    pub const MIGRATIONS: &'static [&'static str] = &statements::MIGRATIONS;
+    /// functions, and changes them, and the ways back. Each is for one transaction, and has neither
+    /// `BEGIN` nor `COMMIT`: see [`Migration`].
+    pub const MIGRATIONS: &'static [Migration] = schema::MIGRATIONS;
+
+    /// The version of the tables of a database, which need not be for this version of the crate.
+    /// Makes no tables.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect_with`](Self::connect_with), but for [`StoreError::Schema`].
+    ///
+    /// # Panics
+    ///
+    /// Outside a Tokio runtime.
+    pub async fn schema_version(options: PostgresOptions) -> Result<SchemaVersion, StoreError> {
+        let target = Target::new(options)?;
+        let client = dial::dial(&target).await?;
+        let version = schema::version(&client).await;
+        version.map_err(|error| target.describe(error))
+    }
+
+    /// Takes the [steps](Self::MIGRATIONS) to a version of the schema, up or down, each in a
+    /// transaction. A step waits a second at most for the locks of tables, in which calls wait
+    /// behind it, and is tried again.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect_with`](Self::connect_with), but for [`StoreError::Schema`]. The steps before
+    /// the one that has failed are taken.
+    ///
+    /// # Panics
+    ///
+    /// Outside a Tokio runtime.
+    pub async fn migrate(options: PostgresOptions, to: u32) -> Result<SchemaVersion, StoreError> {
+        let target = Target::new(options)?;
+        let client = dial::dial(&target).await?;
+        let migrated = schema::migrate(&client, to).await;
+        migrated.map_err(|error| schema::not_made(&target, error))?;
+        let version = schema::version(&client).await;
+        version.map_err(|error| target.describe(error))
+    }
 
     /// Connects to a database, and makes the tables if they are not there.
     ///

@@ -1,8 +1,9 @@
 //! The tables and functions, and how they come to be.
 //!
 //! The files in the folder `migrations/postgres` lead from each version of the schema to the next,
-//! the first, and so far only one, from nothing. The first connection of a store runs those that a
-//! database lacks, and another role does where this one may not create anything. The last file has
+//! the first, and so far only one, from nothing, and [back](crate::Migration). The first connection
+//! of a store runs those that a database lacks, and another role does where this one may not create
+//! anything. The last file has
 //! the functions for users, which have the version of the tables. They take the locks of their keys
 //! and make the changes of [`statements`](super::statements), so a change there is one to them:
 //! tests of `statements` compare the two.
@@ -20,13 +21,42 @@
 //! 3. Our tables, sequences and functions have their schema before them: `@.` in the text of a
 //!    statement. A call of one of our functions by another has arguments of exactly its types.
 
-use futures_util::future::try_join3;
-use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Error};
+use std::time::Duration;
 
-use super::statements::{MIGRATIONS, SCHEMA};
+use futures_util::future::try_join3;
+use tokio::time::sleep;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, Error, Row};
+
 use super::target::Target;
+use crate::jitter::jittered;
+use crate::migrations::{Migration, SchemaVersion, steps};
 use crate::store::StoreError;
+
+/// The files below `migrations/postgres`, from version 1 on.
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        up: include_str!("../../migrations/postgres/1.sql"),
+        down: include_str!("../../migrations/postgres/1.down.sql"),
+    },
+    #[cfg(tickwheel_next_schema)]
+    Migration {
+        version: 2,
+        up: include_str!("../../tests/next/migrations/postgres/2.sql"),
+        down: include_str!("../../tests/next/migrations/postgres/2.down.sql"),
+    },
+];
+
+/// The version of the schema that is known: `schema!` of [`statements`](super::statements).
+#[allow(clippy::cast_possible_truncation, reason = "they are few")]
+pub(super) const SCHEMA: u32 = MIGRATIONS.len() as u32;
+
+/// For how long a step waits for the locks of tables, and how often it is tried. Statements that
+/// come later wait behind it, so it leaves them a second in between.
+const LOCK_TIMEOUT: &str = "SELECT pg_catalog.set_config('lock_timeout', '1s', true);";
+const TRIES: usize = 30;
+const LOCK_PAUSE: Duration = Duration::from_secs(1);
 
 /// Instances that make the tables at the same time take turns by this advisory lock, as the files
 /// do. Any number will do.
@@ -42,7 +72,7 @@ const PLACE: &str = "
 const PATH: &str = "SET search_path = pg_catalog, pg_temp";
 
 /// The version of the schema that is there, and which tables they are.
-const VERSION: &str = "SELECT version, identity::text FROM @.tickwheel_schema";
+const VERSION: &str = "SELECT version, readable_by, identity::text FROM @.tickwheel_schema";
 
 /// Which roles may create in the schema beside its owner, that of the tables and this one, if any;
 /// the owner of the tables, and whether that is this role or acts for the owner of the schema, as
@@ -89,7 +119,7 @@ const CATCH_UP: &str = "
 pub(super) struct Tables {
     /// Their schema and a dot, as it stands before their names.
     place: String,
-    version: u32,
+    version: SchemaVersion,
     /// A number that was made with them: tables that are dropped and made again have another one.
     identity: String,
 }
@@ -107,7 +137,7 @@ impl Tables {
 
     /// Whether they are to be upgraded.
     pub(super) fn are_older(&self) -> bool {
-        self.version < SCHEMA
+        self.version.version < SCHEMA
     }
 
     /// Refuses tables in the schema of a role that could replace the functions beside them, and so
@@ -152,13 +182,7 @@ impl Tables {
 
     /// Whether they can be used.
     pub(super) fn check(&self) -> Result<(), StoreError> {
-        if self.version != SCHEMA {
-            return Err(StoreError::Schema {
-                found: self.version,
-                supported: SCHEMA,
-            });
-        }
-        Ok(())
+        self.version.check(SCHEMA)
     }
 
     /// Has the sequence [catch up](CATCH_UP) with the clock.
@@ -185,10 +209,11 @@ pub(super) async fn find(client: &Client) -> Result<Option<Tables>, Error> {
         return Ok(None);
     };
     let version = VERSION.replace("@.", &place);
+    let number = |row: &Row, column| u32::try_from(row.get::<_, i32>(column)).unwrap_or(u32::MAX);
     match client.query_typed(&version, &[]).await {
         Ok(version) => Ok(version.first().map(|row| Tables {
-            version: u32::try_from(row.get::<_, i32>(0)).unwrap_or(u32::MAX),
-            identity: row.get(1),
+            version: SchemaVersion::new(number(row, 0), number(row, 1)),
+            identity: row.get(2),
             place,
         })),
         Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => Ok(None),
@@ -196,9 +221,10 @@ pub(super) async fn find(client: &Client) -> Result<Option<Tables>, Error> {
     }
 }
 
-/// The version of the tables, if there are any.
-async fn version(client: &Client) -> Result<Option<u32>, Error> {
-    Ok(find(client).await?.map(|tables| tables.version))
+/// The version of the tables, or 0 if there are none.
+pub(super) async fn version(client: &Client) -> Result<SchemaVersion, Error> {
+    let found = find(client).await?;
+    Ok(found.map_or(SchemaVersion::new(0, 0), |tables| tables.version))
 }
 
 /// The files that lead from this version to the latest.
@@ -210,16 +236,20 @@ fn files(from: u32) -> String {
 
 /// There are no tables, or older ones, and this store does not make them.
 pub(super) async fn not_there(client: &Client, target: &Target) -> StoreError {
-    let version = match version(client).await {
-        Ok(version) => version,
+    let tables = match find(client).await {
+        Ok(tables) => tables,
         Err(error) => return target.describe(error),
     };
-    let found = match version {
-        None => "there are no tables".to_owned(),
-        Some(version) => format!("the tables have version {version}, and {SCHEMA} is needed"),
+    let (found, files) = match tables.map(|tables| tables.version.version) {
+        None => ("there are no tables".to_owned(), files(0)),
+        Some(version) => (
+            format!("the tables have version {version}, and {SCHEMA} is needed"),
+            files(version),
+        ),
     };
-    let files = files(version.unwrap_or(0));
-    target.refused(format_args!("{found}: apply {files} of tickwheel-durable"))
+    target.refused(format_args!(
+        "{found}: run `tickwheel-admin migrate up`, or apply {files} of tickwheel-durable"
+    ))
 }
 
 /// The tables could not be made or upgraded.
@@ -234,16 +264,30 @@ pub(super) fn not_made(target: &Target, error: Error) -> StoreError {
     target.refused(why).because_of(error)
 }
 
-/// Makes the tables or upgrades them, if no other process has done so meanwhile.
-pub(super) async fn make(client: &Client) -> Result<(), Error> {
+/// Takes the steps to a version of the schema, if no other process has taken them meanwhile.
+pub(super) async fn migrate(client: &Client, to: u32) -> Result<(), Error> {
     let lock = format!("SELECT pg_catalog.pg_advisory_lock({LOCK})");
     client.batch_execute(&lock).await?;
-    let version = version(client).await?.unwrap_or(0);
+    let SchemaVersion { version, .. } = version(client).await?;
     // The files find the schema by the path of the role.
     client.batch_execute("RESET search_path").await?;
-    for file in MIGRATIONS.iter().skip(version as usize) {
-        client.batch_execute(file).await?;
+    for (_, file) in steps(MIGRATIONS, version, to) {
+        step(client, file).await?;
     }
     let unlock = format!("SELECT pg_catalog.pg_advisory_unlock({LOCK})");
     client.batch_execute(&unlock).await
+}
+
+/// Takes a step. The statements that travel together are one transaction.
+async fn step(client: &Client, file: &str) -> Result<(), Error> {
+    let in_time = format!("{LOCK_TIMEOUT}\n{file}");
+    for _ in 1..TRIES {
+        match client.batch_execute(&in_time).await {
+            Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+                sleep(jittered(LOCK_PAUSE)).await;
+            }
+            taken => return taken,
+        }
+    }
+    client.batch_execute(&in_time).await
 }

@@ -88,7 +88,7 @@ impl Session {
         let tables = match tables.filter(|tables| !tables.are_older()) {
             Some(tables) => tables,
             None if target.creates_tables => {
-                let made = schema::make(&client).await;
+                let made = schema::migrate(&client, schema::SCHEMA).await;
                 made.map_err(|error| schema::not_made(target, error))?;
                 let found = schema::find(&client).await;
                 let found = found.map_err(|error| target.describe(error))?;
@@ -96,12 +96,14 @@ impl Session {
             }
             None => return Err(schema::not_there(&client, target).await),
         };
+        tables.check()?;
         tables.check_rights(&client, target).await?;
         Session::new(client, target, backend, tables).await
     }
 
     /// Sets another connection up. If it leads to other tables than the `known` ones, which were
-    /// dropped then, they have to be such as a first connection takes.
+    /// dropped then, they have to be such as a first connection takes. Whether it
+    /// may load, fire and write is for its statements to find out: others need it to settle.
     pub(super) async fn on(
         client: Client,
         target: &Target,
@@ -121,7 +123,6 @@ impl Session {
         backend: Backend,
         tables: Tables,
     ) -> Result<Self, StoreError> {
-        tables.check()?;
         let caught_up = tables.catch_up(&client).await;
         caught_up.map_err(|error| target.describe(error))?;
         Ok(Session {

@@ -12,7 +12,7 @@ use tokio_postgres::{Config, Error, NoTls};
 use super::connector::{Dial, Prepare, by_connector, by_system};
 use super::hosts;
 use super::options::PostgresOptions;
-use super::statements::SCHEMA;
+use super::schema::SCHEMA;
 use crate::store::{BoxError, StoreError, StoreTime};
 
 /// How long connecting to a host may take, unless the settings say otherwise.
@@ -145,7 +145,11 @@ fn read_terms(message: &str) -> Option<StoreError> {
     let (term, broken) = broken.split_once('|')?;
     let (value, _) = broken.rsplit_once('|')?;
     match term {
-        "schema" => Some(StoreError::schema(value.parse().ok()?, SCHEMA)),
+        "schema" => {
+            let (version, readable_by) = value.split_once(' ')?;
+            let (version, readable_by) = (version.parse().ok()?, readable_by.parse().ok()?);
+            Some(StoreError::schema(version, readable_by, SCHEMA))
+        }
         // The name of one that is gone is not known.
         "amended" if value.is_empty() => Some(StoreError::NotOpened {
             namespace: String::new(),
@@ -266,8 +270,8 @@ mod tests {
             ("型integerの入力構文が不正です: \"", "\""),
         ] {
             let read = |text| read_terms(&format!("{begin}{text}{end}"));
-            let later = StoreError::schema(7, SCHEMA);
-            assert_eq!(read("tickwheel|schema|7|"), Some(later));
+            let later = StoreError::schema(7, 6, SCHEMA);
+            assert_eq!(read("tickwheel|schema|7 6|"), Some(later));
             let namespace = "a|b \"c\"".to_owned();
             let amended = StoreError::Amended { namespace };
             assert_eq!(read("tickwheel|amended|a|b \"c\"|"), Some(amended));

@@ -3,7 +3,9 @@
 use ::redis::Cmd;
 
 use super::reply::Reply;
+use super::scripts::Script;
 use super::{Redis, scripts};
+use crate::migrations::{SchemaVersion, steps};
 use crate::store::{Charter, Edition, InstanceId, Namespace, Opened, StoreError};
 
 /// The fields of a charter, as the scripts take and return them.
@@ -33,10 +35,20 @@ pub(super) async fn open(
     namespace: Namespace,
     charter: Charter,
 ) -> Result<Opened, StoreError> {
-    let opening = redis.call(&scripts::OPEN, &namespace, |command| {
-        charter_arguments(command, &charter);
-    });
-    let mut reply = opening.await?;
+    let ask = || {
+        redis.call(&scripts::OPEN, &namespace, |command| {
+            charter_arguments(command, &charter);
+        })
+    };
+    let mut reply = match ask().await {
+        Err(StoreError::Schema {
+            found, supported, ..
+        }) if found < supported => {
+            migrate(redis, &namespace, supported).await?;
+            ask().await?
+        }
+        reply => reply?,
+    };
     let (now, instance) = (reply.time()?, InstanceId(reply.int()?));
     let (edition, is_new) = (Edition(reply.int()?), reply.flag()?);
     read_charter(&mut reply)?.check(&namespace, &charter)?;
@@ -46,6 +58,35 @@ pub(super) async fn open(
         edition,
         is_new,
     })
+}
+
+/// The version of the keys of a namespace, or 0 if it was not opened.
+pub(super) async fn schema_version(
+    redis: &Redis,
+    namespace: &Namespace,
+) -> Result<SchemaVersion, StoreError> {
+    let asking = redis.call(&scripts::SCHEMA_VERSION, namespace, |_| {});
+    let mut reply = asking.await?;
+    if reply.is_empty() {
+        return Ok(SchemaVersion::new(0, 0));
+    }
+    let mut number = || Ok::<_, StoreError>(u32::try_from(reply.count()?).unwrap_or(u32::MAX));
+    Ok(SchemaVersion::new(number()?, number()?))
+}
+
+/// Takes the steps to a version. Each does nothing where another process has taken it meanwhile.
+pub(super) async fn migrate(
+    redis: &Redis,
+    namespace: &Namespace,
+    to: u32,
+) -> Result<(), StoreError> {
+    let SchemaVersion { version, .. } = schema_version(redis, namespace).await?;
+    for (_, step) in steps(scripts::MIGRATIONS, version, to) {
+        redis
+            .call(&Script::migration(step), namespace, |_| {})
+            .await?;
+    }
+    Ok(())
 }
 
 pub(super) async fn amend(

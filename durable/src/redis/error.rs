@@ -2,6 +2,7 @@
 
 use ::redis::{ErrorKind, RedisError};
 
+use super::scripts::SCHEMA;
 use crate::store::{Namespace, StoreError, StoreTime};
 
 /// Where a server is, for error texts: without user and password.
@@ -41,7 +42,9 @@ pub(super) fn store_error(
         (_, "TICKWHEELSCHEMA") => {
             let mut versions = detail.split(' ').map(str::parse);
             match (versions.next(), versions.next()) {
-                (Some(Ok(found)), Some(Ok(supported))) => StoreError::Schema { found, supported },
+                (Some(Ok(found)), Some(Ok(readable_by))) => {
+                    StoreError::schema(found, readable_by, SCHEMA)
+                }
                 _ => refused(&format!(
                     "namespace {namespace} has schema version {detail}"
                 )),

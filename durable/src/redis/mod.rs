@@ -14,8 +14,8 @@
 //!
 //! | key | type | |
 //! |---|---|---|
-//! | `tickwheel:{orders}` | hash | `schema`; the charter in `codec`, `no_overlap`, `at_most_once` and `parts`, and its `edition`; `sequence`, the last version given; `followed`, when replicas were last asked whether they follow |
-//! | `..:rows:00` to `..:rows:99` | hashes | version to state, deadline, attempt, period, key, error and value, packed; by the last two digits of the version |
+//! | `tickwheel:{orders}` | hash | `schema`, the version of these keys, and `readable_by`, the oldest version that can use them; the charter in `codec`, `no_overlap`, `at_most_once` and `parts`, and its `edition`; `sequence`, the last version given; `followed`, when replicas were last asked whether they follow |
+//! | `..:rows:00` to `..:rows:99` | hashes | version to state, deadline, attempt, period, key, further fields such as the error, and value, packed; by the last two digits of the version |
 //! | `..:keys:0` to `..:keys:f` | hashes | key to the version of its waiting row; by the first digit of the key's SHA-1 |
 //! | `..:flights` | sorted set by name | length of the key, key and version of each row in flight |
 //! | `..:waiting:0` to `..:waiting:9`, `..:in-flight` | sorted sets by `due` | versions of the rows that no instance has loaded; those that wait by the last digit of the version |
@@ -76,6 +76,7 @@ use hints::Hints;
 use reply::Reply;
 use scripts::Script;
 
+use crate::migrations::{Migration, SchemaVersion};
 use crate::store::{
     Answer, BoxFuture, ChangedRows, Charter, Counts, DeadChange, DeadRows, Edition, Fire,
     FireReport, Inspect, InstanceId, List, Load, Loaded, Namespace, Opened, Settle, Settled, Store,
@@ -339,6 +340,35 @@ impl Redis {
     pub fn spread(mut self, parts: usize) -> Self {
         self.parts = parts.max(1);
         self
+    }
+
+    /// The scripts in the folder `migrations/redis` of this package, which change the keys of a
+    /// namespace, and the ways back: see [`Migration`]. The first version has none: opening a
+    /// namespace makes it, and purging one empties it.
+    pub const MIGRATIONS: &'static [Migration] = scripts::MIGRATIONS;
+
+    /// The version of the keys of a namespace, which need not be for this version of the crate.
+    /// Changes nothing. In a [spread](Self::spread) namespace each part has its own.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Refused`] when the name is not valid, and as every call.
+    pub async fn schema_version(&self, namespace: &str) -> Result<SchemaVersion, StoreError> {
+        let namespace = Namespace::new(namespace).map_err(StoreError::refused)?;
+        charter::schema_version(self, &namespace).await
+    }
+
+    /// Takes the [steps](Self::MIGRATIONS) to a version of the keys of a namespace, up or down,
+    /// each in a script.
+    ///
+    /// # Errors
+    ///
+    /// As [`schema_version`](Self::schema_version). The steps before the one that has failed are
+    /// taken.
+    pub async fn migrate(&self, namespace: &str, to: u32) -> Result<SchemaVersion, StoreError> {
+        let namespace = Namespace::new(namespace).map_err(StoreError::refused)?;
+        charter::migrate(self, &namespace, to).await?;
+        charter::schema_version(self, &namespace).await
     }
 
     /// With an error that names the server.

@@ -5,6 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use super::reading::now;
 use super::schema::{SCHEMA, is_missing};
 use super::thread::Batch;
+use crate::migrations::SchemaVersion;
 use crate::store::{Charter, Edition, InstanceId, Namespace, Opened, StoreError, Version};
 
 type Result<T> = rusqlite::Result<std::result::Result<T, StoreError>>;
@@ -72,6 +73,11 @@ pub(super) fn open(batch: &Batch<'_>, namespace: &Namespace, charter: &Charter) 
         None => write(batch, namespace, charter)?,
     };
     let Version(instance) = batch.versions(1)?;
+    #[cfg(tickwheel_next_schema)]
+    batch.connection.execute(
+        "INSERT INTO tickwheel_openings (instance) VALUES (?1)",
+        [instance],
+    )?;
     Ok(Ok(Opened {
         now: now(),
         instance: InstanceId(instance),
@@ -116,24 +122,38 @@ pub(super) struct Found {
     /// How many dead rows it has.
     pub(super) dead: i64,
     pub(super) edition: Edition,
+    pub(super) schema: SchemaVersion,
 }
 
-/// A namespace that was opened before, in tables of the schema that is known.
+impl Found {
+    /// Whether the tables can be used: a settle or an unload does not ask.
+    pub(super) fn check_schema(self) -> std::result::Result<Self, StoreError> {
+        self.schema.check(SCHEMA).map(|()| self)
+    }
+}
+
+/// A namespace that was opened before.
 pub(super) fn namespace(connection: &Connection, name: &Namespace) -> Result<Found> {
-    let sql = "SELECT id, dead, edition, (SELECT value FROM tickwheel_meta WHERE name = 'schema')
+    let sql = "SELECT id, dead, edition, (SELECT value FROM tickwheel_meta WHERE name = 'schema'),
+            (SELECT value FROM tickwheel_meta WHERE name = 'readable_by')
         FROM tickwheel_namespaces WHERE name = ?1";
     let read = |row: &Row<'_>| {
-        let (id, dead, edition) = (row.get(0)?, row.get(1)?, Edition(row.get(2)?));
-        Ok((Found { id, dead, edition }, row.get(3)?))
+        Ok(Found {
+            id: row.get(0)?,
+            dead: row.get(1)?,
+            edition: Edition(row.get(2)?),
+            schema: SchemaVersion::new(
+                row.get::<_, Option<_>>(3)?.unwrap_or(0),
+                row.get::<_, Option<_>>(4)?.unwrap_or(0),
+            ),
+        })
     };
     let select = connection.prepare_cached(sql);
     let found = match select.and_then(|mut select| select.query_row([name.as_str()], read)) {
         Err(error) if is_missing(&error) => None,
         found => found.optional()?,
     };
-    Ok(match found {
-        Some((found, Some(SCHEMA))) => Ok(found),
-        Some((_, Some(schema))) => Err(StoreError::schema(schema, SCHEMA)),
-        Some((_, None)) | None => Err(StoreError::not_opened(name)),
-    })
+    // Without a version the tables were emptied.
+    let found = found.filter(|found| found.schema.version > 0);
+    Ok(found.ok_or_else(|| StoreError::not_opened(name)))
 }

@@ -32,6 +32,7 @@ use link::Link;
 use looks::Looks;
 use rusqlite::{Connection, ErrorCode};
 
+use crate::migrations::{Migration, SchemaVersion};
 use crate::store::{
     Answer, BoxFuture, ChangedRows, Charter, Counts, DeadChange, DeadRows, Fire, FireReport,
     Inspect, InstanceId, List, Load, Loaded, Namespace, NamespaceError, Opened, Settle, Settled,
@@ -103,12 +104,41 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens a file, and makes it if there is none. Blocks for as long as that takes.
+    /// The files in the folder `migrations/sqlite` of this package: SQL that makes the tables and
+    /// changes them, and the ways back: see [`Migration`].
+    pub const MIGRATIONS: &'static [Migration] = schema::MIGRATIONS;
+
+    /// The version of the tables of a file, which need not be for this version of the crate. Leaves
+    /// the file as it is. Blocks for as long as that takes.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open), but for [`StoreError::Schema`].
+    pub fn schema_version(path: impl AsRef<Path>) -> Result<SchemaVersion, StoreError> {
+        let path = path.as_ref();
+        schema::version_of(path).map_err(|error| describe(error, path))
+    }
+
+    /// Takes the [steps](Self::MIGRATIONS) to a version of the schema, up or down, in one
+    /// transaction. Blocks for as long as that takes.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open), but for [`StoreError::Schema`].
+    pub fn migrate(path: impl AsRef<Path>, to: u32) -> Result<SchemaVersion, StoreError> {
+        let path = path.as_ref();
+        lineage::check(path)?;
+        schema::migrate(path, to).map_err(|error| describe(error, path))
+    }
+
+    /// Opens a file, and makes it if there is none. Upgrades the tables of an earlier version.
+    /// Blocks for as long as that takes.
     ///
     /// # Errors
     ///
     /// [`StoreError::Refused`] when the file cannot be opened, is read-only or no database;
-    /// [`StoreError::Schema`] when it has another version of the schema;
+    /// [`StoreError::Schema`] when a later version of this crate has changed it so that this one cannot
+    /// use it;
     /// [`StoreError::Unavailable`] when it is locked. Each names the file.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let path = path.into();
@@ -151,7 +181,7 @@ impl Store for Sqlite {
 
     fn amend(&self, namespace: &Namespace, charter: &Charter) -> Answer<'_, ()> {
         let (name, charter) = (namespace.clone(), charter.clone());
-        let amending = self.call(namespace, move |call| {
+        let amending = self.call_under(namespace, Terms::NONE, move |call| {
             charter::amend(call.batch, &name, &charter)
         });
         Box::pin(async move { amending.await? })
@@ -235,7 +265,7 @@ impl Store for Sqlite {
     }
 
     fn purge(&self, namespace: &Namespace) -> Answer<'_, ChangedRows> {
-        self.call(namespace, purge::purge)
+        self.call_under(namespace, Terms::NONE, purge::purge)
     }
 
     fn change_dead(
@@ -244,7 +274,7 @@ impl Store for Sqlite {
         which: DeadRows,
         change: DeadChange,
     ) -> Answer<'_, ChangedRows> {
-        self.call(namespace, move |call| {
+        self.call_under(namespace, Terms::NONE, move |call| {
             rules::change_dead(call, &which, change)
         })
     }
@@ -282,7 +312,8 @@ impl Sqlite {
     {
         let name = namespace.clone();
         self.looks.ask(move |connection| {
-            Ok(match charter::namespace(connection, &name)? {
+            let found = charter::namespace(connection, &name)?;
+            Ok(match found.and_then(|found| found.check_schema()) {
                 Ok(found) => Ok(look(connection, found.id)?),
                 Err(error) => Err(error),
             })
@@ -302,16 +333,29 @@ impl Sqlite {
         })
     }
 
-    /// Runs a call on any charter.
+    /// Runs a call that settles or unloads, under any charter and schema.
     fn call<T, F>(&self, namespace: &Namespace, run: F) -> Answer<'static, T>
     where
         T: Send + 'static,
         F: FnOnce(&mut Call<'_>) -> rusqlite::Result<T> + Send + 'static,
     {
-        self.call_under(namespace, Terms::NONE, run)
+        self.call_if(namespace, None, run)
     }
 
     fn call_under<T, F>(&self, namespace: &Namespace, near: Terms, run: F) -> Answer<'static, T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Call<'_>) -> rusqlite::Result<T> + Send + 'static,
+    {
+        self.call_if(namespace, Some(near), run)
+    }
+
+    fn call_if<T, F>(
+        &self,
+        namespace: &Namespace,
+        near: Option<Terms>,
+        run: F,
+    ) -> Answer<'static, T>
     where
         T: Send + 'static,
         F: FnOnce(&mut Call<'_>) -> rusqlite::Result<T> + Send + 'static,

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use rusqlite::{OptionalExtension, ToSql, params};
 
-use super::charter;
+use super::charter::{self, Found};
 use super::reading::{COLUMNS, damage, now, number, of_key, read, text, time};
 use super::thread::Batch;
 use crate::store::rules::{Rows, STEP_ROWS};
@@ -39,17 +39,23 @@ pub(super) struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// A call on a namespace that was opened before, which may change it only under the charter and
-    /// until the time of `near`.
+    /// A call on a namespace that was opened before. With terms it does new work: it may change the
+    /// namespace only if the schema is for this version, under the charter, and until the time of
+    /// `near`.
     pub(super) fn new(
         batch: &'a Batch<'a>,
         namespace: &Namespace,
-        near: Terms,
+        near: Option<Terms>,
     ) -> Result<std::result::Result<Self, StoreError>> {
         let (found, now) = (charter::namespace(batch.connection, namespace)?, now());
-        let checked =
-            found.and_then(|found| near.check(namespace, found.edition, now).map(|()| found));
-        Ok(checked.map(|found| Call {
+        let check = |found: Found| {
+            let Some(near) = near else {
+                return Ok(found);
+            };
+            let found = found.check_schema()?;
+            near.check(namespace, found.edition, now).map(|()| found)
+        };
+        Ok(found.and_then(check).map(|found| Call {
             batch,
             namespace: found.id,
             dead: found.dead,
@@ -205,6 +211,11 @@ impl Rows for Call<'_> {
             ],
         )?;
         self.add_rows(row.state, 1);
+        #[cfg(tickwheel_next_schema)]
+        self.execute(
+            "UPDATE tickwheel_timers SET origin = 'next' WHERE version = ?1",
+            [row.version.0],
+        )?;
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! The tables, and how a file is opened.
+//! How a file is opened, and its tables come to be.
 
 use std::path::Path;
 use std::thread::sleep;
@@ -10,10 +10,27 @@ use rusqlite::{
 
 use super::file::{File, Open};
 use super::{describe, lineage};
+use crate::migrations::{Migration, SchemaVersion, steps};
 use crate::store::StoreError;
 
-/// The version of the schema below. A file of another one is refused.
-pub(super) const SCHEMA: u32 = 1;
+/// The files below `migrations/sqlite`, from version 1 on. They say what the tables are.
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        up: include_str!("../../migrations/sqlite/1.sql"),
+        down: include_str!("../../migrations/sqlite/1.down.sql"),
+    },
+    #[cfg(tickwheel_next_schema)]
+    Migration {
+        version: 2,
+        up: include_str!("../../tests/next/migrations/sqlite/2.sql"),
+        down: include_str!("../../tests/next/migrations/sqlite/2.down.sql"),
+    },
+];
+
+/// The version of the schema that is known.
+#[allow(clippy::cast_possible_truncation, reason = "they are few")]
+pub(super) const SCHEMA: u32 = MIGRATIONS.len() as u32;
 
 /// A call that finds the file locked tries again after this.
 pub(super) const LOCK_RETRY: Duration = Duration::from_micros(500);
@@ -23,63 +40,6 @@ const TRIES: i32 = 20_000;
 
 /// How many prepared statements are kept; there are fewer.
 const STATEMENTS: usize = 64;
-
-/// | column | |
-/// |---|---|
-/// | `state` | 0 waiting, 1 in flight, 2 dead |
-/// | `due`, `deadline` | microseconds since the epoch |
-/// | `period` | microseconds, or null |
-/// | `schedule` | the text of a row that repeats by one, or null |
-/// | `loaded_by` | the id of an instance, or null |
-/// | `claimed_by` | the id of the instance that fired a row in flight, or null |
-/// | `error` | the last error of a row, or null |
-/// | `lacks` | how many due rows an instance wanted and was not given |
-/// | `codec` to `parts` | the [charter](crate::store::Charter) of a namespace, and `edition` its number |
-///
-/// `waiting`, `in_flight` and `dead` say how many rows a namespace has. Each call that changes that
-/// keeps them, since to count millions of rows takes seconds. The check of a row is that of
-/// [`damage`](super::reading::damage).
-///
-/// Rows are found by state and key, and by state, by who has loaded them and by when they are due,
-/// or have died. Only living instances have rows loaded, and these are in `tickwheel_instances`.
-/// `tickwheel_meta` has the version of the schema, the last number of the sequence, and its
-/// [`base`](super::lineage).
-const TABLES: &str = "
-    CREATE TABLE IF NOT EXISTS tickwheel_meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID, STRICT;
-    INSERT OR IGNORE INTO tickwheel_meta VALUES ('schema', 1), ('sequence', 0);
-    CREATE TABLE IF NOT EXISTS tickwheel_namespaces (
-        id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, codec TEXT NOT NULL,
-        no_overlap INTEGER NOT NULL CHECK (no_overlap IN (0, 1)), at_most_once INTEGER NOT NULL CHECK (at_most_once IN (0, 1)),
-        parts INTEGER NOT NULL CHECK (parts > 0), edition INTEGER NOT NULL,
-        waiting INTEGER NOT NULL DEFAULT 0, in_flight INTEGER NOT NULL DEFAULT 0, dead INTEGER NOT NULL DEFAULT 0
-    ) STRICT;
-    CREATE TABLE IF NOT EXISTS tickwheel_instances (
-        id INTEGER PRIMARY KEY, namespace INTEGER NOT NULL, alive_until INTEGER NOT NULL, lacks INTEGER NOT NULL,
-        name TEXT
-    ) STRICT;
-    CREATE TABLE IF NOT EXISTS tickwheel_timers (
-        version INTEGER PRIMARY KEY,
-        namespace INTEGER NOT NULL,
-        state INTEGER NOT NULL,
-        key BLOB NOT NULL,
-        value BLOB NOT NULL,
-        due INTEGER NOT NULL,
-        deadline INTEGER NOT NULL,
-        attempt INTEGER NOT NULL,
-        period INTEGER,
-        loaded_by INTEGER,
-        error TEXT,
-        schedule TEXT,
-        claimed_by INTEGER,
-        CHECK (state IN (0, 1, 2) AND due BETWEEN 0 AND 9007199254740991 AND deadline BETWEEN 0 AND 9007199254740991
-            AND attempt BETWEEN 0 AND 2147483646 AND (period IS NULL OR period BETWEEN 1 AND 9007199254740991)
-            AND (period IS NULL OR schedule IS NULL))
-    ) STRICT;
-    CREATE UNIQUE INDEX IF NOT EXISTS tickwheel_waiting ON tickwheel_timers (namespace, key) WHERE state = 0;
-    CREATE INDEX IF NOT EXISTS tickwheel_in_flight ON tickwheel_timers (namespace, key) WHERE state = 1;
-    CREATE INDEX IF NOT EXISTS tickwheel_dead ON tickwheel_timers (namespace, key) WHERE state = 2;
-    CREATE INDEX IF NOT EXISTS tickwheel_due ON tickwheel_timers (namespace, state, loaded_by, due);
-";
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,11 +51,13 @@ pub(super) enum Access {
     Looks,
 }
 
-/// Opens a file, and makes the tables if they are not there. Returns a connection for calls and one
+/// Opens a file, and makes or upgrades the tables. Returns a connection for calls and one
 /// for looks.
 pub(super) fn open(path: &Path) -> Result<(Open, Open), StoreError> {
     let failed = |error| describe(error, path);
-    let writer = prepared(path, OpenFlags::default(), path)?;
+    let writer = writer(path, OpenFlags::default(), path)?;
+    prepare(&writer).map_err(failed)??;
+    writer.busy_handler(None).map_err(failed)?;
     let reader = connect(path, Access::Looks).map_err(failed)?;
     let file = File::opened(path, writer.path().unwrap_or_default());
     let both = [writer, reader].map(|connection| Open {
@@ -105,15 +67,21 @@ pub(super) fn open(path: &Path) -> Result<(Open, Open), StoreError> {
     Ok(both.into())
 }
 
-/// Opens a file again, by the name that SQLite has given it.
+/// Opens a file again, by the name that SQLite has given it. Whether its schema is still for this
+/// version is for the calls to find out: settles need it whatever it is.
 pub(super) fn reopen(name: &Path, path: &Path, access: Access) -> Result<Open, StoreError> {
     let failed = |error| describe(error, path);
     let connection = match access {
-        Access::Calls => prepared(name, existing(), path)?,
+        Access::Calls => {
+            let connection = writer(name, existing(), path)?;
+            note_lineage(&connection).map_err(failed)?;
+            connection.busy_handler(None).map_err(failed)?;
+            connection
+        }
         Access::Looks => {
             let connection = connect(name, access).map_err(failed)?;
             // A first read makes the files beside it.
-            check(&connection).map_err(failed)??;
+            tables(&connection).map_err(failed)??;
             connection
         }
     };
@@ -121,8 +89,8 @@ pub(super) fn reopen(name: &Path, path: &Path, access: Access) -> Result<Open, S
     Ok(Open { connection, file })
 }
 
-/// A connection for calls to a file with tables.
-fn prepared(name: &Path, flags: OpenFlags, path: &Path) -> Result<Connection, StoreError> {
+/// A connection for calls.
+fn writer(name: &Path, flags: OpenFlags, path: &Path) -> Result<Connection, StoreError> {
     let failed = |error| describe(error, path);
     lineage::check(name)?;
     let writer = connect_with(name, flags).map_err(failed)?;
@@ -133,8 +101,6 @@ fn prepared(name: &Path, flags: OpenFlags, path: &Path) -> Result<Connection, St
             path.display()
         )));
     }
-    prepare(&writer).map_err(failed)??;
-    writer.busy_handler(None).map_err(failed)?;
     Ok(writer)
 }
 
@@ -174,10 +140,12 @@ fn write_ahead(connection: &Connection) -> rusqlite::Result<String> {
     }
 }
 
-/// Makes the tables if they are not there, and compares their version.
+/// Makes the tables or upgrades them.
 fn prepare(connection: &Connection) -> rusqlite::Result<Result<(), StoreError>> {
     let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
-    make(&transaction)?;
+    if version(&transaction)?.version < SCHEMA {
+        take_steps(&transaction, SCHEMA)?;
+    }
     let checked = check(&transaction)?;
     if checked.is_ok() {
         let path = connection.path().unwrap_or_default();
@@ -189,22 +157,60 @@ fn prepare(connection: &Connection) -> rusqlite::Result<Result<(), StoreError>> 
 
 /// Makes the tables if they are not there, or those that are gone.
 pub(super) fn make(connection: &Connection) -> rusqlite::Result<()> {
-    if version(connection)? == 0 {
-        connection.execute_batch(TABLES)?;
+    if version(connection)?.version == 0 {
+        take_steps(connection, SCHEMA)?;
     }
     Ok(())
 }
 
+fn take_steps(connection: &Connection, to: u32) -> rusqlite::Result<()> {
+    let SchemaVersion { version, .. } = version(connection)?;
+    for (_, file) in steps(MIGRATIONS, version, to) {
+        connection.execute_batch(file)?;
+    }
+    Ok(())
+}
+
+/// Notes the file in tables of any version.
+fn note_lineage(connection: &Connection) -> rusqlite::Result<()> {
+    let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
+    make(&transaction)?;
+    let path = connection.path().unwrap_or_default();
+    lineage::note(&transaction, Path::new(path))?;
+    transaction.commit()
+}
+
+/// Takes the steps to a version of the schema, up or down, in one transaction.
+pub(super) fn migrate(path: &Path, to: u32) -> rusqlite::Result<SchemaVersion> {
+    let connection = connect_with(path, existing())?;
+    let transaction = Transaction::new_unchecked(&connection, TransactionBehavior::Immediate)?;
+    take_steps(&transaction, to)?;
+    let version = version(&transaction)?;
+    transaction.commit()?;
+    Ok(version)
+}
+
+/// The version of a file's tables, which are left as they are.
+pub(super) fn version_of(path: &Path) -> rusqlite::Result<SchemaVersion> {
+    version(&connect_with(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?)
+}
+
 /// The version of the schema, from 1 on, or 0 if there are no tables.
-fn version(connection: &Connection) -> rusqlite::Result<u32> {
+pub(super) fn version(connection: &Connection) -> rusqlite::Result<SchemaVersion> {
     let tables = "SELECT 1 FROM sqlite_schema WHERE name = 'tickwheel_meta'";
     let exist = connection.query_row(tables, (), |_| Ok(())).optional()?;
     if exist.is_none() {
-        return Ok(0);
+        return Ok(SchemaVersion::new(0, 0));
     }
-    let schema = "SELECT value FROM tickwheel_meta WHERE name = 'schema'";
-    let version = connection.query_row(schema, (), |row| row.get(0));
-    Ok(version.optional()?.unwrap_or(0))
+    let number = |name| {
+        let sql = "SELECT value FROM tickwheel_meta WHERE name = ?1";
+        let number = connection.query_row(sql, [name], |row| row.get(0));
+        Ok::<u32, rusqlite::Error>(number.optional()?.unwrap_or(0))
+    };
+    Ok(SchemaVersion::new(
+        number("schema")?,
+        number("readable_by")?,
+    ))
 }
 
 /// Whether an error says that there are no tables.
@@ -212,18 +218,21 @@ pub(super) fn is_missing(error: &rusqlite::Error) -> bool {
     error.to_string().contains("no such table: tickwheel_")
 }
 
+/// The version of tables that have to be there.
+fn tables(connection: &Connection) -> rusqlite::Result<Result<SchemaVersion, StoreError>> {
+    let version = version(connection)?;
+    if version.version > 0 {
+        return Ok(Ok(version));
+    }
+    let path = connection.path().unwrap_or_default();
+    Ok(Err(StoreError::refused(format_args!(
+        "SQLite file {path} has no timers: open it with `Sqlite::open` first"
+    ))))
+}
+
 /// Whether there are tables that can be used.
 pub(super) fn check(connection: &Connection) -> rusqlite::Result<Result<(), StoreError>> {
-    Ok(match version(connection)? {
-        SCHEMA => Ok(()),
-        0 => {
-            let path = connection.path().unwrap_or_default();
-            Err(StoreError::refused(format_args!(
-                "SQLite file {path} has no timers: open it with `Sqlite::open` first"
-            )))
-        }
-        found => Err(StoreError::schema(found, SCHEMA)),
-    })
+    Ok(tables(connection)?.and_then(|version| version.check(SCHEMA)))
 }
 
 /// Waits a little for another process. The pause does not grow with the number of tries.

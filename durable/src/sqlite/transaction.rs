@@ -109,7 +109,7 @@ where
     ///
     /// [`BuildError::Namespace`] when the name is not valid. [`BuildError::Open`] when the
     /// namespace was not opened, or with another codec; when the file has no timers, or its schema
-    /// is of another version; and when SQLite fails.
+    /// is not for this version; and when SQLite fails.
     pub fn new(transaction: &'t Transaction<'t>, namespace: &str) -> Result<Self, BuildError> {
         Self::with_codec(transaction, namespace, Json)
     }
@@ -121,7 +121,7 @@ where
     ///
     /// [`BuildError::Namespace`] when the name is not valid. [`BuildError::Open`] when the
     /// namespace was not opened, or with another codec; when the file has no timers, or its schema
-    /// is of another version; and when SQLite fails.
+    /// is not for this version; and when SQLite fails.
     pub fn with_codec(
         transaction: &'t Transaction<'t>,
         namespace: &str,
@@ -305,7 +305,7 @@ impl<K, V> SqliteTransaction<'_, K, V> {
         // Instances cannot be notified before the commit.
         let hints = Hints::default();
         let batch = Batch::new(connection, &hints, 0);
-        let mut call = match Call::new(&batch, &self.namespace, Terms::NONE)? {
+        let mut call = match Call::new(&batch, &self.namespace, Some(Terms::NONE))? {
             Ok(call) => call,
             Err(error) => return Ok(Err(error)),
         };

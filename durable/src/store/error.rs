@@ -69,12 +69,16 @@ pub enum StoreError {
         /// The store's time.
         now: StoreTime,
     },
-    /// The store was written by another version of this crate.
+    /// The schema of the store is not for this version of the crate: it is older, or a later version
+    /// has changed it so that this one cannot use it. Nothing was changed. Only loads, fires and
+    /// writes are refused, and only until the schema is for this version.
     #[non_exhaustive]
     Schema {
         /// The version of the schema that was found.
         found: u32,
-        /// The one that this version knows.
+        /// The oldest version that can use the store.
+        readable_by: u32,
+        /// The version of the schema that this version of the crate knows.
         supported: u32,
     },
 }
@@ -123,8 +127,12 @@ impl StoreError {
     }
 
     /// [`StoreError::Schema`].
-    pub fn schema(found: u32, supported: u32) -> Self {
-        StoreError::Schema { found, supported }
+    pub fn schema(found: u32, readable_by: u32, supported: u32) -> Self {
+        StoreError::Schema {
+            found,
+            readable_by,
+            supported,
+        }
     }
 
     /// The same error with a cause, which its message need not repeat. One about a charter or a
@@ -182,9 +190,21 @@ impl fmt::Display for StoreError {
             StoreError::Late { .. } => f.write_str(
                 "the call reached the store after its time limit, and changes nothing any more",
             ),
-            StoreError::Schema { found, supported } => write!(
+            StoreError::Schema {
+                found, supported, ..
+            } if found < supported => write!(
                 f,
-                "the store has schema version {found}; this version of tickwheel-durable knows {supported}"
+                "the store has schema version {found}, and this version of tickwheel-durable needs {supported}: start it \
+                 again, or run `tickwheel-admin migrate up`"
+            ),
+            StoreError::Schema {
+                found,
+                readable_by,
+                supported,
+            } => write!(
+                f,
+                "the store has schema version {found}, for versions of tickwheel-durable that know {readable_by} or later; \
+                 this one knows {supported}: deploy a later version, or take the schema back"
             ),
         }?;
         write_causes(self, f)
@@ -282,7 +302,7 @@ mod tests {
             (StoreError::not_opened(&namespace), true),
             (StoreError::late(now), true),
             (StoreError::refused("it is full"), false),
-            (StoreError::schema(4, 3), false),
+            (StoreError::schema(4, 4, 3), false),
             (differs.expect_err("they differ"), false),
         ] {
             assert_eq!(error.may_pass(), may_pass, "{error}");

@@ -78,8 +78,10 @@
 //!    loaded by [`Terms::loader`] in the same step, if that id counts as living. If it is not
 //!    marked, the store sends a hint: [`hinted`](Store::hinted) of the instances returns. At most
 //!    one a call. A hint may be lost.
-//! 10. **The charter** of a namespace, and the version of the schema, are compared in the same step
-//!     as whatever a load, a write or a fire does. A settle is compared with the schema alone.
+//! 10. **The charter** of a namespace, and the [version](crate::SchemaVersion) of the schema, are
+//!     compared in the same step as whatever a load, a write or a fire does. A settle, an unload
+//!     and an unmark are compared with neither: what an instance has fired it settles, whatever
+//!     another version has made of the store meanwhile.
 //!     [`Terms::until`] is compared with the time at which the store begins a write, however
 //!     long it waited before.
 //! 11. **Returns.** A store may return to an earlier state while no call fails: another server
@@ -172,8 +174,8 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     ///
     /// [`StoreError::Charter`] when the namespace has another charter, and [`StoreError::Schema`]
-    /// when another version of the store's schema is found. So does every other call, and a look
-    /// may.
+    /// when the schema of the store is not for this version. Loads, fires and writes fail so, too,
+    /// and a look may.
     fn open(&self, namespace: &Namespace, charter: &Charter) -> Answer<'_, Opened>;
 
     /// Gives an open namespace another charter, with another [edition](Edition). If it has this one

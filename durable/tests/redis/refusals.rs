@@ -136,14 +136,16 @@ async fn refuses_another_schema() {
         .open(&space(), &"json".into())
         .await
         .expect("it opens");
-    for schema in [2, 9] {
-        let set = schema.to_string();
-        server
-            .command(&["HSET", "tickwheel:{refusals}", "schema", &set])
-            .await;
-        let another = StoreError::schema(schema, 4);
-        let says = format!("schema version {schema}; this version of tickwheel-durable knows 4");
-        assert!(another.to_string().contains(&says), "{another}");
+    for (schema, readable_by, says) in [
+        (9, 2, "schema version 9, for versions"),
+        (0, 0, "schema version 0, and this version"),
+    ] {
+        let (set, by) = (schema.to_string(), readable_by.to_string());
+        let key = "tickwheel:{refusals}";
+        let set = ["HSET", key, "schema", &set, "readable_by", &by];
+        server.command(&set).await;
+        let another = StoreError::schema(schema, readable_by, 1);
+        assert!(another.to_string().contains(says), "{another}");
         let again = store.open(&space(), &"json".into()).await;
         assert_eq!(again, Err(another.clone()));
         // Those that run already stop too.
@@ -171,15 +173,16 @@ async fn amendment_and_purge_wait_for_replicas() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn d16_instance_stops_while_the_schema_is_raised() {
+#[tokio::test]
+async fn d17_schema_that_is_raised_stops_new_work_alone() {
     let Some(server) = Server::start(&[]) else {
         return;
     };
-    let store = server.connect().await;
-    crate::raised::stops_the_instance("refusals", store, async |by| {
-        let by = by.to_string();
-        let raise = ["HINCRBY", "tickwheel:{refusals}", "schema", &by];
+    let store = async || server.connect().await.into();
+    crate::raised::d17_stops_new_work_alone("refusals", store, async |version, readable_by| {
+        let (version, readable_by) = (version.to_string(), readable_by.to_string());
+        let key = "tickwheel:{refusals}";
+        let raise = ["HSET", key, "schema", &version, "readable_by", &readable_by];
         server.command(&raise).await;
     })
     .await;

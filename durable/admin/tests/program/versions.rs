@@ -19,7 +19,14 @@ async fn namespace_of_another_schema_hides_no_other() {
         let opened = store.open(&space, &Charter::new("json")).await;
         opened.expect("it opens");
     }
-    let schema = ["HSET", "tickwheel:{mails}", "schema", "5"];
+    let schema = [
+        "HSET",
+        "tickwheel:{mails}",
+        "schema",
+        "4",
+        "readable_by",
+        "4",
+    ];
     server.command(&schema).await;
     let ran = |arguments: &[&str]| ended(program().args(["--url", &url]).args(arguments));
     for command in [&["stats"][..], &["watch", "--times", "1"]] {

@@ -111,23 +111,40 @@ macro_rules! never {
     };
 }
 
-/// The version of the schema that is known.
-#[allow(clippy::cast_possible_truncation, reason = "they are few")]
-pub(super) const SCHEMA: u32 = MIGRATIONS.len() as u32;
+/// The version of the schema that these statements are for.
+#[cfg(not(tickwheel_next_schema))]
+macro_rules! schema {
+    () => {
+        "1"
+    };
+}
 
-/// The files below `migrations/postgres`, from version 1 on.
-pub(super) const MIGRATIONS: [&str; 1] = [include_str!("../../../migrations/postgres/1.sql")];
+#[cfg(tickwheel_next_schema)]
+macro_rules! schema {
+    () => {
+        "2"
+    };
+}
 
-/// The id of the namespace, if the tables have the version that these statements are for, the
-/// namespace is there and its charter has the edition, and it is not too late. Without an edition
-/// or a time these do not matter. Otherwise the statement fails as a whole: a text that says why is
-/// no number. [`Target::describe`](super::target::Target::describe) reads it.
+/// The id of the namespace, if these statements can use the tables, the namespace is there and its
+/// charter has the edition, and it is not too late. Without an edition or a time these do not
+/// matter. Otherwise the statement fails as a whole: a text that says why is no number.
+/// [`Target::describe`](super::target::Target::describe) reads it.
+///
+/// Loads, fires and writes have terms. A settle has none: what an instance has fired it settles
+/// also when the tables are not for it any more.
 macro_rules! terms {
     ($edition:literal, $until:literal) => {
         concat!(
             "CASE
-                WHEN (SELECT s.version FROM @.tickwheel_schema s WHERE s.version = 1) IS NULL
-                    THEN ('tickwheel|schema|' || (SELECT max(s.version) FROM @.tickwheel_schema s) || '|')::int
+                WHEN (SELECT s.version FROM @.tickwheel_schema s
+                        WHERE s.version >= ",
+            schema!(),
+            " AND s.readable_by <= ",
+            schema!(),
+            ") IS NULL
+                    THEN (SELECT concat('tickwheel|schema|', s.version, ' ', s.readable_by, '|')
+                        FROM @.tickwheel_schema s LIMIT 1)::int
                 WHEN coalesce((SELECT n.edition FROM @.tickwheel_namespaces n WHERE n.id = $1::int), 0) <> ",
             $edition,
             "::bigint

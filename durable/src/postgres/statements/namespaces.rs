@@ -53,5 +53,14 @@ pub(in crate::postgres) const FIND: &str = "
     FROM @.tickwheel_namespaces WHERE name = $1::text";
 
 /// The time, and a number for an instance.
+#[cfg(not(tickwheel_next_schema))]
 pub(in crate::postgres) const OPEN: &str =
     concat!("SELECT ", now!(), ", nextval('@.tickwheel_versions')");
+
+/// The next version notes it in a table that it has added.
+#[cfg(tickwheel_next_schema)]
+pub(in crate::postgres) const OPEN: &str = concat!(
+    "INSERT INTO @.tickwheel_openings (instance) VALUES (nextval('@.tickwheel_versions')) RETURNING ",
+    now!(),
+    ", instance"
+);

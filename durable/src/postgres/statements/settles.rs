@@ -7,7 +7,7 @@ use crate::store::micros;
 /// From an array of tokens.
 pub(in crate::postgres) const ACK: &str = concat!(
     "WITH ",
-    free_tokens!("$2::bigint[]", "version", terms!("NULL", "NULL")),
+    free_tokens!("$2::bigint[]", "version"),
     " DELETE FROM @.tickwheel_timers t USING i
     WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.in_flight::int = 1
     RETURNING t.version"
@@ -17,11 +17,7 @@ pub(in crate::postgres) const ACK: &str = concat!(
 /// see [`MAX_DEAD_OF_KEY`](crate::store::MAX_DEAD_OF_KEY), the 100 below.
 pub(in crate::postgres) const DIE: &str = concat!(
     "WITH ",
-    free_tokens!(
-        "$2::bigint[], $3::text[]",
-        "version, error",
-        terms!("NULL", "NULL")
-    ),
+    free_tokens!("$2::bigint[], $3::text[]", "version, error"),
     ", gone AS (
         DELETE FROM @.tickwheel_timers t USING i
         WHERE t.version = i.version AND t.namespace + 0 = i.namespace AND t.in_flight::int = 1
@@ -48,8 +44,7 @@ pub(in crate::postgres) const EXTEND: &str = concat!(
     "WITH ",
     items!(
         "$2::bigint[], $3::bigint[], $4::text[]",
-        "version, lease, error",
-        terms!("NULL", "NULL")
+        "version, lease, error"
     ),
     " UPDATE @.tickwheel_timers t SET due = least(",
     now!(),
@@ -89,8 +84,7 @@ pub(in crate::postgres) const LEAVERS: &str = concat!(
 /// with new versions: no claim holds them any more.
 pub(in crate::postgres) const PUT_BACK: &str = concat!(
     "WITH ", clock!(), ", ", free_tokens!(
-        "$5::bigint[], $6::bigint[], $7::text[], $8::bigint[]", "version, delay, error, left_by",
-        terms!("NULL", "NULL")
+        "$5::bigint[], $6::bigint[], $7::text[], $8::bigint[]", "version, delay, error, left_by"
     ), ", claim AS MATERIALIZED (
         SELECT i.number, i.delay, i.error, i.left_by, t.version, t.key
         FROM i, @.tickwheel_timers t

@@ -1,10 +1,16 @@
 use super::locks::key_hash;
 use super::*;
+use crate::postgres::schema::{MIGRATIONS, SCHEMA};
 
 #[test]
-fn statements_are_for_the_last_version() {
-    let version = format!("s.version = {SCHEMA})");
-    assert!(ACK.contains(&version), "{ACK}");
+fn loads_and_fires_need_the_schema_and_settles_do_not() {
+    let needs = format!("s.version >= {SCHEMA} AND s.readable_by <= {SCHEMA})");
+    for sql in [TERMS, ALIVE, FIRE, SET_ALONE] {
+        assert!(sql.contains(&needs), "{sql}");
+    }
+    for sql in [ACK, DIE, EXTEND, LEAVERS, PUT_BACK, UNLOAD, UNMARK] {
+        assert!(!sql.contains("tickwheel_schema"), "{sql}");
+    }
 }
 
 /// A text without white space, with variables of `tickwheel_write` for the parameters. A
@@ -20,7 +26,7 @@ fn with(variables: &[&str], sql: &str) -> String {
 /// A migration stands still once it is released, so it repeats the statements of its time.
 #[test]
 fn functions_for_users_run_the_statements_of_calls() {
-    let functions = with(&[], MIGRATIONS[MIGRATIONS.len() - 1]);
+    let functions = with(&[], MIGRATIONS[0].up);
     let arms = "its_space its_window NULL::bigint its_channel its_keys";
     let key = "its_space its_keys";
     let set = &format!("{arms} ARRAY[its_value] its_due ARRAY[false] ARRAY[NULL] '{{}}'");
@@ -43,7 +49,7 @@ fn functions_for_users_run_the_statements_of_calls() {
 
 #[test]
 fn transactions_of_users_lock_what_batches_try_to_lock() {
-    let functions = with(&[], MIGRATIONS[MIGRATIONS.len() - 1]);
+    let functions = with(&[], MIGRATIONS[0].up);
     let hash = with(&[], key_hash!("its_key"));
     let batch = with(&["its_space"], HOLD).replace("i.key", "its_key");
     let batch = batch.replace("o.bucket", &hash);

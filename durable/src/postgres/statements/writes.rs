@@ -13,15 +13,40 @@ macro_rules! item_due {
     };
 }
 
+/// The columns of a row that is set, beside those that each version writes.
+#[cfg(not(tickwheel_next_schema))]
+macro_rules! added_columns {
+    () => {
+        ""
+    };
+    (values) => {
+        ""
+    };
+}
+
+#[cfg(tickwheel_next_schema)]
+macro_rules! added_columns {
+    () => {
+        ", origin"
+    };
+    (values) => {
+        ", 'next'"
+    };
+}
+
 /// New waiting rows, from arrays of keys, values, times, whether these are relative, periods and
 /// schedules. The last may be empty.
 macro_rules! insert_waiting {
     () => {
         concat!(
             "INSERT INTO @.tickwheel_timers AS t
-                (version, namespace, key, value, in_flight, due, deadline, attempt, period, schedule, loaded_by, early)
+                (version, namespace, key, value, in_flight, due, deadline, attempt, period, schedule, loaded_by, early",
+            added_columns!(),
+            ")
             SELECT nextval('@.tickwheel_versions'), i.namespace, i.key, i.value, false, d.due, d.due, 0, i.period, i.schedule,
-                CASE WHEN d.due <= clock.soon THEN clock.loader END, CASE WHEN d.due < clock.lately THEN clock.xact END
+                CASE WHEN d.due <= clock.soon THEN clock.loader END, CASE WHEN d.due < clock.lately THEN clock.xact END",
+            added_columns!(values),
+            "
             FROM clock, i, ",
             item_due!()
         )

@@ -17,9 +17,9 @@ while at <= #versions and at <= limit and bytes < MAX_BYTES do
     if row then
         done, bytes = done + 1, bytes + #row
     end
-    local state, deadline, _, _, key, value_at, error
+    local state, deadline, _, _, key, value_at, fields
     if row then
-        state, deadline, _, _, key, value_at, error = unpack_row(row)
+        state, deadline, _, _, key, value_at, fields = unpack_row(row)
     end
     if state and op == 'retry' then
         if waiting_under[key] == nil then
@@ -27,10 +27,10 @@ while at <= #versions and at <= limit and bytes < MAX_BYTES do
         end
         if waiting_under[key] then
             -- Beside the newer one.
-            put_in_flight(next_version(), deadline, 0, 0, key, row:sub(value_at), format(DIGITS, now), error)
+            put_in_flight(next_version(), deadline, 0, 0, key, row:sub(value_at), format(DIGITS, now), fields)
         else
             waiting_under[key] = true
-            put_waiting(deadline, 0, 0, key, row:sub(value_at), now, error)
+            put_waiting(deadline, 0, 0, key, row:sub(value_at), now, fields)
         end
         needs_hint = true
     end

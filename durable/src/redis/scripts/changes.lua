@@ -78,10 +78,10 @@ local function take(version, state, key, stays_in_keys)
 end
 
 -- In flight it has the id of an instance in place of a period.
-local function put_row(version, state, deadline, attempt, period, key, value, error)
+local function put_row(version, state, deadline, attempt, period, key, value, fields)
     local at = #into_rows
     into_rows[at + 1] = version
-    into_rows[at + 2] = pack_row(state, deadline, attempt, period, key, value, error)
+    into_rows[at + 2] = pack_row(state, deadline, attempt, period, key, value, fields)
 end
 
 -- Puts a row into the index of an id that has left it to others. They get a hint.
@@ -92,8 +92,8 @@ local function mark_left(state, version, due, left_by)
 end
 
 -- Puts a row in flight in, with the id that has fired it, or 0. Nothing has loaded it, but an instance may have left it.
-local function put_in_flight(version, deadline, attempt, by, key, value, due, error, left_by)
-    put_row(version, IN_FLIGHT, deadline, attempt, by, key, value, error)
+local function put_in_flight(version, deadline, attempt, by, key, value, due, fields, left_by)
+    put_row(version, IN_FLIGHT, deadline, attempt, by, key, value, fields)
     local at = #into_flights
     into_flights[at + 1], into_flights[at + 2] = '0', flight(key, version)
     if left_by then
@@ -105,9 +105,9 @@ end
 
 -- Puts a waiting row in, loaded if it is near, unless an instance has left it. Returns its version, when it is due, and '1' if
 -- it is loaded.
-local function put_waiting(deadline, attempt, period, key, value, due, error, schedule, left_by)
+local function put_waiting(deadline, attempt, period, key, value, due, fields, schedule, left_by)
     local version, due_digits, near = next_version(), format(DIGITS, due), due <= horizon
-    put_row(version, WAITING, deadline, attempt, period, key, value, error)
+    put_row(version, WAITING, deadline, attempt, period, key, value, fields)
     if schedule then
         has_any_schedule = true
         local at = #into_schedules

@@ -32,11 +32,11 @@ local function keep_dead(key, most)
     discarded = discarded + #names
 end
 
-local function put_dead(version, deadline, attempt, key, value, error)
+local function put_dead(version, deadline, attempt, key, value, fields)
     keep_dead(key, MAX_DEAD_OF_KEY - 1)
     any_dead = true
     call('ZADD', dead, format(DIGITS, now), version)
-    call('HSET', dead_rows, version, pack_row(DEAD, deadline, attempt, 0, key, value, error))
+    call('HSET', dead_rows, version, pack_row(DEAD, deadline, attempt, 0, key, value, fields))
     call('ZADD', dead_keys, 0, flight(key, version))
 end
 
@@ -55,7 +55,7 @@ end
 
 -- Makes a row dead that no script would have written. What is kept of it is sound.
 local function put_damaged(version, row, reason, key)
-    put_dead(version, 0, 0, key, row, reason)
+    put_dead(version, 0, 0, key, row, with_error(nil, reason))
 end
 
 -- Discards the dead rows of a key. Returns version and value of the latest.

@@ -99,9 +99,9 @@ local lease_ends = lease and format(DIGITS, after(lease))
 for at = FIRST, last do
     local version = ARGV[at]
     local row = row_of[version]
-    local state, deadline, attempt, period, key, value_at, error, text
+    local state, deadline, attempt, period, key, value_at, fields, text
     if row then
-        state, deadline, attempt, period, key, value_at, error = unpack_row(row)
+        state, deadline, attempt, period, key, value_at, fields = unpack_row(row)
         text = state and period < 0 and call('HGET', schedule_bucket(version), version)
     end
     if not row then
@@ -145,13 +145,13 @@ for at = FIRST, last do
             if kept then
                 local schedule = text and select(2, unpack_schedule(text))
                 local next_text = text and pack_schedule(kept, schedule)
-                local next_row = { put_waiting(kept, 0, period, key, value, due, nil, schedule) }
+                local next_row = { put_waiting(kept, 0, period, key, value, due, with_error(fields, nil), schedule) }
                 answer_schedule(next_text, answer_armed(list, unpack(next_row)))
             end
             if fires then
                 local token = next_version()
                 if lease then
-                    put_in_flight(token, deadline, min(attempt + 1, MAX_ATTEMPT), by, key, value, lease_ends, error)
+                    put_in_flight(token, deadline, min(attempt + 1, MAX_ATTEMPT), by, key, value, lease_ends, fields)
                 end
                 local at = #fired
                 fired[at + 1], fired[at + 2] = token, missed

@@ -7,11 +7,11 @@ if not redis.REDIS_VERSION then
     return redis.error_reply('ERR Redis 7.0 or later is needed')
 end
 
-local SCHEMA = '4'
 local space, charter = KEYS[1], ARGV
-local schema, last, edition = unpack(redis.call('HMGET', space, 'schema', 'sequence', 'edition'))
-if schema and schema ~= SCHEMA then
-    return redis.error_reply('TICKWHEELSCHEMA ' .. schema .. ' ' .. SCHEMA)
+local schema, readable_by, last, edition =
+    unpack(redis.call('HMGET', space, 'schema', 'readable_by', 'sequence', 'edition'))
+if schema and (tonumber(schema) < SCHEMA or tonumber(readable_by) > SCHEMA) then
+    return redis.error_reply('TICKWHEELSCHEMA ' .. schema .. ' ' .. readable_by)
 elseif schema then
     charter = redis.call('HMGET', space, 'codec', 'no_overlap', 'at_most_once', 'parts')
     for field = 1, 4 do
@@ -26,6 +26,6 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local instance = string.format('%.0f', math.max(last or 0, now) + 1)
 edition = edition or instance
-redis.call('HSET', space, 'schema', SCHEMA, 'sequence', instance, 'edition', edition, 'codec', ARGV[1],
-    'no_overlap', ARGV[2], 'at_most_once', ARGV[3], 'parts', ARGV[4])
+redis.call('HSET', space, 'schema', schema or SCHEMA, 'readable_by', readable_by or READABLE_BY, 'sequence', instance,
+    'edition', edition, 'codec', ARGV[1], 'no_overlap', ARGV[2], 'at_most_once', ARGV[3], 'parts', ARGV[4])
 return { now, tonumber(instance), tonumber(edition), schema and 0 or 1, unpack(charter, 1, 4) }

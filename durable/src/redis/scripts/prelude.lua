@@ -6,17 +6,17 @@
 -- Rows come and go by the thousand. So commands take many members, loops do little for each row, and
 -- numbers are returned as one text of digits between spaces.
 
-local SCHEMA = '4'
 local NEVER = 9007199254740991
 local WAITING, IN_FLIGHT, DEAD = 'w', 'f', 'd'
 
 -- A row: state, deadline, attempt, period, length of the key, the key and the value. Unpacking ends with where the value begins.
 -- The period of a row that does not repeat is 0, and that of one with a schedule is less than 0. A row in flight has none: in
 -- its place is the id of the instance that fired it, or 0.
--- A row with an error has a capital for its state, and length and text of the error before the value. No script compares
--- texts by `<`, but for versions: that goes by the language of the server, in which 'W' may come after 'a'.
+-- A row with further fields has a capital for its state, and their length and the fields before the value: for each a letter,
+-- the length, and a text. 'e' is the error. Those that a later version writes stay with a timer until it is set again.
+-- No script compares texts by `<`, but for versions: that goes by the language of the server, in which 'W' may come after 'a'.
 local PACK_ROW, UNPACK_ROW = '<c1dddHc0c0', '<c1dddHc0'
-local PACK_FAILED, UNPACK_ERROR = '<c1dddHc0Hc0c0', '<Hc0'
+local PACK_WITH_FIELDS, UNPACK_FIELDS, PACK_FIELD = '<c1dddHc0Hc0c0', '<Hc0', '<c1Hc0'
 
 local call, format, min = redis.call, string.format, math.min
 local pack, unpack_from, concat = struct.pack, struct.unpack, table.concat
@@ -27,22 +27,46 @@ local schedules = space .. ':schedules'
 local loaded, instances, lacks = space .. ':loaded', space .. ':instances', space .. ':lacks'
 local names = space .. ':names'
 
-local schema, last, edition = unpack(call('HMGET', space, 'schema', 'sequence', 'edition'))
+-- `SCHEMA`, the version of the schema that this script knows, and `NEEDS_SCHEMA` stand before this: see redis/scripts.rs.
+local schema, readable_by, last, edition = unpack(call('HMGET', space, 'schema', 'readable_by', 'sequence', 'edition'))
 if not schema then
     return redis.error_reply('TICKWHEELCLOSED not open')
-elseif schema ~= SCHEMA then
-    return redis.error_reply('TICKWHEELSCHEMA ' .. schema .. ' ' .. SCHEMA)
+elseif NEEDS_SCHEMA and (tonumber(schema) < SCHEMA or tonumber(readable_by) > SCHEMA) then
+    return redis.error_reply('TICKWHEELSCHEMA ' .. schema .. ' ' .. readable_by)
 end
 
-local function pack_row(state, deadline, attempt, period, key, value, error)
-    if not error then
+local function pack_row(state, deadline, attempt, period, key, value, fields)
+    if not fields then
         return pack(PACK_ROW, state, deadline, attempt, period, #key, key, value)
     end
-    return pack(PACK_FAILED, state:upper(), deadline, attempt, period, #key, key, #error, error, value)
+    return pack(PACK_WITH_FIELDS, state:upper(), deadline, attempt, period, #key, key, #fields, fields, value)
 end
 
--- State, deadline, attempt, period, key, where the value begins, the error, if there is one, and who fired it. Of a row that
--- is damaged, because it holds what no script writes: nil, what is wrong, and the key, as far as it can be read.
+-- The fields with another error, or without one.
+local function with_error(fields, error)
+    local kept, at = error and pack(PACK_FIELD, 'e', #error, error) or '', 1
+    while fields and at <= #fields do
+        local name, text, next_at = unpack_from(PACK_FIELD, fields, at)
+        if name ~= 'e' then
+            kept = kept .. pack(PACK_FIELD, name, #text, text)
+        end
+        at = next_at
+    end
+    return kept ~= '' and kept or nil
+end
+
+-- Whether fields end where they say.
+local function are_sound(fields)
+    local at, length = 1, #fields
+    while at + 2 <= length do
+        local low, high = fields:byte(at + 1, at + 2)
+        at = at + 3 + low + 256 * high
+    end
+    return at == length + 1
+end
+
+-- State, deadline, attempt, period, key, where the value begins, the further fields, if there are any, and who fired it. Of a
+-- row that is damaged, because it holds what no script writes: nil, what is wrong, and the key, as far as it can be read.
 local MAX_ATTEMPT, HEAD_BYTES = 2147483646, 27
 local function unpack_row(row)
     local length = #row
@@ -50,7 +74,7 @@ local function unpack_row(row)
         return nil, 'it is cut off', ''
     end
     local state, deadline, attempt, period, key, value_at = unpack_from(UNPACK_ROW, row)
-    local error = nil
+    local fields = nil
     if not ('wfdWFD'):find(state, 1, true) then
         return nil, 'its state is none that a store writes', key
     elseif not (deadline >= 0 and deadline <= NEVER) then
@@ -65,12 +89,15 @@ local function unpack_row(row)
             return nil, 'it is cut off', key
         end
         state = state:lower()
-        error, value_at = unpack_from(UNPACK_ERROR, row, value_at)
+        fields, value_at = unpack_from(UNPACK_FIELDS, row, value_at)
+        if not are_sound(fields) then
+            return nil, 'its fields are cut off', key
+        end
     end
     if state == IN_FLIGHT then
-        return state, deadline, attempt, 0, key, value_at, error, period
+        return state, deadline, attempt, 0, key, value_at, fields, period
     end
-    return state, deadline, attempt, period, key, value_at, error, 0
+    return state, deadline, attempt, period, key, value_at, fields, 0
 end
 
 local time = call('TIME')

@@ -23,10 +23,12 @@ local waiting_under, row_of, last = {}, read_rows(ARGV, FIRST, LAST)
 for at = FIRST, last do
     local token, how = ARGV[at], how_of[at]
     local row, answer = row_of[token], DONE
-    local state, deadline, attempt, _, key, value_at, error, by
+    local state, deadline, attempt, _, key, value_at, fields, by
     if row then
-        state, deadline, attempt, _, key, value_at, error, by = unpack_row(row)
-        error = error_of[at] or error
+        state, deadline, attempt, _, key, value_at, fields, by = unpack_row(row)
+        if error_of[at] then
+            fields = with_error(fields, error_of[at])
+        end
     end
     if state ~= IN_FLIGHT then
         answer = LOST
@@ -36,7 +38,7 @@ for at = FIRST, last do
     elseif how == 'die' then
         row_of[token] = false
         take(token, IN_FLIGHT, key)
-        put_dead(token, deadline, attempt, key, row:sub(value_at), error)
+        put_dead(token, deadline, attempt, key, row:sub(value_at), fields)
     else
         local due = after(delay_of[at])
         if how == 'unfire' or how == 'leave' then
@@ -49,7 +51,7 @@ for at = FIRST, last do
             call('ZADD', index_of(IN_FLIGHT, call('HGET', loaded, token)), format(DIGITS, due), token)
             if error_of[at] then
                 -- At once: what follows in the batch may take the row out.
-                call('HSET', row_bucket(token), token, pack_row(IN_FLIGHT, deadline, attempt, by, key, row:sub(value_at), error))
+                call('HSET', row_bucket(token), token, pack_row(IN_FLIGHT, deadline, attempt, by, key, row:sub(value_at), fields))
             end
         else
             row_of[token] = false
@@ -57,12 +59,12 @@ for at = FIRST, last do
             local value = row:sub(value_at)
             if waiting_under[key] then
                 -- Beside a newer timer it stays in flight, and no claim holds it any more.
-                put_in_flight(next_version(), deadline, attempt, 0, key, value, format(DIGITS, due), error, left_of[at])
+                put_in_flight(next_version(), deadline, attempt, 0, key, value, format(DIGITS, due), fields, left_of[at])
                 needs_hint = needs_hint or due == now
             else
                 waiting_under[key] = true
                 local rearmed = how == 'retry_after' and due or deadline
-                answer = concat({ put_waiting(rearmed, attempt, 0, key, value, due, error, nil, left_of[at]) }, ' ')
+                answer = concat({ put_waiting(rearmed, attempt, 0, key, value, due, fields, nil, left_of[at]) }, ' ')
             end
         end
     end

@@ -35,8 +35,8 @@ local function flush_if_put_in(version)
         put_in = {}
     end
 end
-local function put(deadline, attempt, period, key, value, replaced, error, due, schedule)
-    local waiting = { put_waiting(deadline, attempt, period, key, value, due, error, schedule) }
+local function put(deadline, attempt, period, key, value, replaced, fields, due, schedule)
+    local waiting = { put_waiting(deadline, attempt, period, key, value, due, fields, schedule) }
     local version = answer_armed(replaced, unpack(waiting))
     version_of[key], put_in[version] = version, true
 end
@@ -107,7 +107,7 @@ for number = 1, count do
         take(version, WAITING, key, op == 'm')
         local row = call('HGET', row_bucket(version), version) or ''
         bytes = bytes + #row
-        local state, reason, attempt, its_period, _, its_value_at, error = unpack_row(row)
+        local state, reason, attempt, its_period, _, its_value_at, fields = unpack_row(row)
         local its_value = row:sub(state and its_value_at or 1)
         if not state then
             out_of_keys[#out_of_keys + 1], version_of[key] = key, false
@@ -115,7 +115,7 @@ for number = 1, count do
             answer(ABSENT)
         elseif op == 'm' then
             local its_schedule = its_period < 0 and select(2, schedule_of(version)) or nil
-            put(due, attempt, its_period, key, its_value, version, error, due, its_schedule)
+            put(due, attempt, its_period, key, its_value, version, fields, due, its_schedule)
         else
             version_of[key] = false
             discard_dead_of(key)
