@@ -28,6 +28,21 @@ pub struct Migration {
     pub down: &'static str,
 }
 
+impl Migration {
+    /// The texts of the steps that lead from one version to another, up or back, in their order.
+    pub fn steps(migrations: &[Migration], from: u32, to: u32) -> Vec<&'static str> {
+        let between = |low, high| {
+            let steps = migrations.iter();
+            steps.filter(move |step| step.version > low && step.version <= high)
+        };
+        if from < to {
+            between(from, to).map(|step| step.up).collect()
+        } else {
+            between(to, from).rev().map(|step| step.down).collect()
+        }
+    }
+}
+
 /// The version of a store's schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -63,26 +78,6 @@ impl SchemaVersion {
     }
 }
 
-/// The steps from one version to another, in their order.
-pub(crate) fn steps(
-    migrations: &'static [Migration],
-    from: u32,
-    to: u32,
-) -> Vec<(u32, &'static str)> {
-    if from < to {
-        let up = migrations
-            .iter()
-            .filter(|step| step.version > from && step.version <= to);
-        up.map(|step| (step.version, step.up)).collect()
-    } else {
-        let down = migrations
-            .iter()
-            .rev()
-            .filter(|step| step.version > to && step.version <= from);
-        down.map(|step| (step.version - 1, step.down)).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,11 +102,12 @@ mod tests {
 
     #[test]
     fn steps_lead_up_and_back() {
-        assert_eq!(steps(THREE, 0, 2), [(1, "up 1"), (2, "up 2")]);
-        assert_eq!(steps(THREE, 3, 1), [(2, "down 3"), (1, "down 2")]);
-        assert_eq!(steps(THREE, 2, 2), []);
+        assert_eq!(Migration::steps(THREE, 0, 2), ["up 1", "up 2"]);
+        assert_eq!(Migration::steps(THREE, 3, 1), ["down 3", "down 2"]);
+        let none: [&str; 0] = [];
+        assert_eq!(Migration::steps(THREE, 2, 2), none);
         // A later program has made version 5.
-        assert_eq!(steps(THREE, 5, 3), []);
+        assert_eq!(Migration::steps(THREE, 5, 3), none);
     }
 
     #[test]

@@ -10,6 +10,8 @@ mod figures;
 mod keys;
 #[path = "program/locked.rs"]
 mod locked;
+#[path = "program/migrations.rs"]
+mod migrations;
 #[path = "program/parts.rs"]
 mod parts;
 #[path = "../../tests/postgres/server.rs"]

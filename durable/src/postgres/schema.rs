@@ -30,7 +30,7 @@ use tokio_postgres::{Client, Error, Row};
 
 use super::target::Target;
 use crate::jitter::jittered;
-use crate::migrations::{Migration, SchemaVersion, steps};
+use crate::migrations::{Migration, SchemaVersion};
 use crate::store::StoreError;
 
 /// The files below `migrations/postgres`, from version 1 on.
@@ -271,7 +271,7 @@ pub(super) async fn migrate(client: &Client, to: u32) -> Result<(), Error> {
     let SchemaVersion { version, .. } = version(client).await?;
     // The files find the schema by the path of the role.
     client.batch_execute("RESET search_path").await?;
-    for (_, file) in steps(MIGRATIONS, version, to) {
+    for file in Migration::steps(MIGRATIONS, version, to) {
         step(client, file).await?;
     }
     let unlock = format!("SELECT pg_catalog.pg_advisory_unlock({LOCK})");

@@ -5,7 +5,7 @@ use ::redis::Cmd;
 use super::reply::Reply;
 use super::scripts::Script;
 use super::{Redis, scripts};
-use crate::migrations::{SchemaVersion, steps};
+use crate::migrations::{Migration, SchemaVersion};
 use crate::store::{Charter, Edition, InstanceId, Namespace, Opened, StoreError};
 
 /// The fields of a charter, as the scripts take and return them.
@@ -81,7 +81,7 @@ pub(super) async fn migrate(
     to: u32,
 ) -> Result<(), StoreError> {
     let SchemaVersion { version, .. } = schema_version(redis, namespace).await?;
-    for (_, step) in steps(scripts::MIGRATIONS, version, to) {
+    for step in Migration::steps(scripts::MIGRATIONS, version, to) {
         redis
             .call(&Script::migration(step), namespace, |_| {})
             .await?;

@@ -108,14 +108,15 @@ impl Sqlite {
     /// changes them, and the ways back: see [`Migration`].
     pub const MIGRATIONS: &'static [Migration] = schema::MIGRATIONS;
 
-    /// The version of the tables of a file, which need not be for this version of the crate. Leaves
-    /// the file as it is. Blocks for as long as that takes.
+    /// The version of the tables of a file, which need not be for this version of the crate, or 0 if
+    /// it has none. Changes none. Blocks for as long as that takes.
     ///
     /// # Errors
     ///
     /// As [`open`](Self::open), but for [`StoreError::Schema`].
     pub fn schema_version(path: impl AsRef<Path>) -> Result<SchemaVersion, StoreError> {
         let path = path.as_ref();
+        lineage::check(path)?;
         schema::version_of(path).map_err(|error| describe(error, path))
     }
 

@@ -10,7 +10,7 @@ use rusqlite::{
 
 use super::file::{File, Open};
 use super::{describe, lineage};
-use crate::migrations::{Migration, SchemaVersion, steps};
+use crate::migrations::{Migration, SchemaVersion};
 use crate::store::StoreError;
 
 /// The files below `migrations/sqlite`, from version 1 on. They say what the tables are.
@@ -165,7 +165,7 @@ pub(super) fn make(connection: &Connection) -> rusqlite::Result<()> {
 
 fn take_steps(connection: &Connection, to: u32) -> rusqlite::Result<()> {
     let SchemaVersion { version, .. } = version(connection)?;
-    for (_, file) in steps(MIGRATIONS, version, to) {
+    for file in Migration::steps(MIGRATIONS, version, to) {
         connection.execute_batch(file)?;
     }
     Ok(())
@@ -192,7 +192,7 @@ pub(super) fn migrate(path: &Path, to: u32) -> rusqlite::Result<SchemaVersion> {
 
 /// The version of a file's tables, which are left as they are.
 pub(super) fn version_of(path: &Path) -> rusqlite::Result<SchemaVersion> {
-    version(&connect_with(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?)
+    version(&connect(path, Access::Looks)?)
 }
 
 /// The version of the schema, from 1 on, or 0 if there are no tables.

@@ -80,6 +80,9 @@ pub(super) enum Command {
     },
     /// Shows all of it as a page
     Serve(Serve),
+    /// Shows the version of the store's schema, and takes or prints the steps between versions
+    #[command(subcommand)]
+    Migrate(Migrate),
     /// Prints the completions of a shell
     Completions {
         /// For this shell
@@ -214,6 +217,45 @@ pub(super) struct Which {
     /// Does not ask, if the command would: needed in scripts then
     #[arg(long)]
     pub(super) yes: bool,
+}
+
+/// What is done about the schema of the store: in Redis, of each namespace or the one that is named.
+#[derive(Debug, Subcommand)]
+pub(super) enum Migrate {
+    /// Shows the version of the schema, and the oldest version whose programs can use it
+    Status,
+    /// Takes the steps to the latest version, or to that of --to. Programs of the version before
+    /// go on beside it
+    Up {
+        /// Leads to this version; default: the latest that this program knows
+        #[arg(long, value_name = "VERSION")]
+        to: Option<u32>,
+        #[command(flatten)]
+        print: Print,
+    },
+    /// Takes steps back, which loses what they have added: all timers, back to 0. End the programs
+    /// of later versions first
+    Down {
+        /// Leads to this version
+        #[arg(long, value_name = "VERSION")]
+        to: u32,
+        #[command(flatten)]
+        print: Print,
+        /// Needed, unless the steps are printed
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+/// Whether steps are printed.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Print {
+    /// Prints the steps, SQL or scripts for Redis, and takes none
+    #[arg(long)]
+    pub(super) print: bool,
+    /// Prints those from this version on, without a look at the store
+    #[arg(long, value_name = "VERSION", requires = "print")]
+    pub(super) from: Option<u32>,
 }
 
 /// A time to wait: 0.1 s to a day.

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::operator::{Operator, write_stderr};
 
 /// The user that runs the program.
-fn who() -> String {
+pub(super) fn who() -> String {
     let name = whoami::username().unwrap_or_else(|_| "unknown".to_owned());
     match std::env::var("SUDO_USER") {
         Ok(real) => format!("{real} as {name}"),

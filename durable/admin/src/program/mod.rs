@@ -3,6 +3,7 @@
 mod args;
 mod change;
 mod list;
+mod migrate;
 mod output;
 mod passwords;
 mod records;
@@ -54,6 +55,7 @@ async fn run(Args { common, command }: Args) -> Result<(), Failure> {
             Ok(page.render(&mut std::io::stdout())?)
         }
         Command::Serve(options) => serve::serve(&common, options).await,
+        Command::Migrate(what) => migrate::migrate(&common, what).await,
         command => {
             let access = access(&common).await?;
             let ran = run_on(&access, &common, command).await;
@@ -74,7 +76,9 @@ async fn run_on(access: &StoreAccess, common: &Common, command: Command) -> Resu
         Command::Show { key, hex } => list::show(&operator().await?, json, &key, hex).await,
         Command::Instances => stats::instances(&operator().await?, json).await,
         Command::Change(change) => change::change(&operator().await?, json, change).await,
-        Command::Completions { .. } | Command::Man | Command::Serve(_) => Ok(()),
+        Command::Completions { .. } | Command::Man | Command::Serve(_) | Command::Migrate(_) => {
+            Ok(())
+        }
     }
 }
 

@@ -23,9 +23,9 @@ async fn namespace_of_another_schema_hides_no_other() {
         "HSET",
         "tickwheel:{mails}",
         "schema",
-        "4",
+        "5",
         "readable_by",
-        "4",
+        "5",
     ];
     server.command(&schema).await;
     let ran = |arguments: &[&str]| ended(program().args(["--url", &url]).args(arguments));
