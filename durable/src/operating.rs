@@ -6,12 +6,13 @@
 //! 3. [What to watch](#what-to-watch)
 //! 4. [Looking into the store](#looking-into-the-store)
 //! 5. [Starting and stopping](#starting-and-stopping)
-//! 6. [Writing handlers](#writing-handlers)
-//! 7. [Timers that fail](#timers-that-fail)
-//! 8. [How much a server holds](#how-much-a-server-holds)
-//! 9. [More than one server](#more-than-one-server)
-//! 10. [Old transactions in PostgreSQL](#old-transactions-in-postgresql)
-//! 11. [When to use a job queue](#when-to-use-a-job-queue)
+//! 6. [Rolling upgrades](#rolling-upgrades)
+//! 7. [Writing handlers](#writing-handlers)
+//! 8. [Timers that fail](#timers-that-fail)
+//! 9. [How much a server holds](#how-much-a-server-holds)
+//! 10. [More than one server](#more-than-one-server)
+//! 11. [Old transactions in PostgreSQL](#old-transactions-in-postgresql)
+//! 12. [When to use a job queue](#when-to-use-a-job-queue)
 //!
 //! # Sizing
 //!
@@ -67,7 +68,8 @@
 //! | the program does not receive claims it has asked for | the claims are released once half of their lease is over, and do not count as attempts |
 //! | clocks of hosts differ | nothing: the store's clock decides |
 //! | the store's clock steps | timers come sooner by as much when it steps forward. They and the ends of leases are late by as much when it steps back |
-//! | a newer version of the crate raises the schema | an older version does not start, and one that runs stops within a poll: loads, fires and calls fail with [`StoreError::Schema`](crate::store::StoreError::Schema), settles too, so what its handlers hold is delivered again |
+//! | a newer version of the crate [upgrades the store](#rolling-upgrades) | nothing: programs of both versions go on |
+//! | a much newer version takes away what an older one needs | the older one does not start, and one that runs stops new work within a poll: loads, fires and writes fail with [`StoreError::Schema`](crate::store::StoreError::Schema), one error is logged, and the metric [`differs`](crate::DurableMetrics::differs) is set. Its handlers settle what they hold, and others deliver the rest. It goes on when the schema is taken back |
 //! | an instance has another codec, `no_overlap` or `at_most_once` than the [charter](crate::Charter) of the namespace | it does not start: [`StoreError::Charter`](crate::store::StoreError::Charter) names the setting and both values |
 //! | the charter is [amended](crate::Admin::amend) while instances run | those that differ stop loading, firing and writing within a poll, log one warning, and their metric [`differs`](crate::DurableMetrics::differs) is set. What they have loaded goes to others, and their handlers can settle. They go on when the charter is what they have |
 //! | a call fails with [`Error::Timeout`](crate::Error::Timeout), and its server goes on later | a set, move or remove is refused then |
@@ -153,6 +155,32 @@
 //! on without delay. Handlers can still settle their claims: wait for them, then let the process
 //! end. An SQLite file is one whole file then, without a log beside it. A process that just ends
 //! loses nothing either, but is treated like one that was killed.
+//!
+//! # Rolling upgrades
+//!
+//! A release of this crate may add to the tables and keys of a store. It does that so that programs
+//! of the release before go on beside it. `docs/stability.md` in the repository promises that.
+//!
+//! 1. **Before.** `tickwheel-admin migrate status`, of the new release, shows the version of the
+//!    schema, the oldest version that can read it, and what this release knows. Most releases know
+//!    the same version: there is nothing to do.
+//! 2. **The step.** The first process of the new release that starts takes it: on an SQLite file
+//!    and in PostgreSQL for the whole store, in Redis for its namespace. In PostgreSQL it waits for
+//!    a second at most for the locks of the tables, and tries again, so that no call waits longer.
+//!    Where the role may not change tables, or
+//!    [`create_tables(false)`](crate::PostgresOptions::create_tables) is set, run
+//!    `tickwheel-admin migrate up` as the role that may, or give what
+//!    `tickwheel-admin migrate up --print` prints to your tool for migrations. It has neither
+//!    `BEGIN` nor `COMMIT`, and belongs in one transaction: `psql -1 -v ON_ERROR_STOP=1`.
+//! 3. **Beside each other.** Replace the processes one by one, as in any deployment. Handlers of
+//!    the old ones end, and acknowledge. Both releases fire what the other has set.
+//! 4. **Back.** If the new release has a fault, start the old one again: it uses the store as it
+//!    is. `tickwheel-admin migrate down --to 3` of the *new* release also takes the store back, and
+//!    loses what was added to it: end all processes of the new release before.
+//! 5. **Later** another release takes away what the old one needed. A process that is still of the
+//!    old release then does no new work, logs one error, and settles what its handlers have. So
+//!    replace the last one before that. It is also how a forgotten process is found: its metric
+//!    [`differs`](crate::DurableMetrics::differs) is set.
 //!
 //! # Writing handlers
 //!

@@ -92,7 +92,8 @@
 //! | D13 | No call, look or sweep does more than a bounded step of work in the store, some hundred rows and milliseconds: however many timers there are, dead ones of a key, or ids that have ended. A batch takes up to 131 places in the lock table of PostgreSQL, and one of more than 32 keys beside no transaction of a user four. | `d13_looks_delay_nothing`, `bounds_answers_in_bytes`, `keeps_the_latest_dead_rows_of_a_key`, `purges_many_rows`; Redis: `ended_ids_are_read_as_far_as_needed`, `writes_that_discard_many_dead_rows_are_divided`; SQLite: `marks_of_an_ended_id_are_taken_away_in_steps`, `call_completes_while_a_look_is_running`, `looks_do_not_wait_for_a_locked_file`, `looks_at_few_rows_among_very_many`; PostgreSQL: `looks_that_wait_hold_up_no_other_call`, `counts_very_many_rows_by_a_sample`, `batches_take_few_locks` |
 //! | D14 | An instance with loads, fires, writes or settles that fail logs that, once for each kind, with the store's message, and once when they work again. | `d14_says_which_calls_fail`, `warns_once_for_each_kind_of_call_that_fails` |
 //! | D15 | A timer that fails is delivered at most [`max_attempts`](crate::Builder::max_attempts) times, attempts counted that crashed. Then it is dead: kept with its last error, retried or discarded by one caller each, and no cost to the others. | `d15_poison_message_dies_and_comes_back`, `attempts_that_crash_count`, `dead_timers_cost_living_ones_nothing`, `calls_that_meet_take_turns`, `long_traces_agree_with_memory` |
-//! | D16 | All instances of a namespace agree on its [charter](crate::Charter): schema, codec, `no_overlap`, `at_most_once` and parts, of which codec and parts never change. It is compared when an instance opens the namespace and with each load, write and fire. One that differs stops within a poll, says which field differs, and goes on when it agrees again. | `d16_stops_an_instance_that_differs`, `replays_each_transition`, `refuses_another_charter`, `codec_and_parts_never_change`; SQLite: `older_instance_stops_when_the_schema_is_raised`; PostgreSQL: `older_instance_stops_when_tables_are_raised`; Redis: `refuses_another_schema`; in parts: `instance_that_agrees_with_the_first_part_ends_an_amendment` |
+//! | D16 | All instances of a namespace agree on its [charter](crate::Charter): codec, `no_overlap`, `at_most_once` and parts, of which codec and parts never change. It is compared when an instance opens the namespace and with each load, write and fire. One that differs stops within a poll, says which field differs, and goes on when it agrees again. | `d16_stops_an_instance_that_differs`, `replays_each_transition`, `refuses_another_charter`, `codec_and_parts_never_change`; in parts: `instance_that_agrees_with_the_first_part_ends_an_amendment` |
+//! | D17 | Programs of two versions use one store side by side, in both directions of a roll-out. A step to a new version of the [schema](crate::SchemaVersion) only adds, and has a way back. A program is refused only if it is older than the oldest version that can read the store, or newer than the schema, and then only new work: it says so once, settles what its handlers have, and goes on by itself when the schema is for it again. | `steps_lead_up_and_back`, `only_what_is_readable_is_used`; each store but memory: `d17_schema_that_is_raised_stops_new_work_alone`, `d17_versions_take_every_step_in_every_order`, `d17_older_version_starts_on_what_the_next_has_made`; SQLite: `older_instance_stops_when_the_schema_is_raised`; PostgreSQL: `older_instance_stops_when_tables_are_raised`, `loads_and_fires_need_the_schema_and_settles_do_not`; Redis: `refuses_another_schema` |
 //!
 //! `long_traces_agree_with_memory` and `answers_add_up_among_instances` try all promises at random.
 //! All tests belong to the suite `tickwheel-durable-conformance`, which runs on every store, but
@@ -122,9 +123,13 @@
 //! amendment. A load, a write and a fire bring the edition with which the instance agreed, and the
 //! statement or script compares it in the same step. When it is another one the instance opens the
 //! namespace again, which compares the fields, so an idle instance makes one call a poll whether it
-//! agrees or not. Settles bring no edition: they end what was fired, and only by its token. But the
-//! store compares the version of the schema with them, too: what is held when it is raised is
-//! delivered again.
+//! agrees or not. Settles bring no edition: they end what was fired, and only by its token.
+//!
+//! **Versions (D17).** A store has the version of its schema, and the oldest version whose programs
+//! can read it. Loads, fires and writes compare these in the same step as the edition. A settle
+//! does not: it looks at the version and the token of a row alone, which no step changes. So what a
+//! handler has begun ends once, whatever is made of the store meanwhile. What an older program
+//! writes lacks what a newer one would add, and the newer one takes that for "not known".
 //!
 //! **Nothing lost (D1, D2).** A row leaves the store only by a remove, a replacement or an
 //! acknowledgement. A waiting row is on the wheel of a live instance, or some poll will load it: a

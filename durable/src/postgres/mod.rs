@@ -117,7 +117,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// any more.
 ///
 /// Where the role may not do that, another one applies the files in the folder
-/// `migrations/postgres` of this package, each in its turn: `psql -v ON_ERROR_STOP=1 -f 1.sql`.
+/// `migrations/postgres` of this package, each in its turn: `psql -1 -v ON_ERROR_STOP=1 -f 1.sql`.
 /// [`MIGRATIONS`](Self::MIGRATIONS) has their text. With
 /// [`create_tables(false)`](PostgresOptions::create_tables) a store never tries, and its error
 /// names the files that are missing. Then it is enough to have

@@ -68,7 +68,11 @@ pub(super) async fn migrate(common: &Common, what: Migrate) -> Result<(), Failur
     if how.print {
         let versions = schemas.iter().map(|schema| schema.version.version);
         // Those of Redis do nothing in a namespace that has taken them.
-        let from = if is_up { versions.min() } else { versions.max() };
+        let from = if is_up {
+            versions.min()
+        } else {
+            versions.max()
+        };
         return print_steps(target.migrations(), from.unwrap_or(to), to, is_up);
     }
     for schema in &schemas {
@@ -108,7 +112,8 @@ impl Target<'_> {
         }
         if to == 0 && matches!(self, Target::Redis(_)) {
             return Err(Failure::Usage(
-                "the first version of a namespace in Redis is 1: `purge` deletes its timers".to_owned(),
+                "the first version of a namespace in Redis is 1: `purge` deletes its timers"
+                    .to_owned(),
             ));
         }
         Ok(())
@@ -144,7 +149,9 @@ impl Target<'_> {
             Ok(vec![Schema { namespace, version }])
         };
         let limit = common.timeout;
-        timeout(limit, asked).await.map_err(|_| Failure::timeout(limit))?
+        timeout(limit, asked)
+            .await
+            .map_err(|_| Failure::timeout(limit))?
     }
 
     /// A step that waits for others to let it through has limits of its own.

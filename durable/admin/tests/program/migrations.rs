@@ -24,11 +24,7 @@ fn versions(url: &str) -> [Value; 2] {
 }
 
 /// All that is done with a store without tables. Applies a text by hand.
-async fn takes_and_prints_steps(
-    url: &str,
-    migrations: &[Migration],
-    apply: impl AsyncFn(&str),
-) {
+async fn takes_and_prints_steps(url: &str, migrations: &[Migration], apply: impl AsyncFn(&str)) {
     assert_eq!(versions(url), [json!(0), json!(0)]);
     let up = migrate(url, &["up"]);
     assert_eq!(up.code, 0, "{up:?}");
