@@ -304,9 +304,11 @@
 //! ```
 //! # use std::time::Duration;
 //! # use tickwheel_durable::{DurableTimers, Error};
-//! /// The timers on the server that has this key. FNV-1a: the hashes of the standard library
-//! change between versions. fn of_key<'a>(servers: &'a [DurableTimers<String, u32>], key: &str) ->
-//! &'a DurableTimers<String, u32> {
+//! // FNV-1a: the hashes of the standard library change between versions.
+//! fn of_key<'a>(
+//!     servers: &'a [DurableTimers<String, u32>],
+//!     key: &str,
+//! ) -> &'a DurableTimers<String, u32> {
 //!     let hash = key.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
 //!         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
 //!     });
