@@ -70,11 +70,12 @@ async fn records_how_late_each_timer_fired_once() {
     let wheel = wheel();
     let mut reporter = Reporter::new(&wheel);
     for late in [0, 5, 500] {
-        let (timers, _expirations) = wheel.keyed::<u32, ()>();
+        let (timers, mut expirations) = wheel.keyed::<u32, ()>();
         timers.set_timer(1, (), Duration::from_millis(10)).unwrap();
         // The clock passes the deadline before the actor can run.
         time::advance(Duration::from_millis(10 + late)).await;
         wheel.settle().await;
+        expirations.try_recv().expect("it is due");
         reporter.report();
         reporter.report();
     }

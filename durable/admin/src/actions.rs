@@ -84,6 +84,7 @@ impl Outcome {
     }
 
     /// Adds the outcome of the same change in another part of the namespace.
+    #[cfg(feature = "program")]
     pub(crate) fn add(&mut self, part: Outcome) {
         self.changed += part.changed;
         self.in_flight += part.in_flight;
@@ -112,6 +113,7 @@ pub(crate) struct Question {
     /// The same as a text: `3 dead timers`.
     pub(crate) what: String,
     /// Whether that is less or about as many: a word before the number.
+    #[cfg_attr(not(feature = "program"), allow(dead_code))] // the page asks part by part
     about: &'static str,
     pub(crate) as_of: AsOf,
     /// The claims that it counted.
@@ -207,6 +209,7 @@ fn what(action: Action, about: &str, number: u64) -> String {
 }
 
 /// How many timers the questions before one action are about, and the same as a text.
+#[cfg(feature = "program")]
 pub(crate) fn sum(questions: &[Question]) -> (u64, String) {
     let number = questions.iter().map(|question| question.number).sum();
     let about = questions.iter().map(|question| question.about).max();

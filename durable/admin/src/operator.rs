@@ -104,6 +104,7 @@ pub(crate) struct Operator {
     pub(crate) namespace: Namespace,
     pub(crate) codec: String,
     /// How many parts the namespace has, of which this may be one.
+    #[cfg_attr(not(feature = "program"), allow(dead_code))] // the page asks part by part
     pub(crate) parts: usize,
 }
 
@@ -113,6 +114,7 @@ impl Operator {
     }
 
     /// The operators of all parts, if this is the first of a namespace; otherwise this one.
+    #[cfg(feature = "program")]
     pub(crate) fn all_parts(&self) -> Vec<Operator> {
         let parts = if self.namespace.is_part() {
             1

@@ -262,11 +262,15 @@ async fn program_whose_store_changes(change: impl FnOnce(&Memory, &Memory)) -> P
     let store = Memory::new();
     let (_modes, mode) = watch::channel(Mode::Quick);
     let mut program = Program::start(store.clone(), Consumer::Dispatch, mode).await;
-    program.run(HEALTHY).await;
+    // The alert fires for a quarter of an hour after it.
+    let fires_for = scrape_rounds(5 * MINUTE);
+    program
+        .run(HEALTHY + FIRED - fires_for - scrape_rounds(MINUTE))
+        .await;
     let earlier = store.fork();
     program.run(scrape_rounds(MINUTE)).await;
     change(&store, &earlier);
-    program.run(FIRED + RECOVERED).await;
+    program.run(fires_for + RECOVERED).await;
     program
 }
 
