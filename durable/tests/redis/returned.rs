@@ -1,10 +1,10 @@
 //! A server that returns to an earlier state, or loses its data, under instances that run.
 
-use std::cell::RefCell;
 use std::time::Duration;
 
 use tickwheel_durable::Redis;
 use tickwheel_durable::store::Store as _;
+use tokio::sync::Mutex;
 use tokio::time::sleep;
 
 use crate::returned_support::{is_survived, loss_is_survived};
@@ -35,11 +35,11 @@ async fn server_that_returns_to_a_snapshot_strands_no_timer() {
         return;
     };
     let stores = two_stores(&server).await;
-    let server = RefCell::new(server);
-    let keep = async || drop(server.borrow().command(&["SAVE"]).await);
+    let server = Mutex::new(server);
+    let keep = async || drop(server.lock().await.command(&["SAVE"]).await);
     let go_back = async || {
-        server.borrow_mut().kill();
-        server.borrow_mut().run();
+        server.lock().await.kill();
+        server.lock().await.run();
     };
     is_survived(stores, POLL, keep, go_back).await;
 }
@@ -51,11 +51,11 @@ async fn server_that_returns_within_a_poll_strands_no_timer() {
         return;
     };
     let stores = two_stores(&server).await;
-    let server = RefCell::new(server);
-    let keep = async || drop(server.borrow().command(&["SAVE"]).await);
+    let server = Mutex::new(server);
+    let keep = async || drop(server.lock().await.command(&["SAVE"]).await);
     let go_back = async || {
-        server.borrow_mut().kill();
-        server.borrow_mut().run();
+        server.lock().await.kill();
+        server.lock().await.run();
     };
     is_survived(stores, LONG_POLL, keep, go_back).await;
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tickwheel_durable::store::Store;
-use tickwheel_durable::{Claims, DurableTimers, builder};
+use tickwheel_durable::{Claims, DurableTimers, Failing, builder};
 use tokio::time::sleep;
 
 use super::log::Log;
@@ -143,7 +143,7 @@ pub(crate) async fn loss_is_survived<S: Store>([first, second]: [S; 2], lose: im
     for timers in &instances {
         let metrics = timers.metrics();
         assert_eq!((metrics.store_emptied, metrics.store_returned), (1, 0));
-        assert_eq!(metrics.failing, Default::default());
+        assert_eq!(metrics.failing, Failing::default());
     }
     assert_eq!(
         log.with(&["ERROR", "lost its data"]),
