@@ -35,7 +35,7 @@ fn unpack(bytes: &[u8]) -> Option<Stored> {
     if head[0].is_ascii_uppercase() {
         let (length, rest) = rest.get(key_length..)?.split_first_chunk()?;
         let length = usize::from(u16::from_le_bytes(*length));
-        error = error_of(rest.get(..length)?)?;
+        read_fields(rest.get(..length)?, &mut error)?;
         value_at += 2 + length;
     }
     let value = bytes.get(value_at..)?.to_vec();
@@ -52,17 +52,16 @@ fn unpack(bytes: &[u8]) -> Option<Stored> {
     Some(row)
 }
 
-/// The error among the further fields of a row. Those of later versions are passed by.
-fn error_of(mut fields: &[u8]) -> Option<Option<String>> {
-    let mut error = None;
+/// Reads the further fields of a row. Those of later versions are passed by.
+fn read_fields(mut fields: &[u8], error: &mut Option<String>) -> Option<()> {
     while let Some((&[name, low, high], rest)) = fields.split_first_chunk() {
         let (text, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes([low, high])))?;
         if name == b'e' {
-            error = Some(String::from_utf8_lossy(text).into_owned());
+            *error = Some(String::from_utf8_lossy(text).into_owned());
         }
         fields = rest;
     }
-    fields.is_empty().then_some(error)
+    fields.is_empty().then_some(())
 }
 
 /// A packed number. The scripts pack none that is not whole or not below 2^53.

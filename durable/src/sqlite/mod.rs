@@ -314,7 +314,7 @@ impl Sqlite {
         let name = namespace.clone();
         self.looks.ask(move |connection| {
             let found = charter::namespace(connection, &name)?;
-            Ok(match found.and_then(|found| found.check_schema()) {
+            Ok(match found.and_then(charter::Found::check_schema) {
                 Ok(found) => Ok(look(connection, found.id)?),
                 Err(error) => Err(error),
             })
