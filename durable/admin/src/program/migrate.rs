@@ -229,11 +229,9 @@ fn record(schemas: &[Schema], latest: u32) -> Value {
 fn print_steps(migrations: &[Migration], from: u32, to: u32, is_up: bool) -> Result<(), Failure> {
     let leads = if is_up { from < to } else { from > to };
     let steps = leads.then(|| Migration::steps(migrations, from, to));
-    match steps.filter(|steps| !steps.is_empty()) {
-        Some(steps) => print(steps.join("\n").trim_end()),
-        None => {
-            write_stderr(&format!("there are no steps from version {from} to {to}"));
-            Ok(())
-        }
+    if let Some(steps) = steps.filter(|steps| !steps.is_empty()) {
+        return print(steps.join("\n").trim_end());
     }
+    write_stderr(&format!("there are no steps from version {from} to {to}"));
+    Ok(())
 }
