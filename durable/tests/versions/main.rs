@@ -3,6 +3,8 @@
 //! rolled back in every order of two steps, while handlers run. No timer is handled twice, and none
 //! is lost.
 
+#![allow(clippy::duplicate_mod, reason = "each server says that it is missing")]
+
 #[allow(dead_code, unused_imports)]
 #[path = "../postgres/server.rs"]
 mod postgres;

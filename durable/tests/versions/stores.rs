@@ -23,6 +23,7 @@ impl Drop for Place {
     }
 }
 
+#[allow(clippy::unused_async, reason = "they are called alike")]
 impl Place {
     pub(crate) async fn postgres(name: &str) -> Option<Self> {
         let url = database(name).await;
