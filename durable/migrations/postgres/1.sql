@@ -62,7 +62,7 @@ END $alone$;
 -- | `schedule` | the text of a row that repeats by one, or null |
 -- | `error` | the last error of a row, or null |
 -- | `died` | when a dead row died, in microseconds since the epoch |
--- | `codec` to `parts` | the charter of a namespace, and `edition` its number |
+-- | `codec` to `parts` | the charter of a namespace, `edition` its number, and `made` its first number |
 -- | `lacks` | how many due rows an instance lacks |
 -- | `near` | the instance hears of rows that are due within so many microseconds |
 -- | `replaces` | the version that a waiting row had before it was last set or moved |
@@ -94,6 +94,7 @@ CREATE TABLE tickwheel_namespaces (
     no_overlap boolean NOT NULL,
     at_most_once boolean NOT NULL,
     parts int NOT NULL CHECK (parts > 0),
+    made bigint NOT NULL,
     edition bigint NOT NULL
 );
 CREATE TABLE tickwheel_instances (

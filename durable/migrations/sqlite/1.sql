@@ -13,7 +13,7 @@
 -- | `claimed_by` | the id of the instance that fired a row in flight, or null |
 -- | `error` | the last error of a row, or null |
 -- | `lacks` | how many due rows an instance wanted and was not given |
--- | `codec` to `parts` | the charter of a namespace, and `edition` its number |
+-- | `codec` to `parts` | the charter of a namespace, `edition` its number, and `made` its first number |
 --
 -- `waiting`, `in_flight` and `dead` say how many rows a namespace has. Each call that changes that
 -- keeps them, since to count millions of rows takes seconds. The check of a row is that of
@@ -28,7 +28,7 @@ INSERT OR IGNORE INTO tickwheel_meta (name, value) VALUES ('schema', 1), ('reada
 CREATE TABLE IF NOT EXISTS tickwheel_namespaces (
     id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, codec TEXT NOT NULL,
     no_overlap INTEGER NOT NULL CHECK (no_overlap IN (0, 1)), at_most_once INTEGER NOT NULL CHECK (at_most_once IN (0, 1)),
-    parts INTEGER NOT NULL CHECK (parts > 0), edition INTEGER NOT NULL,
+    parts INTEGER NOT NULL CHECK (parts > 0), made INTEGER NOT NULL, edition INTEGER NOT NULL,
     waiting INTEGER NOT NULL DEFAULT 0, in_flight INTEGER NOT NULL DEFAULT 0, dead INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE TABLE IF NOT EXISTS tickwheel_instances (

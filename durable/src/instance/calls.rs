@@ -26,10 +26,8 @@ pub(crate) struct Calls {
     edition: AtomicI64,
     /// Whether the latest opening has found a difference.
     differs: AtomicBool,
-    /// Whether the namespace was opened before.
-    was_opened: AtomicBool,
-    /// Whether an opening has found that the store has lost its data, since this was last read.
-    emptied: AtomicBool,
+    /// The edition with which the namespace was made, or 0 before it was opened.
+    made: AtomicI64,
     limit: Duration,
     metrics: Arc<Metrics>,
     /// Whether a call has failed since this was last read. Rows may be marked that are on no wheel.
@@ -121,8 +119,7 @@ impl Calls {
             charter,
             edition: AtomicI64::new(0),
             differs: AtomicBool::new(false),
-            was_opened: AtomicBool::new(false),
-            emptied: AtomicBool::new(false),
+            made: AtomicI64::new(0),
             limit,
             metrics,
             lost_answer: AtomicBool::new(false),
@@ -192,29 +189,28 @@ impl Calls {
     ) -> Result<Timed<Opened>, Error> {
         let opening = self.store.open(&self.namespace, &self.charter);
         let opened = self.call_until(call, 1, opening, until).await?;
-        let was_opened = self.was_opened.swap(true, Ordering::AcqRel);
-        if was_opened && opened.answer.is_new {
-            self.emptied.store(true, Ordering::Release);
+        let Opened {
+            made: Edition(made),
+            edition: Edition(edition),
+            ..
+        } = opened.answer;
+        let before = self.made.swap(made, Ordering::AcqRel);
+        if before != 0 && before != made {
             self.note_emptied();
         }
-        let Edition(edition) = opened.answer.edition;
         self.edition.store(edition, Ordering::Release);
         self.differs.store(false, Ordering::Release);
         Ok(opened)
     }
 
-    /// The edition of the charter that the instance has found to agree with, or 0.
-    pub(super) fn edition(&self) -> Edition {
-        Edition(self.edition.load(Ordering::Acquire))
-    }
-
-    /// Whether an opening has noted, since this was last called, that the store has lost its data.
-    pub(super) fn take_emptied(&self) -> bool {
-        self.emptied.swap(false, Ordering::AcqRel)
+    /// The edition with which the namespace was made when it was last opened. Another one says that
+    /// the store has lost its data.
+    pub(super) fn made(&self) -> Edition {
+        Edition(self.made.load(Ordering::Acquire))
     }
 
     /// The store has lost its data.
-    pub(super) fn note_emptied(&self) {
+    fn note_emptied(&self) {
         self.metrics.update(|m| m.store_emptied += 1);
         tracing::error!(namespace = %self.namespace, "the store has lost its data: timers that were set are gone, and the namespace is opened again");
     }

@@ -13,8 +13,9 @@
 //!    for a few polls only, so the instance ends those again that it has ended in the last ones.
 //! 3. A call that has failed may hide a return: the instance would load under another id, of which
 //!    the store has no load yet. So it compares before it unloads, too.
-//! 4. The store is known to have returned if it does not have the last load, and to have lost its
-//!    data if besides the namespace was made again since. Either is logged and counted once.
+//! 4. The store has lost its data if the namespace was made again: the calls find that out when they
+//!    open it. Otherwise it is known to have returned if it does not have the last load. Either is
+//!    logged and counted once.
 
 use std::sync::atomic::Ordering;
 
@@ -27,7 +28,8 @@ use crate::store::{Continuity, Edition, InstanceId, Load, Loaded, Receipt};
 
 /// The present incarnation, and those before it.
 pub(super) struct Incarnation {
-    /// What the last load under the present id has left, and the charter under which it loaded.
+    /// What the last load under the present id has left, and in which namespace: see
+    /// [`made`](super::calls::Calls::made).
     last: Option<(Receipt, Edition)>,
     /// Whether it has to unload before it loads: an unload has started and not succeeded, or the
     /// store may have returned to an earlier state.
@@ -39,9 +41,9 @@ pub(super) struct Incarnation {
 }
 
 impl Incarnation {
-    pub(super) fn new(receipt: Receipt, edition: Edition) -> Self {
+    pub(super) fn new(receipt: Receipt, made: Edition) -> Self {
         Incarnation {
-            last: Some((receipt, edition)),
+            last: Some((receipt, made)),
             is_over: false,
             may_have_returned: false,
             ended: Vec::new(),
@@ -63,20 +65,16 @@ impl Core {
         let mut request = request.clone();
         request.last = incarnation.last.map(|(receipt, _)| receipt);
         let loaded = self.calls.load(request).await?;
-        let edition = self.calls.edition();
-        let last = incarnation.last.replace((loaded.answer.receipt, edition));
+        let made = self.calls.made();
+        let last = incarnation.last.replace((loaded.answer.receipt, made));
         let continuity = loaded.answer.continuity;
         if continuity != Continuity::Kept {
             incarnation.is_over = true;
             incarnation.may_have_returned = true;
         }
-        let is_known = self.calls.take_emptied();
-        if let Some((_, before)) = last.filter(|_| continuity == Continuity::Broken && !is_known) {
-            if edition > before {
-                self.calls.note_emptied();
-            } else {
-                self.calls.note_returned();
-            }
+        let is_same = last.is_some_and(|(_, before)| before == made);
+        if continuity == Continuity::Broken && is_same {
+            self.calls.note_returned();
         }
         Ok(loaded)
     }

@@ -126,7 +126,7 @@ impl Core {
         on_wheel: KeyedTimers<Version, ()>,
         deliveries: Arc<Deliveries>,
     ) -> Self {
-        let incarnation = Incarnation::new(loaded.answer.receipt, calls.edition());
+        let incarnation = Incarnation::new(loaded.answer.receipt, calls.made());
         Core {
             clock: StoreClock::new(loaded.sent, loaded.received, loaded.answer.now),
             calendar: Calendar::default(),

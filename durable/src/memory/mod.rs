@@ -52,6 +52,8 @@ struct Database {
 #[derive(Clone)]
 struct Space {
     charter: Charter,
+    /// Its first edition.
+    made: Edition,
     edition: Edition,
     rows: HashMap<Version, Stored>,
     by_key: BTreeSet<(State, KeyPlace)>,
@@ -69,6 +71,7 @@ impl Space {
     fn new(charter: Charter, edition: Edition) -> Self {
         Space {
             charter,
+            made: edition,
             edition,
             rows: HashMap::new(),
             by_key: BTreeSet::new(),
@@ -198,7 +201,6 @@ impl Store for Memory {
             sequence, spaces, ..
         } = &mut *database;
         *sequence = (*sequence + 1).max(now.as_micros());
-        let is_new = !spaces.contains_key(namespace);
         let space = spaces
             .entry(namespace.clone())
             .or_insert_with(|| Space::new(charter.clone(), Edition(*sequence)));
@@ -207,7 +209,7 @@ impl Store for Memory {
             now,
             instance: InstanceId(*sequence),
             edition: space.edition,
-            is_new,
+            made: space.made,
         };
         Box::pin(ready(checked.map(|()| opened)))
     }

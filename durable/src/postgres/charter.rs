@@ -58,7 +58,7 @@ pub(super) async fn open(
         now: time(opened.get(0)),
         instance: InstanceId(opened.get(1)),
         edition: Edition(stored.get(4)),
-        is_new: !answers[1].is_empty(),
+        made: Edition(stored.get(5)),
     };
     Ok((Space::from(found), opened))
 }

@@ -50,13 +50,13 @@ pub(super) async fn open(
         reply => reply?,
     };
     let (now, instance) = (reply.time()?, InstanceId(reply.int()?));
-    let (edition, is_new) = (Edition(reply.int()?), reply.flag()?);
+    let (edition, made) = (Edition(reply.int()?), Edition(reply.int()?));
     read_charter(&mut reply)?.check(&namespace, &charter)?;
     Ok(Opened {
         now,
         instance,
         edition,
-        is_new,
+        made,
     })
 }
 

@@ -22,15 +22,16 @@ pub(super) fn read(row: &Row<'_>, first: usize) -> rusqlite::Result<Charter> {
     Ok(charter)
 }
 
-/// The charter of a namespace, and its edition.
+/// The charter of a namespace, its edition, and its first edition.
 pub(super) fn find(
     connection: &Connection,
     namespace: &Namespace,
-) -> rusqlite::Result<Option<(Charter, Edition)>> {
-    let sql = format!("SELECT {COLUMNS}, edition FROM tickwheel_namespaces WHERE name = ?1");
+) -> rusqlite::Result<Option<(Charter, [Edition; 2])>> {
+    let sql = format!("SELECT {COLUMNS}, edition, made FROM tickwheel_namespaces WHERE name = ?1");
     let mut select = connection.prepare_cached(&sql)?;
     let found = select.query_row([namespace.as_str()], |row| {
-        Ok((read(row, 0)?, Edition(row.get(4)?)))
+        let editions = [Edition(row.get(4)?), Edition(row.get(5)?)];
+        Ok((read(row, 0)?, editions))
     });
     found.optional()
 }
@@ -45,8 +46,8 @@ fn write(batch: &Batch<'_>, namespace: &Namespace, charter: &Charter) -> rusqlit
     } = charter;
     let Version(edition) = batch.versions(1)?;
     let sql =
-        "INSERT INTO tickwheel_namespaces (name, codec, no_overlap, at_most_once, parts, edition)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+        "INSERT INTO tickwheel_namespaces (name, codec, no_overlap, at_most_once, parts, made, edition)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)
         ON CONFLICT (name) DO UPDATE SET no_overlap = ?3, at_most_once = ?4, edition = ?6";
     let name = namespace.as_str();
     let mut write = batch.connection.prepare_cached(sql)?;
@@ -62,15 +63,14 @@ pub(super) fn open(batch: &Batch<'_>, namespace: &Namespace, charter: &Charter) 
         return Ok(Err(error));
     }
     let found = find(batch.connection, namespace)?;
-    let is_new = found.is_none();
-    let edition = match found {
-        Some((stored, edition)) => {
+    let [edition, made] = match found {
+        Some((stored, editions)) => {
             if let Err(error) = stored.check(namespace, charter) {
                 return Ok(Err(error));
             }
-            edition
+            editions
         }
-        None => write(batch, namespace, charter)?,
+        None => [write(batch, namespace, charter)?; 2],
     };
     let Version(instance) = batch.versions(1)?;
     #[cfg(tickwheel_next_schema)]
@@ -82,7 +82,7 @@ pub(super) fn open(batch: &Batch<'_>, namespace: &Namespace, charter: &Charter) 
         now: now(),
         instance: InstanceId(instance),
         edition,
-        is_new,
+        made,
     }))
 }
 

@@ -21,8 +21,9 @@ pub struct Opened {
     pub instance: InstanceId,
     /// The charter that the instance agrees with.
     pub edition: Edition,
-    /// Whether this call has made the namespace.
-    pub is_new: bool,
+    /// The edition with which the namespace was made. Another one than before says that it was made
+    /// again: the store has lost its data.
+    pub made: Edition,
 }
 
 /// A waiting row that a call has made.

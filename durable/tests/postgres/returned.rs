@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use tickwheel_durable::Postgres;
+use tickwheel_durable::{Postgres, builder};
+use tokio::time::sleep;
 
 use super::returned_support::{is_survived, loss_is_survived};
 use super::server::{client, database, missing};
+use super::started::started;
 
 const POLL: Duration = Duration::from_millis(200);
 const LONG_POLL: Duration = Duration::from_secs(5);
@@ -86,7 +88,8 @@ async fn truncated_tables_are_used_again() {
     loss_is_survived(stores, async || run(&url, &truncate).await).await;
 }
 
-/// Another process makes them again.
+/// Another process makes them again, and the namespace too, when the ids of those that run would
+/// have ended anyway.
 #[tokio::test]
 async fn tables_made_again_are_used() {
     let Some(url) = database("made_again").await else {
@@ -100,9 +103,13 @@ async fn tables_made_again_are_used() {
             FOR f IN SELECT oid::regprocedure FROM pg_proc WHERE proname LIKE 'tickwheel%' LOOP
                 EXECUTE 'DROP FUNCTION ' || f || ' CASCADE';
             END LOOP; END $$";
-        let drop = format!("DROP TABLE {tables} CASCADE; DROP SEQUENCE tickwheel_versions CASCADE");
-        run(&url, &format!("BEGIN; {drop}; {functions}; COMMIT")).await;
-        Postgres::connect(&url).await.expect("it makes them");
+        let tables = format!("DROP TABLE {tables} CASCADE; DROP SEQUENCE tickwheel_versions CASCADE");
+        run(&url, &format!("BEGIN; {tables}; {functions}; COMMIT")).await;
+        sleep(10 * POLL).await;
+        let store = Postgres::connect(&url).await.expect("it makes them");
+        let (timers, claims) = started(|| builder("returned"), store).await;
+        drop(claims);
+        timers.shutdown().await;
     };
     loss_is_survived(stores, make_again).await;
 }

@@ -1,12 +1,13 @@
 //! Namespaces, their charters, and how they are opened.
 
-/// Makes a namespace with a charter, if it is new, and returns its id then. Looks first: a conflict
+/// Makes a namespace with a charter, if it is new. Looks first: a conflict
 /// uses a number up too, and there are two billion.
 pub(in crate::postgres) const NAME: &str = "
-    INSERT INTO @.tickwheel_namespaces (name, codec, no_overlap, at_most_once, parts, edition)
-    SELECT $1::text, $2::text, $3::bool, $4::bool, $5::int, nextval('@.tickwheel_versions')
+    INSERT INTO @.tickwheel_namespaces (name, codec, no_overlap, at_most_once, parts, made, edition)
+    SELECT $1::text, $2::text, $3::bool, $4::bool, $5::int, nextval('@.tickwheel_versions'),
+        nextval('@.tickwheel_versions')
     WHERE NOT EXISTS (SELECT FROM @.tickwheel_namespaces n WHERE n.name = $1)
-    ON CONFLICT (name) DO NOTHING RETURNING id";
+    ON CONFLICT (name) DO NOTHING";
 
 /// The charter of a namespace.
 macro_rules! charter {
@@ -15,11 +16,11 @@ macro_rules! charter {
     };
 }
 
-/// The charter of a namespace, and its edition.
+/// The charter of a namespace, its edition, and its first edition.
 pub(in crate::postgres) const CHARTER: &str = concat!(
     "SELECT ",
     charter!(),
-    ", n.edition FROM @.tickwheel_namespaces n WHERE n.name = $1::text"
+    ", n.edition, n.made FROM @.tickwheel_namespaces n WHERE n.name = $1::text"
 );
 
 /// Gives the namespace another charter and another edition, if it has the same codec and parts.

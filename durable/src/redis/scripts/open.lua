@@ -1,4 +1,4 @@
--- open: codec, no_overlap, at_most_once, parts -> now, instance, edition, whether the namespace is new, and its charter
+-- open: codec, no_overlap, at_most_once, parts -> now, instance, edition, first edition, and its charter
 -- in these four. If
 -- that is another one, nothing happens. O(1).
 
@@ -8,8 +8,8 @@ if not redis.REDIS_VERSION then
 end
 
 local space, charter = KEYS[1], ARGV
-local schema, readable_by, last, edition =
-    unpack(redis.call('HMGET', space, 'schema', 'readable_by', 'sequence', 'edition'))
+local schema, readable_by, last, edition, made =
+    unpack(redis.call('HMGET', space, 'schema', 'readable_by', 'sequence', 'edition', 'made'))
 if schema and (tonumber(schema) < SCHEMA or tonumber(readable_by) > SCHEMA) then
     return redis.error_reply('TICKWHEELSCHEMA ' .. schema .. ' ' .. readable_by)
 elseif schema then
@@ -25,7 +25,7 @@ end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local instance = string.format('%.0f', math.max(last or 0, now) + 1)
-edition = edition or instance
+edition, made = edition or instance, made or instance
 redis.call('HSET', space, 'schema', schema or SCHEMA, 'readable_by', readable_by or READABLE_BY, 'sequence', instance,
-    'edition', edition, 'codec', ARGV[1], 'no_overlap', ARGV[2], 'at_most_once', ARGV[3], 'parts', ARGV[4])
-return { now, tonumber(instance), tonumber(edition), schema and 0 or 1, unpack(charter, 1, 4) }
+    'made', made, 'edition', edition, 'codec', ARGV[1], 'no_overlap', ARGV[2], 'at_most_once', ARGV[3], 'parts', ARGV[4])
+return { now, tonumber(instance), tonumber(edition), tonumber(made), unpack(charter, 1, 4) }
