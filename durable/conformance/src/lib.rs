@@ -187,6 +187,7 @@ macro_rules! conformance_tests {
             }
             explorer {
                 replays_each_transition,
+                replays_the_other_transitions,
                 long_traces_agree_with_memory,
                 calls_that_meet_take_turns,
             }

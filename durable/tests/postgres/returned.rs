@@ -53,7 +53,7 @@ async fn cut(url: &str) {
 
 #[tokio::test]
 async fn database_restored_in_place_strands_no_timer() {
-    let Some(url) = database("restored").await else {
+    let Some(url) = database("restored_in_place").await else {
         return missing();
     };
     let stores = two_stores(&url).await;
@@ -103,7 +103,8 @@ async fn tables_made_again_are_used() {
             FOR f IN SELECT oid::regprocedure FROM pg_proc WHERE proname LIKE 'tickwheel%' LOOP
                 EXECUTE 'DROP FUNCTION ' || f || ' CASCADE';
             END LOOP; END $$";
-        let tables = format!("DROP TABLE {tables} CASCADE; DROP SEQUENCE tickwheel_versions CASCADE");
+        let tables =
+            format!("DROP TABLE {tables} CASCADE; DROP SEQUENCE tickwheel_versions CASCADE");
         run(&url, &format!("BEGIN; {tables}; {functions}; COMMIT")).await;
         sleep(10 * POLL).await;
         let store = Postgres::connect(&url).await.expect("it makes them");

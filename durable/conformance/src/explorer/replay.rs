@@ -37,8 +37,17 @@ type Record = Vec<(String, String)>;
 ///
 /// Traces in which the clock steps back are left out: see [`replay_on_clock`].
 pub async fn replays_each_transition<T: Stores>(world: &World<T>) {
+    replay(world, Bounds::REPLAYED[..4].iter()).await;
+}
+
+/// The same within the other bounds. Half of them each, since they take minutes.
+pub async fn replays_the_other_transitions<T: Stores>(world: &World<T>) {
+    replay(world, Bounds::REPLAYED[4..].iter()).await;
+}
+
+async fn replay<T: Stores>(world: &World<T>, bounds: impl Iterator<Item = &&'static str>) {
     let store: Arc<dyn Store> = Arc::new(world.store().await);
-    for name in Bounds::REPLAYED {
+    for name in bounds {
         let bounds = Bounds::named(name, DEPTH);
         let (_, mut traces) = explored(&bounds).await;
         traces.retain(|trace| !trace.0.contains(&Step::TurnBack));

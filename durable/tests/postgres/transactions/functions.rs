@@ -161,7 +161,7 @@ async fn functions_refuse_bad_arguments_by_name() {
     let user = client(&url).await;
     run(
         &user,
-        "INSERT INTO tickwheel_namespaces (name, codec, no_overlap, at_most_once, parts, edition) VALUES ('binary', 'postcard', false, false, 1, 1)",
+        "INSERT INTO tickwheel_namespaces (name, codec, no_overlap, at_most_once, parts, made, edition) VALUES ('binary', 'postcard', false, false, 1, 1, 1)",
     )
     .await;
     for (call, code, says) in [
