@@ -20,6 +20,9 @@ use crate::store::{
 /// sets of these keys wait.
 const PURGED_AT_ONCE: i64 = 2_000;
 
+/// How many marks of ended ids a call takes away.
+const UNLOADED_AT_ONCE: i64 = 1_024;
+
 pub(super) async fn load(
     postgres: &Postgres,
     namespace: Namespace,
@@ -49,6 +52,7 @@ pub(super) async fn load(
                 &request.name,
                 is_thorough,
                 is_whole,
+                &UNLOADED_AT_ONCE,
             ],
         ),
         (
@@ -88,6 +92,7 @@ pub(super) async fn load(
         postgres.forget_place(space.id);
     }
     let oldest = alive.get::<_, Option<i64>>("snapshot").map(unsigned);
+    let is_step = alive.get("is_step");
     let inner = &postgres.inner;
     inner.hints.queue_is(alive.get("is_deaf"), &inner.target);
     let loaded = rows.iter().filter_map(|row| {
@@ -105,11 +110,11 @@ pub(super) async fn load(
         now,
         receipt,
         continuity,
-        more: rows[0].get(1),
+        more: rows[0].get::<_, bool>(1) || is_step,
         others_lack: usize::try_from(rows[0].get::<_, i64>(2)).unwrap_or(0),
         rows: loaded.collect(),
         scheduled: scheduled.collect(),
-        again: alive.get("again"),
+        again: is_step || alive.get("again"),
         oldest_snapshot: oldest.map(Duration::from_micros),
     })
 }
@@ -124,7 +129,7 @@ pub(super) async fn unload(
     let (id, channel) = found.map_or((NO_NAMESPACE, String::new()), |space| {
         (space.id, space.channel.clone())
     });
-    let parameters: &Parameters<'_> = &[&id, &instance, &channel];
+    let parameters: &Parameters<'_> = &[&id, &instance, &channel, &UNLOADED_AT_ONCE];
     let unloading = postgres.lanes().query(Lane::Load, sql::UNLOAD, parameters);
     Ok(InstanceId(unloading.await?[0].get(0)))
 }

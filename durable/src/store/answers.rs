@@ -74,7 +74,7 @@ pub struct Loaded {
     pub now: StoreTime,
     /// The versions and when they are due, earliest first.
     pub rows: Vec<(Version, StoreTime)>,
-    /// Whether the limit left rows out.
+    /// Whether the limit left rows out, or rows may still be marked by an id that has ended.
     pub more: bool,
     /// How many due rows the other living instances lack, all together.
     pub others_lack: usize,

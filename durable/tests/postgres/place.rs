@@ -371,3 +371,53 @@ async fn load_waits_for_no_locked_row_of_a_dead_instance() {
     run(&user, "ROLLBACK").await;
     assert_eq!(case.load().await, rows[..1]);
 }
+
+/// How many rows are marked by an id.
+async fn marked_by(client: &Client, InstanceId(id): InstanceId) -> i64 {
+    let count = "SELECT count(*) FROM tickwheel_timers WHERE loaded_by = $1";
+    let counted = client.query_one(count, &[&id]).await;
+    counted.expect("it counts").get(0)
+}
+
+/// Neither an unload nor a load changes more than a bounded number of rows of an id that has ended,
+/// and the loads of another instance find all of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn marks_of_an_ended_id_are_taken_away_in_steps() {
+    const ROWS: i64 = 3_000;
+    const STEP: i64 = 1_024;
+    let Some(url) = database("steps_of_marks").await else {
+        return missing();
+    };
+    let client = client(&url).await;
+    let ended = Case::open(url).await;
+    let action = || Action::set(b"1".to_vec(), Due::In(10 * SECOND), None, false);
+    let writes = (0..ROWS).map(|number| Write::new(number.to_string().into(), action()));
+    let written = ended
+        .store
+        .write(&ended.space, writes.collect(), Terms::NONE);
+    written.await.expect("it writes");
+    assert_eq!(ended.load().await.len(), 3_000);
+    let unloaded = ended.store.unload(&ended.space, ended.instance).await;
+    unloaded.expect("it unloads");
+    assert_eq!(marked_by(&client, ended.instance).await, ROWS - STEP);
+
+    // One that dies takes them over, and a third one.
+    let (dies, lives) = (ended.other().await, ended.other().await);
+    for (from, to, alive) in [(&ended, &dies, SECOND / 10), (&dies, &lives, HOUR)] {
+        let mut loaded = 0;
+        for _ in 0..10 {
+            let before = marked_by(&client, from.instance).await;
+            let load = Load::new(to.instance, 30 * SECOND, 4_096, alive);
+            let answer = to.store.load(&to.space, load).await.expect("it loads");
+            let left = marked_by(&client, from.instance).await;
+            assert!(before - left <= STEP, "{before} to {left}");
+            assert!(answer.more || left == 0, "the next load goes on");
+            loaded += answer.rows.len();
+            if left == 0 {
+                break;
+            }
+        }
+        assert_eq!(loaded, 3_000);
+        tokio::time::sleep(SECOND / 2).await;
+    }
+}

@@ -23,7 +23,8 @@ macro_rules! unhinted {
 /// all ids that mark rows, so that no row stays marked that no instance is going to fire. Among
 /// them are ids that were unloaded while another transaction had locked a row, or while a statement
 /// ran that had begun before. [`Place`](super::super::place::Place) says when. With `$8` it also
-/// says how old the oldest snapshot in the database is, in microseconds.
+/// says how old the oldest snapshot in the database is, in microseconds. It unloads at most `$9`
+/// rows, and says whether that were so many: the next load goes on.
 ///
 /// An id lives for three polls, so two thirds of that are near. Returns whether to load
 /// [again](crate::store::Loaded::again) soon, and whether the server's queue of hints is full.
@@ -60,6 +61,7 @@ pub(in crate::postgres) const ALIVE: &str = concat!(
     ), left_behind AS MATERIALIZED (
         SELECT t.version FROM dead, @.tickwheel_timers t
         WHERE t.namespace = dead.namespace AND t.loaded_by = dead.loaded_by
+        LIMIT $9::bigint
         FOR UPDATE OF t SKIP LOCKED
     ), unloaded AS (
         UPDATE @.tickwheel_timers t SET loaded_by = NULL, early = pg_current_xact_id()
@@ -77,7 +79,7 @@ pub(in crate::postgres) const ALIVE: &str = concat!(
                 (SELECT min(p.prepared) FROM pg_prepared_xacts p WHERE p.database = current_database())
             )) * 1000000)::bigint
         ) END AS snapshot,
-        (SELECT count(*) FROM dead) AS ended,
+        (SELECT count(*) FROM dead) AS ended, (SELECT count(*) FROM left_behind) = $9 AS is_step,
         (SELECT coalesce(sum(hashint8(i.id)), 0)::bigint FROM @.tickwheel_instances i WHERE i.namespace = $1) AS ids"
 );
 
@@ -172,13 +174,14 @@ pub(in crate::postgres) const PLACE: &str = concat!(
     " ORDER BY t.due, t.version LIMIT 1)"
 );
 
-/// Ends the id `$2`, and unloads what it has loaded but for rows that are locked. Returns another
-/// id.
+/// Ends the id `$2`, and unloads what it has loaded but for rows that are locked, at most `$4` rows.
+/// Loads find the others. Returns another id.
 pub(in crate::postgres) const UNLOAD: &str = "
     WITH ended AS (
         DELETE FROM @.tickwheel_instances WHERE id = $2::bigint
     ), mine AS MATERIALIZED (
         SELECT t.version FROM @.tickwheel_timers t WHERE t.namespace = $1::int AND t.loaded_by = $2
+        LIMIT $4::bigint
         FOR UPDATE OF t SKIP LOCKED
     ), unloaded AS (
         UPDATE @.tickwheel_timers t SET loaded_by = NULL, early = pg_current_xact_id()
