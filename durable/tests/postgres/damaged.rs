@@ -7,12 +7,13 @@ use super::server::{client, database, missing};
 #[path = "../support/damaged.rs"]
 mod rows;
 
+/// With the column `early` a load finds them at once, else within a minute.
 fn insert(key: &str, due: &str, columns: (&str, &str)) -> String {
     let (names, values) = columns;
     format!(
-        "INSERT INTO tickwheel_timers (version, namespace, in_flight, key, value, due, deadline, {names})
-        SELECT nextval('tickwheel_versions'), id, false, convert_to('\"{key}\"', 'UTF8'), '1', {due}, 5, {values} FROM tickwheel_namespaces
-        WHERE name = 'damaged'"
+        "INSERT INTO tickwheel_timers (version, namespace, in_flight, key, value, due, deadline, early, {names})
+        SELECT nextval('tickwheel_versions'), id, false, convert_to('\"{key}\"', 'UTF8'), '1', {due}, 5, pg_current_xact_id(), {values}
+        FROM tickwheel_namespaces WHERE name = 'damaged'"
     )
 }
 
