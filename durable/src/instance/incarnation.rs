@@ -13,9 +13,9 @@
 //!    for a few polls only, so the instance ends those again that it has ended in the last ones.
 //! 3. A call that has failed may hide a return: the instance would load under another id, of which
 //!    the store has no load yet. So it compares before it unloads, too.
-//! 4. The store has lost its data if the namespace was made again: the calls find that out when they
-//!    open it. Otherwise it is known to have returned if it does not have the last load. Either is
-//!    logged and counted once.
+//! 4. The store has lost its data if the namespace was made again: the calls find that out when
+//!    they open it. Otherwise it is known to have returned if it does not have the last load.
+//!    Either is logged and counted once.
 
 use std::sync::atomic::Ordering;
 

@@ -32,6 +32,7 @@ mod hosts;
 mod inspect;
 mod lanes;
 mod load;
+mod migrations;
 mod numbers;
 mod options;
 mod place;
@@ -326,7 +327,7 @@ impl Postgres {
     /// The files in the folder `migrations/postgres` of this package: SQL that makes the tables and
     /// functions, and changes them, and the ways back. Each is for one transaction, and has neither
     /// `BEGIN` nor `COMMIT`: see [`Migration`].
-    pub const MIGRATIONS: &'static [Migration] = schema::MIGRATIONS;
+    pub const MIGRATIONS: &'static [Migration] = migrations::MIGRATIONS;
 
     /// The version of the tables of a database, which need not be for this version of the crate.
     /// Makes no tables.

@@ -28,29 +28,11 @@ use tokio::time::sleep;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error, Row};
 
+use super::migrations::{MIGRATIONS, SCHEMA};
 use super::target::Target;
 use crate::jitter::jittered;
 use crate::migrations::{Migration, SchemaVersion};
 use crate::store::StoreError;
-
-/// The files below `migrations/postgres`, from version 1 on.
-pub(super) const MIGRATIONS: &[Migration] = &[
-    Migration {
-        version: 1,
-        up: include_str!("../../migrations/postgres/1.sql"),
-        down: include_str!("../../migrations/postgres/1.down.sql"),
-    },
-    #[cfg(tickwheel_next_schema)]
-    Migration {
-        version: 2,
-        up: include_str!("../../tests/next/migrations/postgres/2.sql"),
-        down: include_str!("../../tests/next/migrations/postgres/2.down.sql"),
-    },
-];
-
-/// The version of the schema that is known: `schema!` of [`statements`](super::statements).
-#[allow(clippy::cast_possible_truncation, reason = "they are few")]
-pub(super) const SCHEMA: u32 = MIGRATIONS.len() as u32;
 
 /// For how long a step waits for the locks of tables, and how often it is tried. Statements that
 /// come later wait behind it, so it leaves them a second in between.

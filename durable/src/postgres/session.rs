@@ -10,6 +10,7 @@ use futures_util::future::{try_join, try_join_all};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row, Statement};
 
+use super::migrations::SCHEMA;
 use super::schema::{self, Tables};
 use super::target::Target;
 use crate::lock::lock;
@@ -88,7 +89,7 @@ impl Session {
         let tables = match tables.filter(|tables| !tables.are_older()) {
             Some(tables) => tables,
             None if target.creates_tables => {
-                let made = schema::migrate(&client, schema::SCHEMA).await;
+                let made = schema::migrate(&client, SCHEMA).await;
                 made.map_err(|error| schema::not_made(target, error))?;
                 let found = schema::find(&client).await;
                 let found = found.map_err(|error| target.describe(error))?;

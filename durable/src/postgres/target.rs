@@ -11,8 +11,8 @@ use tokio_postgres::{Config, Error, NoTls};
 
 use super::connector::{Dial, Prepare, by_connector, by_system};
 use super::hosts;
+use super::migrations::SCHEMA;
 use super::options::PostgresOptions;
-use super::schema::SCHEMA;
 use crate::store::{BoxError, StoreError, StoreTime};
 
 /// How long connecting to a host may take, unless the settings say otherwise.

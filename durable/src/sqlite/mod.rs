@@ -108,8 +108,8 @@ impl Sqlite {
     /// changes them, and the ways back: see [`Migration`].
     pub const MIGRATIONS: &'static [Migration] = schema::MIGRATIONS;
 
-    /// The version of the tables of a file, which need not be for this version of the crate, or 0 if
-    /// it has none. Changes none. Blocks for as long as that takes.
+    /// The version of the tables of a file, which need not be for this version of the crate, or 0
+    /// if it has none. Changes none. Blocks for as long as that takes.
     ///
     /// # Errors
     ///
@@ -138,8 +138,8 @@ impl Sqlite {
     /// # Errors
     ///
     /// [`StoreError::Refused`] when the file cannot be opened, is read-only or no database;
-    /// [`StoreError::Schema`] when a later version of this crate has changed it so that this one cannot
-    /// use it;
+    /// [`StoreError::Schema`] when a later version of this crate has changed it so that this one
+    /// cannot use it;
     /// [`StoreError::Unavailable`] when it is locked. Each names the file.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let path = path.into();

@@ -69,9 +69,9 @@ pub enum StoreError {
         /// The store's time.
         now: StoreTime,
     },
-    /// The schema of the store is not for this version of the crate: it is older, or a later version
-    /// has changed it so that this one cannot use it. Nothing was changed. Only loads, fires and
-    /// writes are refused, and only until the schema is for this version.
+    /// The schema of the store is not for this version of the crate: it is older, or a later
+    /// version has changed it so that this one cannot use it. Nothing was changed. Only loads,
+    /// fires and writes are refused, and only until the schema is for this version.
     #[non_exhaustive]
     Schema {
         /// The version of the schema that was found.

@@ -1,6 +1,6 @@
-//! Another program raises the schema while an instance runs. While the instance can read it, it goes
-//! on. When it cannot, it does no new work, says why, settles what its handlers have, and goes on by
-//! itself if the schema is taken back.
+//! Another program raises the schema while an instance runs. While the instance can read it, it
+//! goes on. When it cannot, it does no new work, says why, settles what its handlers have, and goes
+//! on by itself if the schema is taken back.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Two versions of the crate work on one store, as real processes: this one, and a build of the same
-//! sources whose schema has a column and a table more. They are started, restarted, killed and
+//! Two versions of the crate work on one store, as real processes: this one, and a build of the
+//! same sources whose schema has a column and a table more. They are started, restarted, killed and
 //! rolled back in every order of two steps, while handlers run. No timer is handled twice, and none
 //! is lost.
 

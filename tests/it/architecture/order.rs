@@ -33,10 +33,35 @@ const ORDER: [&str; 19] = [
 pub(super) const OF_BOTH_SIDES: [&str; 3] = ["keyed::set_key", "keyed::hint", "keyed::node"];
 
 /// The parts of `tickwheel-durable`, likewise.
-const ORDER_OF_DURABLE: [&str; 27] = [
-    "opaque", "lock", "race", "silence", "jitter", "store", "token", "error", "cron", "metrics",
-    "backoff", "retry", "settings", "codec", "crypto", "instance", "claim", "claims", "admin",
-    "outcomes", "timers", "reporter", "builder", "memory", "sqlite", "redis", "postgres",
+const ORDER_OF_DURABLE: [&str; 28] = [
+    "opaque",
+    "lock",
+    "race",
+    "silence",
+    "jitter",
+    "store",
+    "migrations",
+    "token",
+    "error",
+    "cron",
+    "metrics",
+    "backoff",
+    "retry",
+    "settings",
+    "codec",
+    "crypto",
+    "instance",
+    "claim",
+    "claims",
+    "admin",
+    "outcomes",
+    "timers",
+    "reporter",
+    "builder",
+    "memory",
+    "sqlite",
+    "redis",
+    "postgres",
 ];
 
 /// The parts of `tickwheel-durable-conformance`, likewise.

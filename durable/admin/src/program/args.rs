@@ -219,7 +219,8 @@ pub(super) struct Which {
     pub(super) yes: bool,
 }
 
-/// What is done about the schema of the store: in Redis, of each namespace or the one that is named.
+/// What is done about the schema of the store: in Redis, of each namespace or the one that is
+/// named.
 #[derive(Debug, Subcommand)]
 pub(super) enum Migrate {
     /// Shows the version of the schema, and the oldest version whose programs can use it

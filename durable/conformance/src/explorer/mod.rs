@@ -35,11 +35,11 @@
 //!
 //! [`replays_each_transition`] and [`replays_the_other_transitions`] play one shortest trace for
 //! each kind of transition on any store: those of up to four steps within nine of the bounds,
-//! without steps back of the clock. Answers and rows have to be those of the store in memory. On the
-//! real clock a unit is that of the [pace](crate::Pace), ten times. [`replay_on_clock`] does so on a
-//! store with a clock that the test sets. [`long_traces_agree_with_memory`] plays long random ones, which hold the store in
-//! memory to all that is said above, and in which one call stands for several steps.
-//! [`calls_that_meet_take_turns`] makes two calls at once after each short trace.
+//! without steps back of the clock. Answers and rows have to be those of the store in memory. On
+//! the real clock a unit is that of the [pace](crate::Pace), ten times. [`replay_on_clock`] does so
+//! on a store with a clock that the test sets. [`long_traces_agree_with_memory`] plays long random
+//! ones, which hold the store in memory to all that is said above, and in which one call stands for
+//! several steps. [`calls_that_meet_take_turns`] makes two calls at once after each short trace.
 
 mod bounds;
 mod check;

@@ -174,8 +174,8 @@ pub(in crate::postgres) const PLACE: &str = concat!(
     " ORDER BY t.due, t.version LIMIT 1)"
 );
 
-/// Ends the id `$2`, and unloads what it has loaded but for rows that are locked, at most `$4` rows.
-/// Loads find the others. Returns another id.
+/// Ends the id `$2`, and unloads what it has loaded but for rows that are locked, at most `$4`
+/// rows. Loads find the others. Returns another id.
 pub(in crate::postgres) const UNLOAD: &str = "
     WITH ended AS (
         DELETE FROM @.tickwheel_instances WHERE id = $2::bigint

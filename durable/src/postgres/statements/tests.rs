@@ -1,6 +1,6 @@
 use super::locks::key_hash;
 use super::*;
-use crate::postgres::schema::{MIGRATIONS, SCHEMA};
+use crate::postgres::migrations::{MIGRATIONS, SCHEMA};
 
 #[test]
 fn loads_and_fires_need_the_schema_and_settles_do_not() {
