@@ -65,12 +65,11 @@ async fn same_items_are_there_at_the_same_instants() {
 async fn item_set_while_its_expiration_waits_stays() {
     let wheel = TimerWheel::builder().dedicated_thread().start();
     let wheel = wheel.expect("there is a thread");
-    for (fired, ttl) in [(1, None), (2, Some(ms(3_600_000)))] {
+    for ttl in [None, Some(ms(3_600_000))] {
         let store = after::Store::new(&wheel);
         store.set("a", 1, Some(ms(5))).expect("it is open");
-        while wheel.metrics().keyed_fired < fired {
-            std::thread::sleep(ms(1));
-        }
+        // Nobody receives it: this is the thread of the runtime.
+        std::thread::sleep(ms(50));
         store.set("a", 2, ttl).expect("it is open");
         pause(ms(50)).await;
         assert_eq!(store.get("a"), Some(2), "{ttl:?}");
