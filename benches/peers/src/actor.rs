@@ -56,7 +56,10 @@ fn sleeps(wheel: &TimerWheel, timers: u32) {
 
 fn keyed(wheel: &TimerWheel, timers: u32) {
     let mut cost = CostPerTimer::new(timers);
-    let (set, _expirations) = wheel.keyed();
+    let (set, mut expirations) = wheel.keyed();
+    let reader = std::thread::spawn(move || {
+        runtime(1).block_on(async { while expirations.recv().await.is_some() {} });
+    });
     let start = Instant::now() + time_to_arm(timers);
     let due = |timer: u32| start + SPAN.mul_f64(f64::from(timer) / f64::from(timers));
     for timer in 0..timers {
@@ -75,6 +78,8 @@ fn keyed(wheel: &TimerWheel, timers: u32) {
     cost.emit("a keyed timer rescheduled");
     wait_for_all(wheel, timers, |metrics| metrics.keyed_fired);
     cost.emit("a keyed timer fired");
+    drop(set);
+    reader.join().expect("it receives to the end");
 }
 
 /// Arms it. The waker does nothing.
