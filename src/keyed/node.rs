@@ -29,7 +29,7 @@ const PAGE: usize = 1024;
 const KEPT_CAPACITY: usize = 64;
 
 /// What it costs to let go of a set, in nodes.
-const COST_OF_SET: usize = 4;
+const COST_OF_SET: usize = 16;
 
 /// A list of sets with memory for this many times their number is moved to less.
 const SPARSE: usize = 4;
