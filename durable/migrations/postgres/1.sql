@@ -438,7 +438,27 @@ END $body$;
 -- functions, operators and types alone: no caller, and no role that may create in a schema, chooses what it runs. Where it
 -- calls another of ours, the arguments have the exact types, so that no overload fits better. The settings have rows looked
 -- up by indices, as those of the store's own connections do.
-CREATE OR REPLACE FUNCTION tickwheel_set(namespace text, key text, value jsonb, due timestamptz) RETURNS text
+DO $users$
+DECLARE
+    its record;
+BEGIN
+    FOR its IN
+        SELECT f.name, format('tickwheel_%s(namespace text, key %s%s)', f.name, k.type, f.parameters) AS signature, f.returns, k.bytes,
+            f.value, f.due, f.result
+        FROM (VALUES
+            ('set', ', value jsonb, due timestamptz', ' RETURNS text', 'convert_to(value::text, ''UTF8'')', 'due',
+                'RETURN its.its_result'),
+            ('set_if_absent', ', value jsonb, due timestamptz', ' RETURNS text', 'convert_to(value::text, ''UTF8'')', 'due',
+                'RETURN its.its_result'),
+            ('move', ', due timestamptz', ' RETURNS text', 'NULL::bytea', 'due',
+                'RETURN its.its_result'),
+            ('remove', ', OUT result text, OUT value json', '', 'NULL::bytea', 'NULL::timestamptz',
+                E'result := its.its_result;\n    value := convert_from(its.its_removed, ''UTF8'')::json')
+        ) AS f(name, parameters, returns, value, due, result),
+        (VALUES ('text', 'to_json(key)::text'), ('jsonb', '@.tickwheel_compact(key)')) AS k(type, bytes)
+    LOOP
+        EXECUTE format($sql$
+CREATE OR REPLACE FUNCTION %s%s
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -447,102 +467,14 @@ AS $body$
 DECLARE
     its record;
 BEGIN
-    its := @.tickwheel_write(namespace, convert_to(to_json(key)::text, 'UTF8'), convert_to(value::text, 'UTF8'), due, 'set'::text);
-    RETURN its.its_result;
+    its := @.tickwheel_write(namespace, convert_to(%s, 'UTF8'), %s, %s, %L::text);
+    %s;
 END $body$;
-CREATE OR REPLACE FUNCTION tickwheel_set(namespace text, key jsonb, value jsonb, due timestamptz) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan SET jit = off SET row_security = off
-AS $body$
-DECLARE
-    its record;
-BEGIN
-    its := @.tickwheel_write(namespace, convert_to(@.tickwheel_compact(key), 'UTF8'), convert_to(value::text, 'UTF8'), due, 'set'::text);
-    RETURN its.its_result;
-END $body$;
-CREATE OR REPLACE FUNCTION tickwheel_set_if_absent(namespace text, key text, value jsonb, due timestamptz) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan SET jit = off SET row_security = off
-AS $body$
-DECLARE
-    its record;
-BEGIN
-    its := @.tickwheel_write(namespace, convert_to(to_json(key)::text, 'UTF8'), convert_to(value::text, 'UTF8'), due, 'set_if_absent'::text);
-    RETURN its.its_result;
-END $body$;
-CREATE OR REPLACE FUNCTION tickwheel_set_if_absent(namespace text, key jsonb, value jsonb, due timestamptz) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan SET jit = off SET row_security = off
-AS $body$
-DECLARE
-    its record;
-BEGIN
-    its := @.tickwheel_write(namespace, convert_to(@.tickwheel_compact(key), 'UTF8'), convert_to(value::text, 'UTF8'), due, 'set_if_absent'::text);
-    RETURN its.its_result;
-END $body$;
-CREATE OR REPLACE FUNCTION tickwheel_move(namespace text, key text, due timestamptz) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan SET jit = off SET row_security = off
-AS $body$
-DECLARE
-    its record;
-BEGIN
-    its := @.tickwheel_write(namespace, convert_to(to_json(key)::text, 'UTF8'), NULL::bytea, due, 'move'::text);
-    RETURN its.its_result;
-END $body$;
-CREATE OR REPLACE FUNCTION tickwheel_move(namespace text, key jsonb, due timestamptz) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan SET jit = off SET row_security = off
-AS $body$
-DECLARE
-    its record;
-BEGIN
-    its := @.tickwheel_write(namespace, convert_to(@.tickwheel_compact(key), 'UTF8'), NULL::bytea, due, 'move'::text);
-    RETURN its.its_result;
-END $body$;
-CREATE OR REPLACE FUNCTION tickwheel_remove(namespace text, key text, OUT result text, OUT value json)
-LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan SET jit = off SET row_security = off
-AS $body$
-DECLARE
-    its record;
-BEGIN
-    its := @.tickwheel_write(namespace, convert_to(to_json(key)::text, 'UTF8'), NULL::bytea, NULL::timestamptz, 'remove'::text);
-    result := its.its_result;
-    value := convert_from(its.its_removed, 'UTF8')::json;
-END $body$;
-CREATE OR REPLACE FUNCTION tickwheel_remove(namespace text, key jsonb, OUT result text, OUT value json)
-LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan SET jit = off SET row_security = off
-AS $body$
-DECLARE
-    its record;
-BEGIN
-    its := @.tickwheel_write(namespace, convert_to(@.tickwheel_compact(key), 'UTF8'), NULL::bytea, NULL::timestamptz, 'remove'::text);
-    result := its.its_result;
-    value := convert_from(its.its_removed, 'UTF8')::json;
-END $body$;
-REVOKE ALL ON FUNCTION
-    tickwheel_compact(jsonb), tickwheel_write(text, bytea, bytea, timestamptz, text),
-    tickwheel_set(text, text, jsonb, timestamptz), tickwheel_set(text, jsonb, jsonb, timestamptz),
-    tickwheel_set_if_absent(text, text, jsonb, timestamptz), tickwheel_set_if_absent(text, jsonb, jsonb, timestamptz),
-    tickwheel_move(text, text, timestamptz), tickwheel_move(text, jsonb, timestamptz),
-    tickwheel_remove(text, text), tickwheel_remove(text, jsonb)
-FROM PUBLIC;
+REVOKE ALL ON FUNCTION %s FROM PUBLIC;
+        $sql$, its.signature, its.returns, its.bytes, its.value, its.due, its.name, its.result, its.signature);
+    END LOOP;
+END $users$;
+REVOKE ALL ON FUNCTION tickwheel_compact(jsonb), tickwheel_write(text, bytea, bytea, timestamptz, text) FROM PUBLIC;
 -- Names the schema in the functions, and puts the settings back.
 DO $names$
 DECLARE
