@@ -32,6 +32,7 @@ mod hosts;
 mod inspect;
 mod lanes;
 mod load;
+mod migrate;
 mod migrations;
 mod numbers;
 mod options;
@@ -42,21 +43,19 @@ mod schema;
 mod session;
 mod settle;
 mod space;
+mod spaces;
 mod statements;
 mod target;
 mod url;
 mod write;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::task::AbortHandle;
 use tokio_postgres::Row;
 
 use crate::jitter::jittered;
-use crate::lock::lock;
-use crate::migrations::{Migration, SchemaVersion};
 use crate::store::{
     Answer, BoxFuture, ChangedRows, Charter, Counts, DeadChange, DeadRows, Fire, FireReport,
     Inspect, InstanceId, List, Load, Loaded, Namespace, Opened, Settle, Settled, Store, StoreError,
@@ -65,10 +64,8 @@ use crate::store::{
 use hints::Hints;
 use lanes::{Lane, Lanes};
 pub use options::PostgresOptions;
-use place::{Place, Seen, Start};
 use session::Parameters;
-use space::Space;
-use statements as sql;
+use spaces::Spaces;
 use target::Target;
 
 /// An instance that waits for the hints of a namespace that is not found looks again after this.
@@ -308,15 +305,6 @@ struct Inner {
     listener: AbortHandle,
 }
 
-/// The namespaces that were opened, in tables that were made again so often.
-#[derive(Default)]
-struct Spaces {
-    made_again: u64,
-    opened: HashMap<Namespace, Arc<Space>>,
-    /// Where loads begin, by the numbers of the namespaces.
-    places: HashMap<i32, Place>,
-}
-
 impl Drop for Inner {
     fn drop(&mut self) {
         self.listener.abort();
@@ -324,49 +312,6 @@ impl Drop for Inner {
 }
 
 impl Postgres {
-    /// The files in the folder `migrations/postgres` of this package: SQL that makes the tables and
-    /// functions, and changes them, and the ways back. Each is for one transaction, and has neither
-    /// `BEGIN` nor `COMMIT`: see [`Migration`].
-    pub const MIGRATIONS: &'static [Migration] = migrations::MIGRATIONS;
-
-    /// The version of the tables of a database, which need not be for this version of the crate.
-    /// Makes no tables.
-    ///
-    /// # Errors
-    ///
-    /// As [`connect_with`](Self::connect_with), but for [`StoreError::Schema`].
-    ///
-    /// # Panics
-    ///
-    /// Outside a Tokio runtime.
-    pub async fn schema_version(options: PostgresOptions) -> Result<SchemaVersion, StoreError> {
-        let target = Target::new(options)?;
-        let client = dial::dial(&target).await?;
-        let version = schema::version(&client).await;
-        version.map_err(|error| target.describe(error))
-    }
-
-    /// Takes the [steps](Self::MIGRATIONS) to a version of the schema, up or down, each in a
-    /// transaction. A step waits a second at most for the locks of tables, in which calls wait
-    /// behind it, and is tried again.
-    ///
-    /// # Errors
-    ///
-    /// As [`connect_with`](Self::connect_with), but for [`StoreError::Schema`]. The steps before
-    /// the one that has failed are taken.
-    ///
-    /// # Panics
-    ///
-    /// Outside a Tokio runtime.
-    pub async fn migrate(options: PostgresOptions, to: u32) -> Result<SchemaVersion, StoreError> {
-        let target = Target::new(options)?;
-        let client = dial::dial(&target).await?;
-        let migrated = schema::migrate(&client, to).await;
-        migrated.map_err(|error| schema::not_made(&target, error))?;
-        let version = schema::version(&client).await;
-        version.map_err(|error| target.describe(error))
-    }
-
     /// Connects to a database, and makes the tables if they are not there.
     ///
     /// The URL is one of libpq: `postgres://user:password@host:port/database?option=value`, or a
@@ -416,26 +361,6 @@ impl Postgres {
         })
     }
 
-    /// Where a look for rows of a namespace begins.
-    fn start(&self, space: i32) -> Start {
-        let spaces = self.spaces();
-        spaces
-            .places
-            .get(&space)
-            .map_or_else(Start::default, Place::start)
-    }
-
-    /// A load has seen what there is.
-    fn place(&self, space: i32, seen: Seen) {
-        let mut spaces = self.spaces();
-        spaces.places.entry(space).or_default().note(seen);
-    }
-
-    /// The next load begins at the beginning.
-    fn forget_place(&self, space: i32) {
-        self.spaces().places.remove(&space);
-    }
-
     fn lanes(&self) -> &Lanes {
         &self.inner.lanes
     }
@@ -475,36 +400,6 @@ impl Postgres {
             }
             answer
         })
-    }
-
-    fn spaces(&self) -> MutexGuard<'_, Spaces> {
-        let mut spaces = lock(&self.inner.spaces);
-        let made_again = self.lanes().made_again();
-        if spaces.made_again != made_again {
-            *spaces = Spaces {
-                made_again,
-                ..Spaces::default()
-            };
-        }
-        spaces
-    }
-
-    /// A namespace that was opened, here or by another store.
-    async fn space(&self, namespace: &Namespace) -> Result<Arc<Space>, StoreError> {
-        let found = self.find(namespace).await?;
-        found.ok_or_else(|| StoreError::not_opened(namespace))
-    }
-
-    /// A namespace, if the server has it. Only what this store has opened is kept: the edition that
-    /// [`open`](Store::open) returns shows in the calls whether the server has lost it.
-    async fn find(&self, namespace: &Namespace) -> Result<Option<Arc<Space>>, StoreError> {
-        let known = self.spaces().opened.get(namespace).cloned();
-        if known.is_some() {
-            return Ok(known);
-        }
-        let name = namespace.as_str();
-        let found = self.lanes().read(sql::FIND, &[&name]).await?;
-        Ok(found.first().map(|row| Arc::new(Space::from(row))))
     }
 }
 
