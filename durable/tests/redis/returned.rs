@@ -28,9 +28,8 @@ async fn answers(server: &Server) {
     .await;
 }
 
-/// As a replica that takes over and lacks the last writes.
-#[tokio::test]
-async fn server_that_returns_to_a_snapshot_strands_no_timer() {
+/// The server returns to its snapshot.
+async fn return_is_survived(poll: Duration) {
     let Some(server) = Server::start(&SNAPSHOTS) else {
         return;
     };
@@ -42,24 +41,19 @@ async fn server_that_returns_to_a_snapshot_strands_no_timer() {
         server.kill();
         server.run();
     };
-    is_survived(stores, POLL, keep, go_back).await;
+    is_survived(stores, poll, keep, go_back).await;
+}
+
+/// As a replica that takes over and lacks the last writes.
+#[tokio::test]
+async fn server_that_returns_to_a_snapshot_strands_no_timer() {
+    return_is_survived(POLL).await;
 }
 
 /// No call fails: the connections are cut and the state is an earlier one between two loads.
 #[tokio::test]
 async fn server_that_returns_within_a_poll_strands_no_timer() {
-    let Some(server) = Server::start(&SNAPSHOTS) else {
-        return;
-    };
-    let stores = two_stores(&server).await;
-    let server = Mutex::new(server);
-    let keep = async || drop(server.lock().await.command(&["SAVE"]).await);
-    let go_back = async || {
-        let mut server = server.lock().await;
-        server.kill();
-        server.run();
-    };
-    is_survived(stores, LONG_POLL, keep, go_back).await;
+    return_is_survived(LONG_POLL).await;
 }
 
 #[tokio::test]
