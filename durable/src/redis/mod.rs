@@ -14,7 +14,7 @@
 //!
 //! | key | type | |
 //! |---|---|---|
-//! | `tickwheel:{orders}` | hash | `schema`, the version of these keys, and `readable_by`, the oldest version that can use them; the charter in `codec`, `no_overlap`, `at_most_once` and `parts`, and its `edition`; `sequence`, the last version given; `followed`, when replicas were last asked whether they follow |
+//! | `tickwheel:{orders}` | hash | `schema`, the version of these keys, and `readable_by`, the oldest version that can use them; the charter in `codec`, `no_overlap`, `at_most_once` and `parts`, its `edition`, and `made`, the first one; `sequence`, the last version given; `followed`, when replicas were last asked whether they follow |
 //! | `..:rows:00` to `..:rows:99` | hashes | version to state, deadline, attempt, period, key, further fields such as the error, and value, packed; by the last two digits of the version |
 //! | `..:keys:0` to `..:keys:f` | hashes | key to the version of its waiting row; by the first digit of the key's SHA-1 |
 //! | `..:flights` | sorted set by name | length of the key, key and version of each row in flight |

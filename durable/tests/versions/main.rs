@@ -79,7 +79,7 @@ impl Step {
                 place.set_readable_by(1).await;
             }
         }
-        // What was done is over, and there is something under way again.
+        // The step is over, and handlers of both versions run again.
         processes.until_handled(Version::This);
         processes.until_handled(Version::Next);
     }

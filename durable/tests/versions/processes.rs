@@ -54,7 +54,7 @@ struct Process {
     refused: usize,
 }
 
-/// What has become of a timer.
+/// The state of a timer.
 #[derive(Default)]
 struct Timer {
     set: bool,

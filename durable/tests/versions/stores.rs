@@ -111,8 +111,7 @@ impl Place {
         }
     }
 
-    /// How many timers have, or had, what the next version writes with them, and how often it has
-    /// noted in its own table that it was opened.
+    /// How often the next version has noted in its own table that it opened the namespace.
     pub(crate) async fn added(&self) -> i64 {
         match self {
             Place::Postgres(url) => {

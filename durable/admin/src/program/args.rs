@@ -219,8 +219,8 @@ pub(super) struct Which {
     pub(super) yes: bool,
 }
 
-/// What is done about the schema of the store: in Redis, of each namespace or the one that is
-/// named.
+/// Actions on the schema of the store. In Redis each namespace has one: on all of them, or on that
+/// of the one that is named.
 #[derive(Debug, Subcommand)]
 pub(super) enum Migrate {
     /// Shows the version of the schema, and the oldest version whose programs can use it

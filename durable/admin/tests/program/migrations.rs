@@ -59,7 +59,7 @@ async fn takes_and_prints_steps(url: &str, migrations: &[Migration], apply: impl
     assert!(unknown.errors.contains("up to version 1"), "{unknown:?}");
 }
 
-/// What is done with the schema of a later program, whose version is 9.
+/// The schema has version 9, of a later program.
 fn leaves_a_later_schema(url: &str) {
     let up = migrate(url, &["up"]);
     assert_eq!((up.code, &*up.errors), (0, ""), "{up:?}");
