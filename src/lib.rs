@@ -134,7 +134,7 @@ pub use crate::{
         WeakReaper,
     },
     keyed::{
-        Cause, Closed, Expirations, Expired, KeyedTimers, SetTimerError, TryRecvError,
+        Cause, Closed, Expirations, Expired, KeyedTimers, SetTimerError, TimerMut, TryRecvError,
         WeakKeyedTimers,
     },
     metrics::{DurationBucket, DurationHistogram, WheelMetrics},

@@ -4,7 +4,7 @@ mod builder;
 
 use std::fmt;
 use std::future::IntoFuture;
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -242,7 +242,39 @@ impl TimerWheel {
         K: Hash + Eq + Send + 'static,
         V: Send + 'static,
     {
-        pair(&self.alive)
+        self.keyed_with_hasher(RandomState::new())
+    }
+
+    /// Makes a set of keyed timers whose keys `hasher` hashes. Otherwise like
+    /// [`keyed`](Self::keyed).
+    ///
+    /// `keyed` hashes as [`HashMap`](std::collections::HashMap) does, with random seeds: a peer
+    /// that chooses keys cannot make them collide. Where keys are your own, a faster hasher saves
+    /// some CPU time for each call. The set keeps 32 bits of each hash.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use std::hash::{BuildHasherDefault, DefaultHasher};
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let hasher = BuildHasherDefault::<DefaultHasher>::default();
+    /// let (timers, _expirations) = wheel.keyed_with_hasher::<u64, &str, _>(hasher);
+    /// timers.set_timer(7, "unpaid", Duration::from_secs(60))?;
+    /// assert!(timers.contains(&7));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg_attr(feature = "console", track_caller)]
+    pub fn keyed_with_hasher<K, V, S>(&self, hasher: S) -> (KeyedTimers<K, V, S>, Expirations<K, V>)
+    where
+        K: Hash + Eq + Send + 'static,
+        V: Send + 'static,
+        S: BuildHasher,
+    {
+        pair(hasher, &self.alive)
     }
 
     /// Makes a future that completes once nothing has touched it for `idle`, counted from this

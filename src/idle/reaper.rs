@@ -120,7 +120,7 @@ where
     };
     let reaper = Reaper {
         watches: Arc::new(watches),
-        handles: Handles::new(&set, wheel),
+        handles: Handles::new(&set, (), wheel),
     };
     (reaper, Expirations::new(set))
 }

@@ -1,7 +1,6 @@
 //! The handles' half of a set: the calls that set, move, read and remove timers.
 
 use std::borrow::Borrow;
-use std::hash::Hash;
 use std::mem;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -11,23 +10,24 @@ use tokio::time::Instant;
 use super::error::{Closed, SetTimerError};
 use super::payload::{Payload, Plain};
 use super::set::{BATCH, Guard, Repeat, Set};
-use super::table::{Timer, hash_of};
+use super::table::Timer;
+use super::update::TimerMut;
 use crate::clock;
 use crate::metrics::Event;
 use crate::panic::{drop_caught, drop_pair};
 use crate::shared::stalls::Gap;
 use crate::tick::Timestamp;
 
-impl<K: Hash + Eq, V> Set<K, Plain<V>> {
+impl<K: Eq, V> Set<K, Plain<V>> {
     /// Sets a timer. Returns the value that it replaces.
     pub(crate) fn set(
         &self,
+        hash: u32,
         key: K,
         value: V,
         deadline: Timestamp,
         repeat: Option<Repeat<K, Plain<V>>>,
     ) -> Result<Option<V>, SetTimerError<K, V>> {
-        let hash = hash_of(&self.hasher, &key);
         let mut guard = self.lock();
         if !guard.is_open() {
             return Err(SetTimerError::Closed(key, value));
@@ -52,11 +52,11 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
     /// Sets a timer under a key that has none. Returns key and value if it has one.
     pub(crate) fn set_if_absent(
         &self,
+        hash: u32,
         key: K,
         value: V,
         deadline: Timestamp,
     ) -> Result<Option<(K, V)>, SetTimerError<K, V>> {
-        let hash = hash_of(&self.hasher, &key);
         let mut guard = self.lock();
         if !guard.is_open() {
             return Err(SetTimerError::Closed(key, value));
@@ -68,66 +68,92 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
         Ok(None)
     }
 
-    /// Moves a timer. Returns `false` if there is none under this key.
-    pub(crate) fn move_to<Q>(&self, key: &Q, deadline: Timestamp) -> Result<bool, Closed>
+    /// Sets a timer under a key that has none, or calls `update` with the one it has and the value.
+    pub(crate) fn set_or_update<R>(
+        &self,
+        hash: u32,
+        key: K,
+        value: V,
+        deadline: Timestamp,
+        update: impl FnOnce(TimerMut<'_, K, V>, V) -> R,
+    ) -> Result<Option<R>, SetTimerError<K, V>> {
+        let mut guard = self.lock();
+        if !guard.is_open() {
+            return Err(SetTimerError::Closed(key, value));
+        }
+        if let Some(index) = guard.table.find(hash, |other| *other == key) {
+            // The key outlives the guard, which `update` drops.
+            return Ok(Some(update(TimerMut::new(guard, index), value)));
+        }
+        guard.add(hash, key, Plain(value), deadline, deadline)?;
+        Ok(None)
+    }
+
+    /// Calls `update` with the timer under a key.
+    #[inline]
+    pub(crate) fn update<Q, R>(
+        &self,
+        hash: u32,
+        key: &Q,
+        update: impl FnOnce(TimerMut<'_, K, V>) -> R,
+    ) -> Result<Option<R>, Closed>
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
+        Q: Eq + ?Sized,
     {
-        let hash = hash_of(&self.hasher, key);
-        let mut guard = self.open()?;
-        let Some(index) = guard.table.find(hash, |other| other.borrow() == key) else {
-            return Ok(false);
-        };
-        guard.rearm(index, deadline);
-        guard.counters.add(Event::KeyedMoved, 1);
-        Ok(true)
+        let guard = self.open()?;
+        let found = guard.table.find(hash, |other| other.borrow() == key);
+        Ok(found.map(|index| update(TimerMut::new(guard, index))))
+    }
+
+    /// Moves a timer. Returns `false` if there is none under this key.
+    pub(crate) fn move_to<Q>(&self, hash: u32, key: &Q, deadline: Timestamp) -> Result<bool, Closed>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        let moved = self.update(hash, key, |mut timer| timer.move_to(deadline))?;
+        Ok(moved.is_some())
     }
 
     /// Removes a timer.
-    pub(crate) fn remove<Q>(&self, key: &Q) -> Result<Option<V>, Closed>
+    pub(crate) fn remove<Q>(&self, hash: u32, key: &Q) -> Result<Option<V>, Closed>
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
+        Q: Eq + ?Sized,
     {
-        let hash = hash_of(&self.hasher, key);
-        let mut guard = self.open()?;
-        let Some(index) = guard.table.find(hash, |other| other.borrow() == key) else {
-            return Ok(None);
-        };
-        let Some(Timer { key, value, .. }) = guard.take_out(index, Event::KeyedRemoved) else {
-            return Ok(None);
-        };
-        drop(guard);
-        drop_caught([key]);
-        Ok(Some(value.0))
+        self.update(hash, key, |timer| timer.remove())
     }
 
     /// Reads the value of a timer.
-    pub(crate) fn get_with<Q, R>(&self, key: &Q, read: impl FnOnce(&V) -> R) -> Option<R>
+    pub(crate) fn get_with<Q, R>(&self, hash: u32, key: &Q, read: impl FnOnce(&V) -> R) -> Option<R>
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
+        Q: Eq + ?Sized,
     {
-        self.read(key, |timer| read(&timer.value.0))
+        self.read(hash, key, |timer| read(&timer.value.0))
     }
 
     /// The deadline of a timer.
-    pub(crate) fn deadline<Q>(&self, key: &Q) -> Option<Instant>
+    pub(crate) fn deadline<Q>(&self, hash: u32, key: &Q) -> Option<Instant>
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
+        Q: Eq + ?Sized,
     {
-        let deadline = self.read(key, |timer| timer.deadline)?;
+        let deadline = self.read(hash, key, |timer| timer.deadline)?;
         Some(self.shared.ticks.instant(deadline))
     }
 
-    fn read<Q, R>(&self, key: &Q, read: impl FnOnce(&Timer<K, Plain<V>>) -> R) -> Option<R>
+    fn read<Q, R>(
+        &self,
+        hash: u32,
+        key: &Q,
+        read: impl FnOnce(&Timer<K, Plain<V>>) -> R,
+    ) -> Option<R>
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
+        Q: Eq + ?Sized,
     {
-        let hash = hash_of(&self.hasher, key);
         let state = self.lock();
         let index = state.table.find(hash, |other| other.borrow() == key)?;
         Some(read(state.table.timer(index)?))

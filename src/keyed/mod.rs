@@ -104,6 +104,7 @@ mod table;
 #[cfg(all(test, not(any(tickwheel_loom, tickwheel_shuttle))))]
 mod tests;
 mod timers;
+mod update;
 mod weak_timers;
 mod whole_set;
 
@@ -111,6 +112,7 @@ pub use error::{Closed, SetTimerError, TryRecvError};
 pub use expirations::Expirations;
 pub use expired::{Cause, Expired};
 pub use timers::KeyedTimers;
+pub use update::TimerMut;
 pub use weak_timers::WeakKeyedTimers;
 
 pub(crate) use payload::{Payload, Silence};

@@ -7,8 +7,6 @@ use std::num::NonZeroU64;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use hashbrown::DefaultHashBuilder;
-
 use super::error::Closed;
 use super::hint::Hints;
 use super::payload::{Payload, Silence};
@@ -31,7 +29,6 @@ pub(crate) struct Set<K, S: Payload> {
     pub(super) shared: Arc<Shared>,
     /// The idle duration of watches, in nanoseconds; zero for keyed timers.
     pub(super) idle: u64,
-    pub(super) hasher: DefaultHashBuilder,
     state: Mutex<State<K, S>>,
     pub(super) hints: Arc<Hints>,
     pub(super) resource: SetResource,
@@ -129,7 +126,6 @@ impl<K, S: Payload> Set<K, S> {
         let set = Set {
             shared: Arc::clone(shared),
             idle,
-            hasher: DefaultHashBuilder::default(),
             state: Mutex::new(State {
                 counters: shared.metrics.0.register(),
                 key: None,
@@ -291,22 +287,25 @@ impl<K, S: Payload> State<K, S> {
 }
 
 /// Exists while there is a handle that could set a timer.
-pub(crate) struct Handles<K, S: Payload> {
+pub(crate) struct Handles<K, S: Payload, H = ()> {
     pub(crate) set: Arc<Set<K, S>>,
+    /// Hashes the keys of keyed timers.
+    pub(super) hasher: H,
     /// Keeps the actor running.
     _wheel: Arc<Alive>,
 }
 
-impl<K, S: Payload> Handles<K, S> {
-    pub(crate) fn new(set: &Arc<Set<K, S>>, wheel: &Arc<Alive>) -> Arc<Self> {
+impl<K, S: Payload, H> Handles<K, S, H> {
+    pub(crate) fn new(set: &Arc<Set<K, S>>, hasher: H, wheel: &Arc<Alive>) -> Arc<Self> {
         Arc::new(Handles {
             set: Arc::clone(set),
+            hasher,
             _wheel: Arc::clone(wheel),
         })
     }
 }
 
-impl<K, S: Payload> Drop for Handles<K, S> {
+impl<K, S: Payload, H> Drop for Handles<K, S, H> {
     /// The last handle was dropped.
     fn drop(&mut self) {
         let mut guard = self.set.lock();

@@ -11,8 +11,6 @@
 use std::hash::{BuildHasher, Hash};
 use std::num::NonZeroU64;
 
-use hashbrown::DefaultHashBuilder;
-
 use super::key_index::KeyIndex;
 use crate::collections::{ChunkSlab, SlabCell};
 use crate::tick::{NEVER, Ticks, Timestamp};
@@ -244,7 +242,7 @@ impl<K, S> Table<K, S> {
 }
 
 /// Half of the hash of a key. Unwinds if `Hash` does.
-pub(super) fn hash_of<Q: Hash + ?Sized>(hasher: &DefaultHashBuilder, key: &Q) -> u32 {
+pub(super) fn hash_of<Q: Hash + ?Sized>(hasher: &impl BuildHasher, key: &Q) -> u32 {
     let hash = hasher.hash_one(key);
     #[allow(clippy::cast_possible_truncation)] // half of a good hash is a good hash
     let half = (hash ^ (hash >> 32)) as u32;

@@ -2,7 +2,7 @@
 
 use std::borrow::Borrow;
 use std::fmt;
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +12,8 @@ use super::error::{Closed, SetTimerError};
 use super::expirations::Expirations;
 use super::payload::Plain;
 use super::set::{Handles, Repeat, Set};
+use super::table::hash_of;
+use super::update::TimerMut;
 use crate::shared::Alive;
 use crate::tick::{Timestamp, after};
 
@@ -82,23 +84,26 @@ use crate::tick::{Timestamp, after};
 /// # }
 /// ```
 #[doc(alias = "DelayQueue")]
-pub struct KeyedTimers<K, V> {
-    pub(super) handles: Arc<Handles<K, Plain<V>>>,
+pub struct KeyedTimers<K, V, S = RandomState> {
+    pub(super) handles: Arc<Handles<K, Plain<V>, S>>,
 }
 
 /// A new set on the wheel.
 #[cfg_attr(feature = "console", track_caller)]
-pub(crate) fn pair<K, V>(wheel: &Arc<Alive>) -> (KeyedTimers<K, V>, Expirations<K, V>)
+pub(crate) fn pair<K, V, S>(
+    hasher: S,
+    wheel: &Arc<Alive>,
+) -> (KeyedTimers<K, V, S>, Expirations<K, V>)
 where
     K: Hash + Eq + Send + 'static,
     V: Send + 'static,
 {
     let set = Set::new(&wheel.shared, 0);
-    let handles = Handles::new(&set, wheel);
+    let handles = Handles::new(&set, hasher, wheel);
     (KeyedTimers { handles }, Expirations::new(set))
 }
 
-impl<K: Hash + Eq, V> KeyedTimers<K, V> {
+impl<K: Hash + Eq, V, S: BuildHasher> KeyedTimers<K, V, S> {
     /// Sets a timer that expires after `delay`, counted from this call. Returns the value it
     /// replaces, as [`HashMap::insert`](std::collections::HashMap::insert) does. A delay of zero
     /// expires with the next tick. A delay too long to be represented never expires.
@@ -120,7 +125,13 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         value: V,
         delay: Duration,
     ) -> Result<Option<V>, SetTimerError<K, V>> {
-        (self.handles.set).set(key, value, self.timestamp_after(delay), None)
+        self.handles.set.set(
+            self.hash(&key),
+            key,
+            value,
+            self.timestamp_after(delay),
+            None,
+        )
     }
 
     /// Sets a timer that expires at `deadline`. A deadline in the past expires on the actor's next
@@ -138,7 +149,9 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         value: V,
         deadline: Instant,
     ) -> Result<Option<V>, SetTimerError<K, V>> {
-        (self.handles.set).set(key, value, self.timestamp(deadline), None)
+        self.handles
+            .set
+            .set(self.hash(&key), key, value, self.timestamp(deadline), None)
     }
 
     /// Sets a timer that expires every `period`, the first time one period from now, until it is
@@ -252,6 +265,10 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         self.repeat(key, value, self.timestamp(first), self.period(period))
     }
 
+    fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u32 {
+        hash_of(&self.handles.hasher, key)
+    }
+
     fn repeat(
         &self,
         key: K,
@@ -270,7 +287,9 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
                 copied.1 = Some(value.clone());
             },
         };
-        (self.handles.set).set(key, value, first, Some(repeat))
+        self.handles
+            .set
+            .set(self.hash(&key), key, value, first, Some(repeat))
     }
 
     /// The period, or a tick if that is longer.
@@ -319,7 +338,9 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         value: V,
         delay: Duration,
     ) -> Result<Option<(K, V)>, SetTimerError<K, V>> {
-        (self.handles.set).set_if_absent(key, value, self.timestamp_after(delay))
+        self.handles
+            .set
+            .set_if_absent(self.hash(&key), key, value, self.timestamp_after(delay))
     }
 
     /// Sets a timer that expires at `deadline`, unless its key has one already. Otherwise like
@@ -337,7 +358,9 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         value: V,
         deadline: Instant,
     ) -> Result<Option<(K, V)>, SetTimerError<K, V>> {
-        (self.handles.set).set_if_absent(key, value, self.timestamp(deadline))
+        self.handles
+            .set
+            .set_if_absent(self.hash(&key), key, value, self.timestamp(deadline))
     }
 
     /// Moves the timer with this key to expire `delay` from now, earlier or later than before. Its
@@ -381,7 +404,9 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        (self.handles.set).move_to(key, self.timestamp_after(delay))
+        self.handles
+            .set
+            .move_to(self.hash(key), key, self.timestamp_after(delay))
     }
 
     /// Moves the timer with this key to expire at `deadline`. Otherwise like
@@ -396,7 +421,9 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        (self.handles.set).move_to(key, self.timestamp(deadline))
+        self.handles
+            .set
+            .move_to(self.hash(key), key, self.timestamp(deadline))
     }
 
     /// Removes the timer with this key and returns its value. `Some` means that it will never
@@ -415,7 +442,180 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        (self.handles.set).remove(key)
+        self.handles.set.remove(self.hash(key), key)
+    }
+
+    /// Calls `update` with the timer with this key: it can read and change the value, move the
+    /// timer and remove it, in one step that no other call can come between. Returns what `update`
+    /// returns; `None` if there is no such timer.
+    ///
+    /// It also works on a timer that is [overdue and not received](Self#how-a-timer-ends).
+    ///
+    /// `update` runs while the set is locked. It must be quick, since callers and the consumer wait
+    /// for it, and must not call back into the set.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`] when the wheel is shut down or the stream dropped.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `update` does. What it has changed before stays changed.
+    ///
+    /// # Examples
+    ///
+    /// A bid prolongs an auction that is about to end, unless it comes too late:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tokio::time::Instant;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (auctions, _ended) = wheel.keyed::<&str, u32>();
+    /// auctions.set_timer("vase", 100, Duration::from_secs(10))?;
+    ///
+    /// let bid = |price: u32| {
+    ///     auctions.update("vase", |mut auction| {
+    ///         let now = Instant::now();
+    ///         if auction.deadline() <= now || price <= *auction.value() {
+    ///             return false;
+    ///         }
+    ///         *auction.value_mut() = price;
+    ///         let prolonged = now + Duration::from_secs(5);
+    ///         if auction.deadline() < prolonged {
+    ///             auction.set_deadline(prolonged);
+    ///         }
+    ///         true
+    ///     })
+    /// };
+    /// assert_eq!(bid(120)?, Some(true));
+    /// assert_eq!(bid(110)?, Some(false), "too little");
+    /// tokio::time::sleep(Duration::from_secs(11)).await;
+    /// assert_eq!(bid(130)?, Some(false), "too late");
+    /// assert_eq!(auctions.get("vase"), Some(120));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "entry")]
+    #[doc(alias = "modify")]
+    #[inline]
+    pub fn update<Q, R>(
+        &self,
+        key: &Q,
+        update: impl FnOnce(TimerMut<'_, K, V>) -> R,
+    ) -> Result<Option<R>, Closed>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.handles.set.update(self.hash(key), key, update)
+    }
+
+    /// Sets a timer that expires after `delay`, or, if its key has one already, calls `update` with
+    /// that timer and `value`. Returns what `update` returns; `None` if the timer was set.
+    ///
+    /// The call is atomic, as [`update`](Self::update) is, and the same holds for the closure.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`](SetTimerError::Full) when the key has no timer and
+    /// [`Builder::max_keyed`](crate::Builder::max_keyed) timers are pending;
+    /// [`Closed`](SetTimerError::Closed) when the wheel is shut down or the stream dropped.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `update` does. What it has changed before stays changed.
+    ///
+    /// # Examples
+    ///
+    /// A batch for each key, which is flushed 50 ms after its first item, or when it is full:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tokio::time::Instant;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (batches, mut flushes) = wheel.keyed::<&str, Vec<u32>>();
+    /// let add = |topic, item| {
+    ///     let linger = Duration::from_millis(50);
+    ///     batches.set_or_update(topic, vec![item], linger, |mut batch, items| {
+    ///         batch.value_mut().extend(items);
+    ///         if batch.value().len() == 3 {
+    ///             batch.set_deadline(Instant::now());
+    ///         }
+    ///     })
+    /// };
+    /// for (topic, item) in [("orders", 1), ("users", 2), ("users", 3), ("users", 4)] {
+    ///     add(topic, item)?;
+    /// }
+    /// let full = flushes.recv().await.unwrap();
+    /// assert_eq!((full.key, full.value), ("users", vec![2, 3, 4]));
+    /// let lingered = flushes.recv().await.unwrap();
+    /// assert_eq!((lingered.key, lingered.value), ("orders", vec![1]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "upsert")]
+    #[doc(alias = "batch")]
+    #[doc(alias = "entry")]
+    pub fn set_or_update<R>(
+        &self,
+        key: K,
+        value: V,
+        delay: Duration,
+        update: impl FnOnce(TimerMut<'_, K, V>, V) -> R,
+    ) -> Result<Option<R>, SetTimerError<K, V>> {
+        let deadline = self.timestamp_after(delay);
+        (self.handles.set).set_or_update(self.hash(&key), key, value, deadline, update)
+    }
+
+    /// Sets a timer that expires at `deadline`, or calls `update` with the one that its key has.
+    /// Otherwise like [`set_or_update`](Self::set_or_update).
+    ///
+    /// # Errors
+    ///
+    /// [`Full`](SetTimerError::Full) when the key has no timer and
+    /// [`Builder::max_keyed`](crate::Builder::max_keyed) timers are pending;
+    /// [`Closed`](SetTimerError::Closed) when the wheel is shut down or the stream dropped.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `update` does. What it has changed before stays changed.
+    ///
+    /// # Examples
+    ///
+    /// Of all requests for a key, the earliest deadline counts:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tokio::time::Instant;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (timers, _expirations) = wheel.keyed::<&str, ()>();
+    /// let now = Instant::now();
+    /// for secs in [30, 10, 20] {
+    ///     let deadline = now + Duration::from_secs(secs);
+    ///     timers.set_or_update_at("reconcile", (), deadline, |mut timer, ()| {
+    ///         timer.set_deadline(deadline.min(timer.deadline()));
+    ///     })?;
+    /// }
+    /// assert_eq!(timers.deadline("reconcile"), Some(now + Duration::from_secs(10)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "earliest")]
+    pub fn set_or_update_at<R>(
+        &self,
+        key: K,
+        value: V,
+        deadline: Instant,
+        update: impl FnOnce(TimerMut<'_, K, V>, V) -> R,
+    ) -> Result<Option<R>, SetTimerError<K, V>> {
+        let deadline = self.timestamp(deadline);
+        (self.handles.set).set_or_update(self.hash(&key), key, value, deadline, update)
     }
 
     /// The deadline of the timer with this key; `None` if there is no such timer. It has passed if
@@ -426,7 +626,7 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        (self.handles.set).deadline(key)
+        self.handles.set.deadline(self.hash(key), key)
     }
 
     /// A clone of the value of the timer with this key; `None` if there is no such timer.
@@ -453,7 +653,7 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         Q: Hash + Eq + ?Sized,
         V: Clone,
     {
-        (self.handles.set).get_with(key, V::clone)
+        self.handles.set.get_with(self.hash(key), key, V::clone)
     }
 
     /// Calls `read` with the value of the timer with this key; `None` if there is no such timer.
@@ -484,7 +684,7 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        (self.handles.set).get_with(key, read)
+        self.handles.set.get_with(self.hash(key), key, read)
     }
 
     /// Whether there is a timer with this key, be it [overdue](Self#how-a-timer-ends).
@@ -493,11 +693,11 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        (self.handles.set).deadline(key).is_some()
+        self.handles.set.deadline(self.hash(key), key).is_some()
     }
 }
 
-impl<K, V> KeyedTimers<K, V> {
+impl<K, V, S> KeyedTimers<K, V, S> {
     fn timestamp(&self, deadline: Instant) -> Timestamp {
         (self.handles.set).shared().ticks.timestamp(deadline)
     }
@@ -507,14 +707,14 @@ impl<K, V> KeyedTimers<K, V> {
     }
 }
 
-impl<K, V> Clone for KeyedTimers<K, V> {
+impl<K, V, S> Clone for KeyedTimers<K, V, S> {
     fn clone(&self) -> Self {
         let handles = Arc::clone(&self.handles);
         KeyedTimers { handles }
     }
 }
 
-impl<K, V> fmt::Debug for KeyedTimers<K, V> {
+impl<K, V, S> fmt::Debug for KeyedTimers<K, V, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyedTimers")
             .field("len", &self.len())

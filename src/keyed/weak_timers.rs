@@ -1,6 +1,7 @@
 //! The handle of a set of keyed timers that does not keep its stream open.
 
 use std::fmt;
+use std::hash::RandomState;
 use std::sync::Weak;
 
 use super::payload::Plain;
@@ -44,26 +45,26 @@ use super::timers::KeyedTimers;
 /// assert_eq!(tokio::join!(retries, holder).0, 3);
 /// # }
 /// ```
-pub struct WeakKeyedTimers<K, V> {
-    pub(super) handles: Weak<Handles<K, Plain<V>>>,
+pub struct WeakKeyedTimers<K, V, S = RandomState> {
+    pub(super) handles: Weak<Handles<K, Plain<V>, S>>,
 }
 
-impl<K, V> WeakKeyedTimers<K, V> {
+impl<K, V, S> WeakKeyedTimers<K, V, S> {
     /// A strong handle; `None` once the last [`KeyedTimers`] is dropped.
-    pub fn upgrade(&self) -> Option<KeyedTimers<K, V>> {
+    pub fn upgrade(&self) -> Option<KeyedTimers<K, V, S>> {
         let handles = self.handles.upgrade()?;
         Some(KeyedTimers { handles })
     }
 }
 
-impl<K, V> Clone for WeakKeyedTimers<K, V> {
+impl<K, V, S> Clone for WeakKeyedTimers<K, V, S> {
     fn clone(&self) -> Self {
         let handles = Weak::clone(&self.handles);
         WeakKeyedTimers { handles }
     }
 }
 
-impl<K, V> fmt::Debug for WeakKeyedTimers<K, V> {
+impl<K, V, S> fmt::Debug for WeakKeyedTimers<K, V, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WeakKeyedTimers")
             .field("is_open", &(self.handles.strong_count() > 0))

@@ -9,7 +9,7 @@ use super::expired::Expired;
 use super::timers::KeyedTimers;
 use super::weak_timers::WeakKeyedTimers;
 
-impl<K, V> KeyedTimers<K, V> {
+impl<K, V, S> KeyedTimers<K, V, S> {
     /// The deadline of the timer that expires next; `None` if there is no timer, or the set is
     /// closed. One that is due and not received yet counts, and one that never expires counts
     /// with the instant that [`deadline`](Self::deadline) returns.
@@ -134,7 +134,7 @@ impl<K, V> KeyedTimers<K, V> {
     }
 
     /// A handle that does not keep the stream of expirations open.
-    pub fn downgrade(&self) -> WeakKeyedTimers<K, V> {
+    pub fn downgrade(&self) -> WeakKeyedTimers<K, V, S> {
         let handles = Arc::downgrade(&self.handles);
         WeakKeyedTimers { handles }
     }

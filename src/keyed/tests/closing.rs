@@ -47,10 +47,10 @@ async fn p15_hints_of_the_last_turn_are_looked_at_after_the_end() {
     let (shared, set) = set();
     let mut actor = Actor::new();
     arm(&set, 0..600, 5);
-    assert!(set.set(600, (), tick(5), Some(repeat())).is_ok());
+    assert!(set.set(hash(600), 600, (), tick(5), Some(repeat())).is_ok());
     arm(&set, 601..602, 5);
     actor.reach(&shared, 5);
-    assert_eq!(set.move_to(&601, tick(8)), Ok(true));
+    assert_eq!(set.move_to(hash(601), &601, tick(8)), Ok(true));
     end(&mut actor, &shared);
     assert_eq!(set.received(), (0..=600).collect::<Vec<_>>());
     assert_eq!(set.poll(), Poll::Ready(None));
@@ -66,8 +66,8 @@ fn nothing_can_be_set_after_the_end() {
     arm(&set, 0..1, 5);
     end(&mut actor, &shared);
     assert!(set.is_closed() && set.open().is_err());
-    assert!(set.set(1, (), tick(5), None).is_err());
-    assert_eq!(set.move_to(&0, tick(7)).ok(), None);
+    assert!(set.set(hash(1), 1, (), tick(5), None).is_err());
+    assert_eq!(set.move_to(hash(0), &0, tick(7)).ok(), None);
     assert_eq!(set.unexpired(), [0]);
 }
 
@@ -89,7 +89,7 @@ fn set_that_the_actor_never_knew_is_closed_at_its_end() {
         assert!(new.is_closed());
         assert_eq!(new.poll(), Poll::Ready(None));
         assert_eq!(new.unexpired().len(), if ended { 0 } else { 3 });
-        assert!(new.set(1, (), tick(5), None).is_err());
+        assert!(new.set(hash(1), 1, (), tick(5), None).is_err());
     }
 }
 
@@ -140,7 +140,7 @@ fn stream_dropped_midway_leaves_nothing() {
     arm(&set, 700..800, 9);
     ExpirationSource::close(&**set);
     assert_eq!((set.len(), set.kept()), (0, 0));
-    assert!(set.set(0, (), tick(9), None).is_err());
+    assert!(set.set(hash(0), 0, (), tick(9), None).is_err());
     actor.reach(&shared, 6);
     assert_eq!(actor.scheduled(), 0);
     actor.reach(&shared, 9);

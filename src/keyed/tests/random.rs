@@ -52,18 +52,18 @@ impl World {
         match self.random.below(16) {
             0..4 => {
                 let new = self.timer();
-                let replaced = self.set.set(key, (), tick(new.tick), None);
+                let replaced = self.set.set(hash(key), key, (), tick(new.tick), None);
                 let expected = self.oracle.insert(key, new);
                 assert_eq!(replaced.expect("it is open").is_some(), expected.is_some());
             }
             4..6 => {
                 let new = self.timer();
                 let is_there = self.oracle.get_mut(&key).map(|timer| *timer = new);
-                let moved = self.set.move_to(&key, tick(new.tick));
+                let moved = self.set.move_to(hash(key), &key, tick(new.tick));
                 assert_eq!(moved, Ok(is_there.is_some()));
             }
             6..10 => {
-                let removed = self.set.remove(&key).expect("it is open");
+                let removed = self.set.remove(hash(key), &key).expect("it is open");
                 assert_eq!(removed.is_some(), self.oracle.remove(&key).is_some());
             }
             // Some notes arrive.

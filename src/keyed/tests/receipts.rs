@@ -79,8 +79,8 @@ fn due_timer_that_was_changed_comes_as_it_was_changed() {
         // Removed; removed and its index used again; moved later; moved earlier.
         remove(&set, 1..3);
         arm(&set, 8..9, 7);
-        assert_eq!(set.move_to(&3, tick(9)), Ok(true));
-        assert_eq!(set.move_to(&4, tick(2)), Ok(true));
+        assert_eq!(set.move_to(hash(3), &3, tick(9)), Ok(true));
+        assert_eq!(set.move_to(hash(4), &4, tick(2)), Ok(true));
         assert_eq!(actor.run(&set, 5..10), [(5, 4), (7, 8), (9, 3)], "{found}");
     }
 }
@@ -96,7 +96,7 @@ fn p4_order_is_by_tick_and_number_whatever_the_wheel_reaches_first() {
     arm(&set, 6..9, 1_000);
     arm(&set, 9..12, 8);
     for key in [6, 7, 8, 0] {
-        assert_eq!(set.move_to(&key, tick(8)), Ok(true));
+        assert_eq!(set.move_to(hash(key), &key, tick(8)), Ok(true));
     }
     actor.reach(&shared, 2_000);
     assert_eq!(set.received(), [3, 4, 5, 9, 10, 11, 6, 7, 8, 0, 1, 2]);
@@ -137,7 +137,7 @@ fn p4_timer_armed_between_the_parts_of_a_tick_keeps_its_place() {
     assert_eq!((before, set.received()), (5, vec![]));
     arm(&set, 6..7, 5);
     arm(&set, 7..8, 2);
-    assert_eq!(set.move_to(&0, tick(5)), Ok(true));
+    assert_eq!(set.move_to(hash(0), &0, tick(5)), Ok(true));
     actor.apply_all(&shared);
     while actor
         .wheel
@@ -156,8 +156,8 @@ fn hints_too_many_do_no_harm() {
     // The wheel reaches index 0 three times before the reader looks, and an index without a timer.
     for at in 5..8 {
         actor.reach(&shared, at);
-        assert_eq!(set.move_to(&0, tick(at + 4)), Ok(true));
-        assert_eq!(set.move_to(&0, tick(at + 1)), Ok(true));
+        assert_eq!(set.move_to(hash(0), &0, tick(at + 4)), Ok(true));
+        assert_eq!(set.move_to(hash(0), &0, tick(at + 1)), Ok(true));
     }
     remove(&set, 1..2);
     actor.reach(&shared, 8);
@@ -169,7 +169,7 @@ fn hints_too_many_do_no_harm() {
 async fn repeating_timer_is_armed_again_as_it_is_received() {
     let (shared, set) = set();
     let mut actor = Actor::new();
-    assert!(set.set(0, (), tick(1), Some(repeat())).is_ok());
+    assert!(set.set(hash(0), 0, (), tick(1), Some(repeat())).is_ok());
     actor.reach(&shared, 1);
     assert_eq!(actor.scheduled(), 0, "it waits for its reader");
     actor.reach(&shared, 100);
@@ -189,7 +189,7 @@ fn timer_that_cannot_be_copied_is_removed_as_it_is_received() {
         clone: |_: &u64, _: &Plain<()>, _: &mut _| panic!("Clone panics"),
     };
     arm(&set, 0..1, 1);
-    assert!(set.set(1, (), tick(1), Some(fails)).is_ok());
+    assert!(set.set(hash(1), 1, (), tick(1), Some(fails)).is_ok());
     arm(&set, 2..3, 1);
     actor.reach(&shared, 1);
     assert_eq!(set.received(), [0, 2]);
