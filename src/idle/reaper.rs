@@ -520,10 +520,7 @@ impl<K, V> fmt::Debug for WeakReaper<K, V> {
 
 impl<K, V> fmt::Debug for Reaper<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reaper")
-            .field("len", &self.len())
-            .field("is_closed", &self.is_closed())
-            .finish_non_exhaustive()
+        self.handles.set.fmt_as("Reaper", f)
     }
 }
 

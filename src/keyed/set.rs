@@ -18,7 +18,7 @@ use crate::shared::command::Request;
 use crate::shared::mailbox::WakeBy;
 use crate::shared::stalls::Gap;
 use crate::shared::{Alive, Shared};
-use crate::sync::{IN_EXPLORER, Mutex, MutexGuard, lock_with_backoff};
+use crate::sync::{IN_EXPLORER, Mutex, MutexGuard, lock_with_backoff, try_lock};
 use crate::tick::{NEVER, Timestamp};
 
 /// The most timers that one hold of the lock touches.
@@ -317,15 +317,25 @@ impl<K, S: Payload, H> Drop for Handles<K, S, H> {
     }
 }
 
+impl<K, S: Payload> Set<K, S> {
+    /// Shows the set as its handle `name`. A closure that runs while the set is locked may show it
+    /// too.
+    pub(crate) fn fmt_as(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct(name);
+        if let Some(state) = try_lock(&self.state) {
+            let is_closed = !state.has_stream || self.hints.is_ended();
+            shown
+                .field("len", &state.len())
+                .field("is_closed", &is_closed);
+        } else {
+            shown.field("state", &format_args!("<locked>"));
+        }
+        shown.finish_non_exhaustive()
+    }
+}
+
 impl<K, S: Payload> fmt::Debug for Set<K, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let guard = self.lock();
-        let (pending, is_open) = (guard.len(), guard.is_open());
-        drop(guard);
-        f.debug_struct("Set")
-            .field("wheel", &self.shared.name)
-            .field("pending", &pending)
-            .field("is_open", &is_open)
-            .finish_non_exhaustive()
+        self.fmt_as("Set", f)
     }
 }

@@ -716,9 +716,6 @@ impl<K, V, S> Clone for KeyedTimers<K, V, S> {
 
 impl<K, V, S> fmt::Debug for KeyedTimers<K, V, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyedTimers")
-            .field("len", &self.len())
-            .field("is_closed", &self.is_closed())
-            .finish_non_exhaustive()
+        self.handles.set.fmt_as("KeyedTimers", f)
     }
 }

@@ -177,3 +177,24 @@ async fn loses_no_item_of_batches_that_producers_share() {
     flushed.sort_unstable();
     assert!(flushed.into_iter().eq(0..2 * ITEMS));
 }
+
+#[tokio::test(start_paused = true)]
+async fn handles_are_shown_inside_closures_of_their_set() {
+    let wheel = TimerWheel::new();
+    let (timers, stream) = wheel.keyed::<&str, ()>();
+    timers.set_timer("a", (), ms(10)).unwrap();
+    let shown = timers.update("a", |timer| format!("{timer:?} {timers:?} {stream:?}"));
+    let shown = shown.unwrap().unwrap();
+    assert!(
+        shown.starts_with("TimerMut { key: \"a\", value: (), deadline: "),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("KeyedTimers { state: <locked>, .. }"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("set: Set { state: <locked>, .. }"),
+        "{shown}"
+    );
+}
