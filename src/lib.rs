@@ -134,8 +134,8 @@ pub use crate::{
         WeakReaper,
     },
     keyed::{
-        Cause, Closed, Expirations, Expired, KeyedTimers, SetTimerError, TimerMut, TryRecvError,
-        WeakKeyedTimers,
+        Cause, Closed, Expirations, Expired, KeyedTimers, Outcome, SetTimerError, TimerMut,
+        TryRecvError, WeakKeyedTimers,
     },
     metrics::{DurationBucket, DurationHistogram, WheelMetrics},
     sleep::{Interval, Sleep, Timeout},

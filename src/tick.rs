@@ -285,6 +285,11 @@ impl Ticks {
         Timestamp(-before.0)
     }
 
+    /// The timestamp of `now + delay`; `NEVER` if that is too far.
+    pub(crate) fn timestamp_after(&self, delay: Duration) -> Timestamp {
+        after(delay).map_or(Timestamp::NEVER, |deadline| self.timestamp(deadline))
+    }
+
     /// The instant that is shown for "never": 292 years after the origin. A timer for this instant
     /// is never due either.
     pub(crate) fn never(&self) -> Instant {

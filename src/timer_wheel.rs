@@ -274,7 +274,7 @@ impl TimerWheel {
         V: Send + 'static,
         S: BuildHasher,
     {
-        pair(hasher, &self.alive)
+        pair(hasher, &self.alive, &self.context)
     }
 
     /// Makes a future that completes once nothing has touched it for `idle`, counted from this
@@ -326,7 +326,7 @@ impl TimerWheel {
         V: Send + 'static,
     {
         assert_not_zero(idle);
-        reaper(&self.alive, idle)
+        reaper(&self.alive, &self.context, idle)
     }
 
     /// Returns a snapshot of the wheel's counters.

@@ -12,8 +12,8 @@ use super::idle_timer::BusyGuard;
 use super::watched::Watched;
 use crate::clock;
 use crate::keyed::{Cause, Closed, Expirations, Expired, Handles, Set, SetTimerError};
-use crate::shared::Alive;
 use crate::shared::activity::Activity;
+use crate::shared::{Alive, SleepContext};
 use crate::tick::{Ticks, Timestamp, after, nanos};
 
 /// The largest part of a maximum age by which a watch ends before it.
@@ -107,7 +107,11 @@ pub struct WatchOptions {
 
 /// A new reaper on the wheel. The caller has checked that `idle` is not zero.
 #[cfg_attr(feature = "console", track_caller)]
-pub(crate) fn reaper<K, V>(wheel: &Arc<Alive>, idle: Duration) -> (Reaper<K, V>, Expirations<K, V>)
+pub(crate) fn reaper<K, V>(
+    wheel: &Arc<Alive>,
+    context: &Arc<SleepContext>,
+    idle: Duration,
+) -> (Reaper<K, V>, Expirations<K, V>)
 where
     K: Send + 'static,
     V: Send + 'static,
@@ -122,7 +126,7 @@ where
         watches: Arc::new(watches),
         handles: Handles::new(&set, (), wheel),
     };
-    (reaper, Expirations::new(set))
+    (reaper, Expirations::new(set, context))
 }
 
 impl WatchOptions {

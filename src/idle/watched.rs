@@ -67,6 +67,10 @@ impl<V> Payload for Watched<V> {
     fn into_value(self) -> V {
         self.value
     }
+
+    fn again(_: V) -> Option<Self> {
+        None
+    }
 }
 
 /// When and why a watch ends that is idle at one instant and reaches its maximum age at the other.

@@ -122,7 +122,11 @@ impl<K: Eq, V> Set<K, Plain<V>> {
         K: Borrow<Q>,
         Q: Eq + ?Sized,
     {
-        self.update(hash, key, |timer| timer.remove())
+        let mut guard = self.open()?;
+        let found = guard.table.find(hash, |other| other.borrow() == key);
+        let superseded = guard.in_hand(hash, |other| other.borrow() == key);
+        guard.supersede(superseded);
+        Ok(found.map(|index| TimerMut::new(guard, index).remove()))
     }
 
     /// Reads the value of a timer.
@@ -180,9 +184,24 @@ impl<K, S: Payload> Guard<'_, K, S> {
         deadline: Timestamp,
         now: Timestamp,
     ) -> Result<u32, SetTimerError<K, S::Value>> {
+        let superseded = self.in_hand_of(hash, &key);
         if !self.set().shared.reserve() {
             return Err(SetTimerError::Full(key, value.into_value()));
         }
+        self.supersede(superseded);
+        Ok(self.add_reserved(hash, key, value, deadline, now))
+    }
+
+    /// Adds a timer for which there is room. Returns its index.
+    #[inline]
+    pub(super) fn add_reserved(
+        &mut self,
+        hash: u32,
+        key: K,
+        value: S,
+        deadline: Timestamp,
+        now: Timestamp,
+    ) -> u32 {
         self.counters.add(Event::KeyedAdded, 1);
         self.set().resource.changed(1);
         let due = value.due(deadline, now, &self.set().silence(Gap::default()));
@@ -207,7 +226,7 @@ impl<K, S: Payload> Guard<'_, K, S> {
         if S::KEYED {
             self.table.add_key(hash, index);
         }
-        Ok(index)
+        index
     }
 }
 

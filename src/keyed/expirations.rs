@@ -1,20 +1,20 @@
 //! [`Expirations`]: the stream of keyed timers that have expired.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use futures_core::{FusedStream, Stream};
-use futures_util::StreamExt;
 use tokio::task::coop;
 
-use super::dispatch::Handler;
 use super::error::TryRecvError;
 use super::expired::Expired;
 use super::receipt::Reader;
 use super::stream::ExpirationSource;
+use crate::shared::SleepContext;
 
 /// The expirations of one set of timers. Made by [`TimerWheel::keyed`](crate::TimerWheel::keyed)
 /// and [`TimerWheel::reaper`](crate::TimerWheel::reaper).
@@ -32,17 +32,22 @@ use super::stream::ExpirationSource;
 ///
 /// Dropping it closes the set: it drops pending timers, and setting one is an error.
 pub struct Expirations<K, V> {
-    set: Arc<dyn ExpirationSource<K, V>>,
-    reader: Reader,
+    pub(super) set: Arc<dyn ExpirationSource<K, V>>,
+    pub(super) reader: Reader,
+    /// For the time limit of handlers.
+    pub(super) context: Arc<SleepContext>,
+    pub(super) handler_timeout: Option<Duration>,
     /// A poll has found that there will be no more.
     has_ended: bool,
 }
 
 impl<K, V> Expirations<K, V> {
-    pub(crate) fn new(set: Arc<dyn ExpirationSource<K, V>>) -> Self {
+    pub(crate) fn new(set: Arc<dyn ExpirationSource<K, V>>, context: &Arc<SleepContext>) -> Self {
         Expirations {
             set,
             reader: Reader::new(),
+            context: Arc::clone(context),
+            handler_timeout: None,
             has_ended: false,
         }
     }
@@ -116,50 +121,6 @@ impl<K, V> Expirations<K, V> {
         };
         into.push(first);
         1 + self.set.recv_more(&mut self.reader, limit - 1, into)
-    }
-
-    /// Runs `handler` for each expiration, at most `concurrency` of them at once, until there are
-    /// no more and all handlers have finished. A concurrency of zero counts as one.
-    ///
-    /// The handlers run concurrently, all on the task that awaits this future. A handler that
-    /// panics is logged and counts as finished. Handlers may set, move and remove timers of the
-    /// same set; one that owns a [`KeyedTimers`](crate::KeyedTimers) keeps the stream from ending,
-    /// a [`WeakKeyedTimers`](crate::WeakKeyedTimers) does not.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future drops the unfinished handlers. The stream keeps expirations without a
-    /// handler.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() {
-    /// let wheel = tickwheel::TimerWheel::new();
-    /// let (timers, mut expirations) = wheel.keyed::<u32, &str>();
-    /// timers.set_timer(1, "retry", Duration::from_secs(5)).unwrap();
-    /// drop(timers); // the stream ends when the timer has expired
-    ///
-    /// expirations
-    ///     .dispatch(16, |expired| async move {
-    ///         println!("{}: {}", expired.key, expired.value);
-    ///     })
-    ///     .await;
-    /// # }
-    /// ```
-    #[doc(alias = "for_each_concurrent")]
-    #[doc(alias = "workers")]
-    pub async fn dispatch<H, F>(&mut self, concurrency: usize, mut handler: H)
-    where
-        H: FnMut(Expired<K, V>) -> F,
-        F: Future<Output = ()>,
-    {
-        self.for_each_concurrent(concurrency.max(1), |expired| {
-            Handler::call(|| handler(expired))
-        })
-        .await;
     }
 
     /// Returns the timers that had not expired when the wheel was [shut

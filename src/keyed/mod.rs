@@ -92,6 +92,7 @@ mod error;
 mod expirations;
 mod expired;
 pub(crate) mod hint;
+mod in_hand;
 mod key_index;
 pub(crate) mod node;
 mod note;
@@ -108,6 +109,7 @@ mod update;
 mod weak_timers;
 mod whole_set;
 
+pub use dispatch::Outcome;
 pub use error::{Closed, SetTimerError, TryRecvError};
 pub use expirations::Expirations;
 pub use expired::{Cause, Expired};

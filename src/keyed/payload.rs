@@ -49,6 +49,11 @@ pub(crate) trait Payload {
     -> (Timestamp, Cause);
 
     fn into_value(self) -> Self::Value;
+
+    /// The payload of a timer that its handler sets again. `None`: it has ended.
+    fn again(value: Self::Value) -> Option<Self>
+    where
+        Self: Sized;
 }
 
 /// The value of a timer that expires at its deadline.
@@ -77,5 +82,9 @@ impl<V> Payload for Plain<V> {
 
     fn into_value(self) -> V {
         self.0
+    }
+
+    fn again(value: V) -> Option<Self> {
+        Some(Plain(value))
     }
 }

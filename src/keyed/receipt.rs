@@ -7,19 +7,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::due::{Due, DueTimers};
 use super::expired::Expired;
 use super::hint::{Hints, Reach};
+use super::in_hand::Ticket;
 use super::payload::Payload;
 use super::set::{BATCH, Copied, Guard, Set};
 use super::table::{Look, Timer};
 use crate::clock;
 use crate::metrics::Event;
-use crate::panic::{drop_pair, report};
+use crate::panic::{drop_caught, drop_pair, report};
 use crate::shared::Shared;
 use crate::shared::hearing::Hearing;
 use crate::shared::stalls::{Gap, SHORTEST};
 use crate::tick::{Timestamp, nanos};
 
-/// Logged when a repeating timer cannot be cloned.
-const CLONE: &str = "the Clone of a repeating timer panicked: the timer is removed";
+/// Logged when a key or value cannot be cloned, of a repeating timer or for a dispatch.
+const CLONE: &str = "the Clone of a key or value panicked: the timer is removed";
 
 /// Emptied lists keep memory for this many.
 const KEPT_CAPACITY: usize = 256;
@@ -28,7 +29,7 @@ const KEPT_CAPACITY: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Reader {
     /// The indices that it has to look at.
-    hints: VecDeque<u32>,
+    pub(super) hints: VecDeque<u32>,
     /// Empty; kept for its memory.
     taken: Vec<u32>,
     due: DueTimers,
@@ -39,6 +40,8 @@ pub(crate) struct Reader {
     pub(super) hearing: Hearing,
     /// From when it was last woken until it was polled, where that took long.
     gap: Gap,
+    /// What a dispatch has received last.
+    pub(super) ticket: Ticket,
 }
 
 impl Reader {
@@ -51,6 +54,7 @@ impl Reader {
             now: Timestamp::MIN,
             hearing: Hearing::None,
             gap: Gap::default(),
+            ticket: Ticket::default(),
         }
     }
 
@@ -109,12 +113,14 @@ pub(super) enum Receipt {
     Finished,
 }
 
-/// A repeating timer whose `Clone` panicked, what that had copied, and what it panicked with.
-type Failed<K, S> = (
-    Timer<K, S>,
-    Copied<K, <S as Payload>::Value>,
-    Box<dyn Any + Send>,
-);
+/// A timer whose `Clone` panicked.
+struct Failed<K, S: Payload> {
+    timer: Timer<K, S>,
+    /// What had been copied.
+    copied: Copied<K, S::Value>,
+    in_hand: Option<K>,
+    panic: Box<dyn Any + Send>,
+}
 
 impl<K, S: Payload> Set<K, S> {
     /// One hold of the lock: looks at indices, then takes out timers that are due, at most `limit`.
@@ -132,10 +138,11 @@ impl<K, S: Payload> Set<K, S> {
         let receipt = guard.receive(reader, limit, &mut failed, &mut out);
         drop(guard);
         reader.free_spare();
-        for (timer, copied, panic) in failed {
-            report(CLONE, panic);
-            drop_pair(timer.key, timer.value);
-            drop_pair(copied.0, copied.1);
+        for failed in failed {
+            report(CLONE, failed.panic);
+            drop_pair(failed.timer.key, failed.timer.value);
+            drop_pair(failed.copied.0, failed.copied.1);
+            drop_caught(failed.in_hand);
         }
         receipt
     }
@@ -225,8 +232,12 @@ impl<K, S: Payload> Guard<'_, K, S> {
         failed: &mut Vec<Failed<K, S>>,
     ) -> Option<Expired<K, S::Value>> {
         let set = self.set();
-        let timer = self.table.timer(found.index);
-        let timer = timer.filter(|timer| timer.number == found.number)?;
+        let is_found = |timer: &&Timer<K, S>| timer.number == found.number;
+        self.table.timer(found.index).filter(is_found)?;
+        if self.waits_for_handler(found.index) {
+            return None;
+        }
+        let timer = self.table.timer(found.index)?;
         debug_assert!(found.tick < reader.reach.before, "K5: its tick is complete");
         let now = set.shared.ticks.begin_timestamp(reader.reach.tick);
         let silence = set.silence(reader.gap);
@@ -244,7 +255,8 @@ impl<K, S: Payload> Guard<'_, K, S> {
             }
             return None;
         };
-        let (key, value, missed) = self.take_or_rearm(found.index, deadline, failed)?;
+        let (key, value, missed) =
+            self.take_or_rearm(found.index, deadline, &mut reader.ticket, failed)?;
         let late_since = deadline.max(reader.reach.armed_after);
         let lateness = reader.now.since(late_since);
         set.shared.metrics.0.lateness.record(lateness);
@@ -263,10 +275,18 @@ impl<K, S: Payload> Guard<'_, K, S> {
         &mut self,
         index: u32,
         deadline: Timestamp,
+        ticket: &mut Ticket,
         failed: &mut Vec<Failed<K, S>>,
     ) -> Option<(K, S::Value, u64)> {
-        let mut copied = (None, None);
-        let panic = match self.repeat(index, deadline, &mut copied) {
+        let (mut copied, mut in_hand) = ((None, None), None);
+        let repeated = self.copy_for_hand(index).and_then(|key| {
+            in_hand = key;
+            self.repeat(index, deadline, &mut copied)
+        });
+        if let Ok(missed) = &repeated {
+            *ticket = self.take_in_hand(index, in_hand.take(), missed.is_some());
+        }
+        let panic = match repeated {
             Ok(Some(missed)) => return Some((copied.0?, copied.1?, missed)),
             Ok(None) => None,
             Err(panic) => Some(panic),
@@ -279,7 +299,12 @@ impl<K, S: Payload> Guard<'_, K, S> {
             return Some((timer.key, timer.value.into_value(), 0));
         };
         self.count_ended(Event::KeyedRemoved, 1);
-        failed.push((timer, copied, panic));
+        failed.push(Failed {
+            timer,
+            copied,
+            in_hand,
+            panic,
+        });
         None
     }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::error::Closed;
 use super::hint::Hints;
+use super::in_hand::InHand;
 use super::payload::{Payload, Silence};
 use super::set_key::SetKey;
 use super::table::{Table, Timer};
@@ -42,6 +43,8 @@ pub(super) struct State<K, S: Payload> {
     pub(super) table: Table<K, S>,
     /// The repeating timers, by index.
     pub(super) repeats: BTreeMap<u32, Repeat<K, S>>,
+    /// While a dispatch runs.
+    pub(super) in_hand: Option<InHand<K>>,
     /// The kept slots, the one that was kept last at the end.
     pub(super) kept: Vec<u32>,
     /// The last number that was drawn.
@@ -131,6 +134,7 @@ impl<K, S: Payload> Set<K, S> {
                 key: None,
                 table: Table::new(),
                 repeats: BTreeMap::new(),
+                in_hand: None,
                 kept: Vec::new(),
                 number: NonZeroU64::MIN,
                 has_stream: true,
@@ -214,7 +218,8 @@ impl<K, S: Payload> Guard<'_, K, S> {
 
     /// Whether the stream ends once nothing more is due.
     pub(super) fn is_finished(&self) -> bool {
-        !self.is_open() || (!self.has_handles && self.len() == 0)
+        let in_hand = self.in_hand.as_ref().map_or(0, InHand::len);
+        !self.is_open() || (!self.has_handles && self.len() + in_hand == 0)
     }
 
     /// Tells the actor of the set, under a key that no other set has. Returns `false` if the actor
@@ -236,6 +241,9 @@ impl<K, S: Payload> Guard<'_, K, S> {
     pub(super) fn take_all(&mut self) -> Taken<K, S> {
         self.count_ended(Event::KeyedDrained, self.len());
         self.kept.clear();
+        if let Some(in_hand) = &mut self.in_hand {
+            in_hand.supersede_all();
+        }
         let taken = Taken {
             table: std::mem::replace(&mut self.table, Table::new()),
             _repeats: std::mem::take(&mut self.repeats),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::error::TryRecvError;
 use super::expired::Expired;
+use super::in_hand::{KeyCalls, Ticket};
 use super::payload::Payload;
 use super::receipt::{Reader, Receipt};
 use super::set::{BATCH, Set};
@@ -24,6 +25,14 @@ pub(crate) trait ExpirationSource<K, V>: Send + Sync + fmt::Debug {
     fn recv_more(&self, reader: &mut Reader, limit: usize, out: &mut Vec<Expired<K, V>>) -> usize;
 
     fn try_recv(&self, reader: &mut Reader) -> Result<Expired<K, V>, TryRecvError>;
+
+    /// From now on [`ticket`](Reader::ticket) is that of what was received last.
+    fn begin_dispatch(&self, calls: KeyCalls<K>);
+
+    /// A handler has finished, and wants its timer to be set again or not.
+    fn end_handler(&self, reader: &mut Reader, ticket: Ticket, again: Option<(V, Duration)>);
+
+    fn end_dispatch(&self, reader: &mut Reader);
 
     /// The timers that were not received when the actor ended.
     fn unexpired(&self) -> Vec<Expired<K, V>>;
@@ -77,6 +86,25 @@ where
                 (None, Receipt::Finished) => return Err(TryRecvError::Closed),
             }
         }
+    }
+
+    fn begin_dispatch(&self, calls: KeyCalls<K>) {
+        Set::begin_dispatch(self, calls);
+    }
+
+    fn end_handler(
+        &self,
+        reader: &mut Reader,
+        ticket: Ticket,
+        again: Option<(S::Value, Duration)>,
+    ) {
+        let deadline = |delay| self.shared.ticks.timestamp_after(delay);
+        let again = again.map(|(value, delay)| (value, deadline(delay)));
+        Set::end_handler(self, reader, ticket, again);
+    }
+
+    fn end_dispatch(&self, reader: &mut Reader) {
+        Set::end_dispatch(self, reader);
     }
 
     fn unexpired(&self) -> Vec<Expired<K, S::Value>> {

@@ -37,7 +37,7 @@ pub(super) struct Slot<K, S> {
     /// has looked at the index since, or there was none.
     pub(super) scheduled: Timestamp,
     /// The hash of the key; without a timer, the slab's next vacant slot.
-    hash: u32,
+    pub(super) hash: u32,
     pub(super) timer: Option<Timer<K, S>>,
 }
 

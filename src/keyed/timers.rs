@@ -14,8 +14,8 @@ use super::payload::Plain;
 use super::set::{Handles, Repeat, Set};
 use super::table::hash_of;
 use super::update::TimerMut;
-use crate::shared::Alive;
-use crate::tick::{Timestamp, after};
+use crate::shared::{Alive, SleepContext};
+use crate::tick::Timestamp;
 
 /// Sets, moves and removes the timers of one set. Made by
 /// [`TimerWheel::keyed`](crate::TimerWheel::keyed).
@@ -93,6 +93,7 @@ pub struct KeyedTimers<K, V, S = RandomState> {
 pub(crate) fn pair<K, V, S>(
     hasher: S,
     wheel: &Arc<Alive>,
+    context: &Arc<SleepContext>,
 ) -> (KeyedTimers<K, V, S>, Expirations<K, V>)
 where
     K: Hash + Eq + Send + 'static,
@@ -100,7 +101,7 @@ where
 {
     let set = Set::new(&wheel.shared, 0);
     let handles = Handles::new(&set, hasher, wheel);
-    (KeyedTimers { handles }, Expirations::new(set))
+    (KeyedTimers { handles }, Expirations::new(set, context))
 }
 
 impl<K: Hash + Eq, V, S: BuildHasher> KeyedTimers<K, V, S> {
@@ -703,7 +704,7 @@ impl<K, V, S> KeyedTimers<K, V, S> {
     }
 
     fn timestamp_after(&self, delay: Duration) -> Timestamp {
-        after(delay).map_or(Timestamp::NEVER, |deadline| self.timestamp(deadline))
+        self.handles.set.shared().ticks.timestamp_after(delay)
     }
 }
 

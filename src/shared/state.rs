@@ -227,6 +227,11 @@ impl Shared {
         has_room
     }
 
+    /// Counts one more, limit or not: an expiration in hand, which may become a timer again.
+    pub(crate) fn reserve_beyond(&self) {
+        self.keyed_pending.0.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Counts keyed timers that have ended.
     pub(crate) fn unreserve(&self, timers: usize) {
         let pending = self.keyed_pending.0.fetch_sub(timers, Ordering::SeqCst);

@@ -12,6 +12,7 @@ mod interval;
 mod limit;
 mod load;
 mod model;
+mod outcomes;
 mod receipts;
 mod retain;
 mod set_if_absent;
