@@ -113,6 +113,6 @@ pub use expired::{Cause, Expired};
 pub use timers::KeyedTimers;
 pub use weak_timers::WeakKeyedTimers;
 
-pub(crate) use payload::{Payload, Silence};
+pub(crate) use payload::{MayExpire, Payload, Silence};
 pub(crate) use set::{Handles, Set};
 pub(crate) use timers::pair;
