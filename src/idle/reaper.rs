@@ -29,7 +29,7 @@ const SPREAD: f64 = 0.1;
 ///
 /// *Touched or expired, never both.* It is decided with one atomic operation when the stream
 /// returns the expiration. A touch before that keeps the watch, however late it comes; every later
-/// one returns `false`.
+/// one returns `false`. The consumer can [keep](Expirations::recv_if) a watch too, without a gap.
 ///
 /// # After a stall
 ///
