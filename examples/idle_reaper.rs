@@ -39,9 +39,6 @@ mod stop;
 
 const NAME: &str = "idle_reaper";
 
-/// Watches a connection. The key is the peer, and the value ends the task that owns the socket.
-type Watch = WatchGuard<SocketAddr, oneshot::Sender<End>>;
-
 /// How a connection came to its end.
 #[derive(Debug)]
 enum End {
@@ -136,7 +133,7 @@ async fn reap(mut idle_ones: Expirations<SocketAddr, oneshot::Sender<End>>) {
 async fn serve(
     mut socket: TcpStream,
     peer: SocketAddr,
-    watch: Watch,
+    watch: WatchGuard,
     opened: Instant,
     ended: oneshot::Receiver<End>,
 ) -> Event {

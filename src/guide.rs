@@ -95,9 +95,14 @@
 //! A consumer that removes guards from a map by their keys
 //! [asks them first](crate::WatchGuard::is_watched): a key may have a new watch.
 //!
-//! [`WatchOptions::max_age`](crate::WatchOptions::max_age) ends a watch at an age, however active
-//! it is, and [`WatchGuard::expire_now`](crate::WatchGuard::expire_now) ends it at once, for
-//! example at a logout. [`Expired::cause`](crate::Expired::cause) says why it ended.
+//! [`WatchOptions`](crate::WatchOptions) give one watch its own idle duration, or a maximum age at
+//! which it ends however active it is, at once or when its last guard is dropped.
+//! [`WatchGuard::expire_now`](crate::WatchGuard::expire_now) ends it at once, for example at a
+//! logout. [`Expired::cause`](crate::Expired::cause) says why it ended.
+//!
+//! The consumer can keep a watch that is due, for instance to ping its peer first: see
+//! [`recv_if`](Expirations::recv_if). A server that stops ends idle connections with
+//! [`drain_idle`](Reaper::drain_idle), and the others after their requests.
 //!
 //! ## Closing gracefully
 //!

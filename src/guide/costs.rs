@@ -21,7 +21,7 @@
 //! | [`deadline`](KeyedTimers::deadline), [`contains`](KeyedTimers::contains), [`get`](KeyedTimers::get), [`len`](KeyedTimers::len) | nothing | the set's | none |
 //! | [`recv`](Expirations::recv) | nothing | the set's | none |
 //! | [`touch`](crate::WatchGuard::touch) of a watch, timer or stream | nothing | none | none; one compare-and-exchange in each tick, else one load; for a stream, for activity of any kind and each of its limits |
-//! | a [`BusyGuard`], taken and dropped | nothing | a lock of the watch or timer, twice; for a stream, of activity of any kind and each of its limits | none |
+//! | a [`BusyGuard`], taken and dropped | nothing | a lock of the watch or timer, twice; for a stream, of activity of any kind and each of its limits; the set's if a [maximum age waits](crate::WatchOptions::wait_for_guards) for it | none; one if that age ends |
 //! | [`Reaper::watch`] | the activity, 32 bytes; the rest is amortised | the set's | one |
 //! | dropping a [`WatchGuard`](crate::WatchGuard), [`expire_now`](crate::WatchGuard::expire_now) | nothing | the set's | one |
 //! | [`metrics`](TimerWheel::metrics) | 4 kB for the histogram | one, for all counts | none |
@@ -55,7 +55,7 @@
 //! fire as all of them on one wheel, and 3.6 times without `precise`: share one.
 //!
 //! A pending sleep takes about 80 bytes beside the 40 of its future, a keyed timer with a `u64`
-//! key and value about 80, a watched connection about 130.
+//! key and value about 80, a watched connection about 150.
 
 // For the links above.
 #[allow(unused_imports)]

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::idle_limits::IdleLimits;
+use super::reaper::Watches;
 use crate::clock;
 use crate::console::{Resource, TimerType};
 use crate::shared::Shared;
@@ -19,7 +20,7 @@ use crate::shared::hearing::Hearing;
 use crate::shared::idle_clock::IdleClock;
 use crate::shared::stalls::Gap;
 use crate::sleep::Sleep;
-use crate::tick::{Ticks, far_future};
+use crate::tick::{Ticks, Timestamp, far_future};
 
 /// Completes once nothing has touched it for its idle duration and no [`BusyGuard`] is held. Made
 /// by [`TimerWheel::idle_timer`](crate::TimerWheel::idle_timer).
@@ -119,10 +120,13 @@ pub struct BusyGuard(BusyOn);
 
 enum BusyOn {
     Timer(Arc<IdleClock>),
-    Watch(Arc<Activity>, Ticks),
+    Watch(Arc<Activity>, Ticks, WaitsFrom),
     /// The guard came too late, or too many were held.
     Nothing,
 }
+
+/// From when the maximum age of a watch waits for its guards.
+type WaitsFrom = Option<(Timestamp, Arc<Watches>)>;
 
 impl IdleTimer {
     #[cfg_attr(feature = "console", track_caller)]
@@ -345,9 +349,14 @@ impl IdleHandle {
 }
 
 impl BusyGuard {
-    pub(super) fn of_watch(activity: &Arc<Activity>, ticks: Ticks, is_ended: bool) -> Self {
+    pub(super) fn of_watch(
+        activity: &Arc<Activity>,
+        ticks: Ticks,
+        is_ended: bool,
+        waits: WaitsFrom,
+    ) -> Self {
         let on = if !is_ended && activity.enter() {
-            BusyOn::Watch(Arc::clone(activity), ticks)
+            BusyOn::Watch(Arc::clone(activity), ticks, waits)
         } else {
             BusyOn::Nothing
         };
@@ -366,8 +375,12 @@ impl Drop for BusyGuard {
     fn drop(&mut self) {
         match &self.0 {
             BusyOn::Timer(clock) => clock.leave(clock.now()),
-            BusyOn::Watch(activity, ticks) => {
-                activity.leave(ticks.nanos(clock::now()), ticks.tick_nanos());
+            BusyOn::Watch(activity, ticks, waits) => {
+                let now = clock::now();
+                activity.leave(ticks.nanos(now), ticks.tick_nanos());
+                if let Some((from, watches)) = waits {
+                    watches.release(activity, *from, now);
+                }
             }
             BusyOn::Nothing => {}
         }

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::idle_timer::BusyGuard;
+use super::idle_timer::{BusyGuard, assert_not_zero};
 use super::watched::Watched;
 use crate::clock;
+use crate::keyed::hint::Hints;
 use crate::keyed::{Cause, Closed, Expirations, Expired, Handles, Set, SetTimerError};
-use crate::shared::activity::Activity;
+use crate::shared::activity::{Activity, Reap};
 use crate::shared::{Alive, SleepContext};
 use crate::tick::{Ticks, Timestamp, after, nanos};
 
@@ -28,7 +29,7 @@ const SPREAD: f64 = 0.1;
 ///
 /// *Touched or expired, never both.* It is decided with one atomic operation when the stream
 /// returns the expiration. A touch before that keeps the watch, however late it comes; every later
-/// one returns `false`.
+/// one returns `false`. The consumer can [keep](Expirations::recv_if) a watch too, without a gap.
 ///
 /// # After a stall
 ///
@@ -66,7 +67,7 @@ const SPREAD: f64 = 0.1;
 #[doc(alias = "idle_timeout")]
 #[doc(alias = "time_to_idle")]
 pub struct Reaper<K, V> {
-    watches: Arc<Watches<K, V>>,
+    watches: Arc<Watches>,
     handles: Arc<Handles<K, Watched<V>>>,
 }
 
@@ -75,7 +76,7 @@ pub struct Reaper<K, V> {
 /// The stream ends once no [`Reaper`] and no watch is left. A consumer that watches more with this
 /// reaper holds a weak handle, and [upgrades](Self::upgrade) it to do so.
 pub struct WeakReaper<K, V> {
-    watches: Weak<Watches<K, V>>,
+    watches: Weak<Watches>,
     handles: Weak<Handles<K, Watched<V>>>,
 }
 
@@ -85,24 +86,85 @@ pub struct WeakReaper<K, V> {
 #[doc(alias = "lease")]
 #[doc(alias = "Watch")]
 #[must_use = "dropping it ends the watching"]
-pub struct WatchGuard<K, V> {
+pub struct WatchGuard {
     activity: Arc<Activity>,
-    watches: Arc<Watches<K, V>>,
+    watches: Arc<Watches>,
+    /// From when its maximum age waits for its guards; `NEVER` if it does not wait.
+    waits_from: Timestamp,
 }
 
 /// The state that a reaper and its watches share, so that a watch needs a single pointer for it. It
 /// keeps the actor running, because a watch that is due and not delivered can still be touched.
-struct Watches<K, V> {
+pub(super) struct Watches {
     ticks: Ticks,
-    set: Arc<Set<K, Watched<V>>>,
+    /// The idle duration of watches without one of their own, in nanoseconds.
+    idle: u64,
+    hints: Arc<Hints>,
+    set: Arc<dyn WatchSet>,
     _wheel: Arc<Alive>,
 }
 
-/// The options of one watch, beside its reaper's idle duration.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// A set of watches, whatever their keys and values are. A watch has an activity of its own.
+trait WatchSet: Send + Sync {
+    /// Ends the watch. Returns `false` if it had ended.
+    fn expire_now(&self, activity: &Arc<Activity>) -> bool;
+
+    /// The guard of the watch is dropped.
+    fn forget(&self, activity: &Arc<Activity>);
+
+    /// A guard that the watch's maximum age waited for is gone.
+    fn release(&self, activity: &Arc<Activity>);
+}
+
+impl<K, V> WatchSet for Set<K, Watched<V>>
+where
+    K: Send,
+    V: Send,
+{
+    fn expire_now(&self, activity: &Arc<Activity>) -> bool {
+        let decided = self.rearm_now(index(activity), |watched, _, _| {
+            let decided = watched.is_of(activity) && activity.end().is_some();
+            if decided {
+                watched.ended = Some(Cause::Forced);
+            }
+            decided
+        });
+        // A drain has taken out what is not there: no touch counts after this call either.
+        if !decided && !self.is_ended() {
+            activity.end();
+        }
+        decided
+    }
+
+    fn forget(&self, activity: &Arc<Activity>) {
+        // The set decides under its lock: the watch was received before this call, or never is.
+        // One that has ended stays, to be received or returned as unexpired. After the wheel's end
+        // all stay.
+        let is_meant = |watched: &Watched<V>| {
+            watched.is_of(activity) && watched.ended.is_none() && !self.is_ended()
+        };
+        Set::forget(self, index(activity), is_meant);
+    }
+
+    fn release(&self, activity: &Arc<Activity>) {
+        self.rearm_now(index(activity), |watched, oldest, now| {
+            watched.is_of(activity) && watched.ended.is_none() && watched.is_old(oldest, now)
+        });
+    }
+}
+
+/// The index of a watch in its set.
+fn index(activity: &Activity) -> u32 {
+    activity.index.load(Ordering::Relaxed)
+}
+
+/// The options of one watch.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WatchOptions {
+    idle: Option<Duration>,
     max_age: Option<Duration>,
     exact: bool,
+    waits_for_guards: bool,
 }
 
 /// A new reaper on the wheel. The caller has checked that `idle` is not zero.
@@ -119,7 +181,9 @@ where
     let set = Set::new(&wheel.shared, nanos(idle));
     let watches = Watches {
         ticks: wheel.shared.ticks,
-        set: Arc::clone(&set),
+        idle: nanos(idle),
+        hints: Arc::clone(set.hints()),
+        set: Arc::clone(&set) as Arc<dyn WatchSet>,
         _wheel: Arc::clone(wheel),
     };
     let reaper = Reaper {
@@ -135,8 +199,46 @@ impl WatchOptions {
         Self::default()
     }
 
-    /// Ends the watch at this age at the latest, counted from its start, however active or busy it
-    /// is.
+    /// Gives the watch an idle duration of its own, instead of its reaper's.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tickwheel::WatchOptions;
+    /// use tokio::time::Instant;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (reaper, mut idle) = wheel.reaper::<&str, ()>(Duration::from_secs(60));
+    /// let start = Instant::now();
+    /// let _paid = reaper.watch("paid", ())?;
+    /// let brief = WatchOptions::new().idle(Duration::from_secs(10));
+    /// let _free = reaper.watch_with("free", (), &brief)?;
+    ///
+    /// for (key, secs) in [("free", 10), ("paid", 60)] {
+    ///     let ended = idle.recv().await.ok_or("closed")?;
+    ///     assert_eq!((ended.key, ended.deadline), (key, start + Duration::from_secs(secs)));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Panics if `idle` is zero.
+    #[doc(alias = "time_to_idle")]
+    #[must_use]
+    #[track_caller]
+    pub fn idle(mut self, idle: Duration) -> Self {
+        assert_not_zero(idle);
+        self.idle = Some(idle);
+        self
+    }
+
+    /// Ends the watch at this age at the latest, counted from its start, however active it is. A
+    /// [busy](WatchGuard::busy) one ends too, unless it [waits for
+    /// guards](Self::wait_for_guards).
     ///
     /// Each watch gets an age of its own, at random between nine tenths of this one and all of it,
     /// so that watches that began together do not end together. [`exact`](Self::exact) turns this
@@ -152,7 +254,7 @@ impl WatchOptions {
     /// # let wheel = tickwheel::TimerWheel::new();
     /// let (reaper, mut idle) = wheel.reaper::<u32, ()>(Duration::from_secs(60));
     /// let hour = WatchOptions::new().max_age(Duration::from_secs(3600));
-    /// let session = reaper.watch_with(1, (), hour).unwrap();
+    /// let session = reaper.watch_with(1, (), &hour).unwrap();
     ///
     /// let _request = session.busy(); // never idle
     /// assert_eq!(idle.recv().await.unwrap().key, 1); // after 54 to 60 minutes
@@ -187,7 +289,7 @@ impl WatchOptions {
     /// let (reaper, mut idle) = wheel.reaper::<u32, ()>(Duration::from_secs(60));
     /// let start = Instant::now();
     /// let token = WatchOptions::new().max_age(Duration::from_secs(3600)).exact();
-    /// let session = reaper.watch_with(1, (), token).unwrap();
+    /// let session = reaper.watch_with(1, (), &token).unwrap();
     ///
     /// let _request = session.busy(); // never idle
     /// assert_eq!(idle.recv().await.unwrap().deadline, start + Duration::from_secs(3600));
@@ -196,6 +298,43 @@ impl WatchOptions {
     #[must_use]
     pub fn exact(mut self) -> Self {
         self.exact = true;
+        self
+    }
+
+    /// Lets the [maximum age](Self::max_age) wait until no [`BusyGuard`] of the watch is held, for
+    /// instance until the response is written that is under way. A watch that is older then ends
+    /// when its last guard is dropped, with that instant as its deadline. While guards overlap, so
+    /// that one is always held, it does not end.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tickwheel::{Cause, WatchOptions};
+    /// use tokio::time::{self, Instant};
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (reaper, mut idle) = wheel.reaper::<u32, ()>(Duration::from_secs(60));
+    /// let start = Instant::now();
+    /// let hour = WatchOptions::new().max_age(Duration::from_secs(3600)).wait_for_guards();
+    /// let connection = reaper.watch_with(1, (), &hour)?;
+    ///
+    /// let request = connection.busy();
+    /// tokio::spawn(async move {
+    ///     time::sleep(Duration::from_secs(4000)).await;
+    ///     drop(request);
+    /// });
+    /// let ended = idle.recv().await.ok_or("closed")?;
+    /// assert_eq!(ended.cause, Cause::MaxAge);
+    /// assert_eq!(ended.deadline, start + Duration::from_secs(4000));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "graceful")]
+    #[must_use]
+    pub fn wait_for_guards(mut self) -> Self {
+        self.waits_for_guards = true;
         self
     }
 
@@ -216,8 +355,8 @@ impl<K, V> Reaper<K, V> {
     /// [`Full`](SetTimerError::Full) when `max_keyed` timers are pending on the wheel,
     /// [`Closed`](SetTimerError::Closed) when the wheel is shut down or the stream dropped. Both
     /// return key and value.
-    pub fn watch(&self, key: K, value: V) -> Result<WatchGuard<K, V>, SetTimerError<K, V>> {
-        self.watch_with(key, value, WatchOptions::new())
+    pub fn watch(&self, key: K, value: V) -> Result<WatchGuard, SetTimerError<K, V>> {
+        self.watch_with(key, value, &WatchOptions::new())
     }
 
     /// Watches with [options](WatchOptions). Otherwise like [`watch`](Self::watch).
@@ -231,27 +370,68 @@ impl<K, V> Reaper<K, V> {
         &self,
         key: K,
         value: V,
-        options: WatchOptions,
-    ) -> Result<WatchGuard<K, V>, SetTimerError<K, V>> {
+        options: &WatchOptions,
+    ) -> Result<WatchGuard, SetTimerError<K, V>> {
         let ticks = self.watches.ticks;
         let now = ticks.nanos(clock::now());
         let oldest = options.age().and_then(after);
         let oldest = oldest.map_or(Timestamp::NEVER, |at| ticks.timestamp(at));
+        let idle = options.idle.map_or(self.watches.idle, nanos);
         let activity = Arc::new(Activity::new(now, ticks.tick_nanos()));
         let watched = Watched {
             value,
             activity: Arc::clone(&activity),
+            idle,
             ended: None,
+            waits_for_guards: options.waits_for_guards,
         };
-        let index = (self.watches.set).add(key, watched, oldest, Timestamp::at(now))?;
+        let set = &self.handles.set;
+        set.shortest_idle.fetch_min(idle, Ordering::Relaxed);
+        let index = set.add(key, watched, oldest, Timestamp::at(now))?;
         activity.index.store(index, Ordering::Relaxed);
-        let watches = Arc::clone(&self.watches);
-        Ok(WatchGuard { activity, watches })
+        Ok(WatchGuard {
+            activity,
+            watches: Arc::clone(&self.watches),
+            waits_from: if options.waits_for_guards {
+                oldest
+            } else {
+                Timestamp::NEVER
+            },
+        })
+    }
+
+    /// A clone of the value of a watch, until the watch is delivered, drained or returned as
+    /// unexpired. `None` for a watch of another reaper.
+    ///
+    /// `Clone` runs while the set is locked. It must not call back into the reaper.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (reaper, mut idle) = wheel.reaper::<u32, &str>(Duration::from_secs(60));
+    /// let session = reaper.watch(1, "alice")?;
+    /// assert_eq!(reaper.value(&session), Some("alice"));
+    /// idle.recv().await;
+    /// assert_eq!(reaper.value(&session), None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn value(&self, watch: &WatchGuard) -> Option<V>
+    where
+        V: Clone,
+    {
+        let activity = &watch.activity;
+        let read = |watched: &Watched<V>| watched.is_of(activity).then(|| watched.value.clone());
+        self.handles.set.read_value(index(activity), read)
     }
 
     /// How many watches there are, exactly.
     pub fn len(&self) -> usize {
-        self.watches.set.len()
+        self.handles.set.len()
     }
 
     /// Whether there are no watches.
@@ -261,7 +441,7 @@ impl<K, V> Reaper<K, V> {
 
     /// Whether nothing can be watched any more: the wheel is shut down, or the stream dropped.
     pub fn is_closed(&self) -> bool {
-        self.watches.set.is_closed()
+        self.handles.set.is_closed()
     }
 
     /// Ends every watch and returns them, in the order in which they would have ended. Their
@@ -292,7 +472,50 @@ impl<K, V> Reaper<K, V> {
     /// ```
     #[doc(alias = "clear")]
     pub fn drain(&self) -> Result<Vec<Expired<K, V>>, Closed> {
-        self.watches.set.drain()
+        self.handles.set.drain()
+    }
+
+    /// Ends every watch that is not [busy](WatchGuard::busy) and returns them, in the order in
+    /// which they would have ended. Busy ones stay watched, and so does what the stream has still
+    /// to deliver after [`expire_now`](WatchGuard::expire_now). It may or may not take watches that
+    /// begin during the call.
+    ///
+    /// It looks at 256 watches at a time under the lock.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`] when the wheel is shut down or the stream dropped. If that happens during the
+    /// call, it returns what it has taken.
+    ///
+    /// # Examples
+    ///
+    /// A server stops: idle connections end at once, the others after their request.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let (reaper, _idle) = wheel.reaper::<&str, ()>(Duration::from_secs(60));
+    /// let quiet = reaper.watch("quiet", ())?;
+    /// let serving = reaper.watch("serving", ())?;
+    /// let request = serving.busy();
+    ///
+    /// let ended: Vec<_> = reaper.drain_idle()?.into_iter().map(|ended| ended.key).collect();
+    /// assert_eq!(ended, ["quiet"]);
+    /// assert!(!quiet.touch());
+    /// assert!(serving.touch());
+    ///
+    /// drop(request);
+    /// assert_eq!(reaper.drain_idle()?.len(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn drain_idle(&self) -> Result<Vec<Expired<K, V>>, Closed> {
+        let is_idle = |watched: &Watched<V>| {
+            watched.ended.is_none() && matches!(watched.activity.reap_if(|_| true), Reap::Reaped(_))
+        };
+        self.handles.set.drain_if(is_idle)
     }
 
     /// A handle that does not keep the stream of expirations open.
@@ -330,7 +553,7 @@ impl<K, V> WeakReaper<K, V> {
     }
 }
 
-impl<K, V> WatchGuard<K, V> {
+impl WatchGuard {
     /// Records activity now. Returns `false`, and records nothing, if the watch has ended.
     #[doc(alias = "heartbeat")]
     #[doc(alias = "refresh")]
@@ -354,7 +577,9 @@ impl<K, V> WatchGuard<K, V> {
     /// Keeps the watch from being idle while the guard is held, for instance while a request is in
     /// flight. Has no [effect](BusyGuard::is_effective) if the watch has ended.
     pub fn busy(&self) -> BusyGuard {
-        BusyGuard::of_watch(&self.activity, self.watches.ticks, self.is_ended())
+        let waits = (self.waits_from != Timestamp::NEVER)
+            .then(|| (self.waits_from, Arc::clone(&self.watches)));
+        BusyGuard::of_watch(&self.activity, self.watches.ticks, self.is_ended(), waits)
     }
 
     /// Whether the watch goes on: it has not ended, the stream was not dropped, and the wheel is
@@ -390,48 +615,12 @@ impl<K, V> WatchGuard<K, V> {
     /// Whether the wheel is shut down: nothing is watched any more.
     #[inline]
     fn is_ended(&self) -> bool {
-        self.watches.set.is_ended()
-    }
-
-    fn is_mine(&self, watched: &Watched<V>) -> bool {
-        // Another watch may have the index by now.
-        Arc::ptr_eq(&watched.activity, &self.activity)
-    }
-
-    fn index(&self) -> u32 {
-        self.activity.index.load(Ordering::Relaxed)
-    }
-
-    /// A clone of the value, until the watch is delivered, drained or returned as unexpired.
-    ///
-    /// `Clone` runs while the set is locked. It must not call back into the reaper.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let wheel = tickwheel::TimerWheel::new();
-    /// let (reaper, mut idle) = wheel.reaper::<u32, &str>(Duration::from_secs(60));
-    /// let session = reaper.watch(1, "alice")?;
-    /// assert_eq!(session.value(), Some("alice"));
-    /// idle.recv().await;
-    /// assert_eq!(session.value(), None);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn value(&self) -> Option<V>
-    where
-        V: Clone,
-    {
-        let read = |watched: &Watched<V>| self.is_mine(watched).then(|| watched.value.clone());
-        self.watches.set.read_value(self.index(), read)
+        self.watches.hints.is_ended()
     }
 
     /// Ends the watch now, however active or busy it is. Returns `false` if it has ended already.
     ///
-    /// From then on touches return `false`. The stream delivers the watch with [`Cause::Now`], even
+    /// From then on touches return `false`. The stream delivers the watch with [`Cause::Forced`], even
     /// if this guard is dropped before.
     ///
     /// # Examples
@@ -452,38 +641,29 @@ impl<K, V> WatchGuard<K, V> {
     /// drop(session);
     ///
     /// let expired = ended.recv().await.ok_or("closed")?;
-    /// assert_eq!((expired.value, expired.cause), ("alice", Cause::Now));
+    /// assert_eq!((expired.value, expired.cause), ("alice", Cause::Forced));
     /// # Ok(())
     /// # }
     /// ```
     #[doc(alias = "kick")]
     #[doc(alias = "close")]
     pub fn expire_now(&self) -> bool {
-        let decide = |watched: &mut Watched<V>| {
-            let decided = self.is_mine(watched) && self.activity.end().is_some();
-            if decided {
-                watched.ended = Some(Cause::Now);
-            }
-            decided
-        };
-        // A drain has taken out what is not there: no touch counts after this call either.
-        let decided = self.watches.set.expire_now(self.index(), decide);
-        if !decided && !self.is_ended() {
-            self.activity.end();
-        }
-        decided
+        self.watches.set.expire_now(&self.activity)
     }
 }
 
-impl<K, V> Drop for WatchGuard<K, V> {
+impl Drop for WatchGuard {
     fn drop(&mut self) {
-        // The set decides under its lock: the watch was received before this call, or never is.
-        // One that has ended stays, to be received or returned as unexpired. After the wheel's end
-        // all stay.
-        let is_meant = |watched: &Watched<V>| {
-            self.is_mine(watched) && watched.ended.is_none() && !self.is_ended()
-        };
-        self.watches.set.forget(self.index(), is_meant);
+        self.watches.set.forget(&self.activity);
+    }
+}
+
+impl Watches {
+    /// A guard of the watch is gone, for which its maximum age waits since `from`.
+    pub(super) fn release(&self, activity: &Arc<Activity>, from: Timestamp, now: Instant) {
+        if self.ticks.timestamp(now) >= from {
+            self.set.release(activity);
+        }
     }
 }
 
@@ -528,7 +708,7 @@ impl<K, V> fmt::Debug for Reaper<K, V> {
     }
 }
 
-impl<K, V> fmt::Debug for WatchGuard<K, V> {
+impl fmt::Debug for WatchGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WatchGuard")
             .field("is_watched", &self.is_watched())

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::clock;
-use crate::keyed::{Cause, Payload, Silence};
+use crate::keyed::{Cause, MayExpire, Payload, Silence};
 use crate::shared::activity::{Activity, Reap, latest_counted};
 use crate::tick::Timestamp;
 
@@ -12,8 +12,24 @@ use crate::tick::Timestamp;
 pub(crate) struct Watched<V> {
     pub(super) value: V,
     pub(super) activity: Arc<Activity>,
+    /// The idle duration in nanoseconds.
+    pub(super) idle: u64,
     /// Why the watch ended, if that was before its timer is taken out: it expires now.
     pub(super) ended: Option<Cause>,
+    /// Whether it reaches its maximum age only when no guard is held.
+    pub(super) waits_for_guards: bool,
+}
+
+impl<V> Watched<V> {
+    /// Whether this activity is that of the watch. Another watch may have its index by now.
+    pub(super) fn is_of(&self, activity: &Arc<Activity>) -> bool {
+        Arc::ptr_eq(&self.activity, activity)
+    }
+
+    /// Whether it has reached its maximum age.
+    pub(super) fn is_old(&self, oldest: Timestamp, now: Timestamp) -> bool {
+        oldest <= now && !(self.waits_for_guards && self.activity.is_busy())
+    }
 }
 
 impl<V> Payload for Watched<V> {
@@ -22,34 +38,58 @@ impl<V> Payload for Watched<V> {
 
     /// `oldest` is the instant of the maximum age, or the instant at which it ended.
     fn due(&self, oldest: Timestamp, now: Timestamp, silence: &Silence<'_>) -> Timestamp {
-        let now = now.after_origin();
         // One that is busy is looked at again after an idle duration.
         let read_now = || silence.shared.ticks.nanos(clock::now());
-        let last = (self.activity).last_counted(now, silence.idle, read_now);
+        let last = (self.activity).last_counted(now.after_origin(), self.idle, read_now);
         // The activity is gone only if the watch has ended.
-        last.map_or(oldest, |last| silence.idle_at(last).min(oldest))
+        let Some(last) = last else {
+            return oldest;
+        };
+        let idle_at = silence.idle_at(last, self.idle);
+        if oldest <= now && !self.is_old(oldest, now) {
+            idle_at
+        } else {
+            idle_at.min(oldest)
+        }
     }
 
     fn expire(
-        &self,
-        oldest: Timestamp,
+        &mut self,
+        oldest: &mut Timestamp,
         now: Timestamp,
         silence: &Silence<'_>,
+        may_expire: &mut MayExpire<'_, V>,
     ) -> Option<(Timestamp, Cause)> {
         if let Some(cause) = self.ended {
-            return Some((oldest, cause));
+            return Some((*oldest, cause));
         }
-        if oldest <= now {
-            let was_busy = self.activity.is_busy();
-            let idle_at = silence.idle_at(self.activity.end()?);
-            return Some(if was_busy {
+        let is_old = self.is_old(*oldest, now);
+        let is_over = |last| is_old || silence.idle_at(last, self.idle) <= now;
+        let (last, is_busy) = (self.activity.last(), self.activity.is_busy());
+        if !is_old && (is_busy || !is_over(last)) {
+            return None;
+        }
+        let reached = |last, oldest| {
+            if is_busy {
                 (oldest, Cause::MaxAge)
             } else {
-                earlier(idle_at, oldest)
-            });
+                earlier(silence.idle_at(last, self.idle), oldest)
+            }
+        };
+        if !may_expire(&mut self.value, reached(last, *oldest).1) {
+            let ticks = &silence.shared.ticks;
+            let now = now.after_origin().max(ticks.nanos(clock::now()));
+            self.activity.touch(now, ticks.tick_nanos());
+            if is_old {
+                *oldest = Timestamp::at(now.saturating_add(self.idle));
+            }
+            return None;
         }
-        match (self.activity).reap_if(|last| silence.idle_at(last) <= now) {
-            Reap::Reaped(last) => Some((silence.idle_at(last), Cause::Idle)),
+        if is_old && !self.waits_for_guards {
+            return Some(reached(self.activity.end()?, *oldest));
+        }
+        match self.activity.reap_if(is_over) {
+            Reap::Reaped(last) => Some(reached(last, *oldest)),
             Reap::Active(_) | Reap::Busy | Reap::Gone => None,
         }
     }
@@ -60,8 +100,8 @@ impl<V> Payload for Watched<V> {
         }
         // It may be gone: a call found that this drain has taken the timer out.
         let last = self.activity.end().unwrap_or(self.activity.last());
-        let last = last.min(latest_counted(now.after_origin(), silence.idle));
-        earlier(silence.idle_at(last), oldest)
+        let last = last.min(latest_counted(now.after_origin(), self.idle));
+        earlier(silence.idle_at(last, self.idle), oldest)
     }
 
     fn into_value(self) -> V {

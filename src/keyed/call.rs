@@ -230,15 +230,17 @@ impl<K, S: Payload> Guard<'_, K, S> {
     }
 }
 
-impl<K, V> Set<K, Plain<V>> {
+impl<K, S: Payload> Set<K, S> {
     /// All indices of now, in parts that one hold of the lock visits. Timers that are set meanwhile
     /// extend the table, and must not keep a visit going.
-    pub(super) fn batches(&self) -> impl Iterator<Item = Range<u32>> + use<K, V> {
+    pub(super) fn batches(&self) -> impl Iterator<Item = Range<u32>> + use<K, S> {
         let end = self.lock().table.end();
         let batch = move |from: u32| from..end.min(from.saturating_add(BATCH));
         (0..end).step_by(BATCH as usize).map(batch)
     }
+}
 
+impl<K, V> Set<K, Plain<V>> {
     /// Removes the timers for which `keep` is false. Timers that are pending throughout are visited
     /// once each.
     pub(crate) fn retain(
@@ -297,16 +299,20 @@ impl<K, S: Payload> Set<K, S> {
         read(&self.lock().table.timer(index)?.value)
     }
 
-    /// Makes the timer at an index due now, if `decide` says so of its value. Returns whether it
-    /// does.
-    pub(crate) fn expire_now(&self, index: u32, decide: impl FnOnce(&mut S) -> bool) -> bool {
+    /// Makes the timer at an index due now, if `decide` says so of its value, its deadline and now.
+    /// Returns whether it does.
+    pub(crate) fn rearm_now(
+        &self,
+        index: u32,
+        decide: impl FnOnce(&mut S, Timestamp, Timestamp) -> bool,
+    ) -> bool {
         let now = self.shared.ticks.timestamp(clock::now());
         let mut guard = self.lock();
         if !guard.is_open() {
             return false;
         }
         let timer = guard.table.timer_mut(index);
-        if !timer.is_some_and(|timer| decide(&mut timer.value)) {
+        if !timer.is_some_and(|timer| decide(&mut timer.value, timer.deadline, now)) {
             return false;
         }
         guard.rearm(index, now);

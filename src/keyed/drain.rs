@@ -6,9 +6,10 @@
 use super::error::Closed;
 use super::expired::{Cause, Expired};
 use super::payload::Payload;
-use super::set::{Set, Taken};
+use super::set::Set;
 use super::table::Timer;
 use crate::clock;
+use crate::metrics::Event;
 use crate::panic::drop_pair;
 use crate::shared::stalls::Gap;
 use crate::tick::Timestamp;
@@ -23,7 +24,36 @@ impl<K, S: Payload> Set<K, S> {
         if !is_known {
             self.hints.end();
         }
-        Ok(self.sort(taken, self.shared.ticks.timestamp(clock::now())))
+        Ok(self.sort(
+            taken.table.into_timers(),
+            self.shared.ticks.timestamp(clock::now()),
+        ))
+    }
+
+    /// Takes out the timers that `ends` is true of, earliest first. It may have changed those.
+    pub(crate) fn drain_if(
+        &self,
+        mut ends: impl FnMut(&S) -> bool,
+    ) -> Result<Vec<Expired<K, S::Value>>, Closed> {
+        drop(self.open()?);
+        let mut taken = Vec::new();
+        for indices in self.batches() {
+            // Not under the lock.
+            taken.reserve(indices.len());
+            let Ok(mut guard) = self.open() else {
+                break;
+            };
+            for index in indices {
+                if guard
+                    .table
+                    .timer(index)
+                    .is_some_and(|timer| ends(&timer.value))
+                {
+                    taken.extend(guard.take_out(index, Event::KeyedDrained));
+                }
+            }
+        }
+        Ok(self.sort(taken.into_iter(), self.shared.ticks.timestamp(clock::now())))
     }
 
     /// After the actor has ended: every timer that was not received, earliest first.
@@ -34,7 +64,10 @@ impl<K, S: Payload> Set<K, S> {
         let taken = self.lock().take_all();
         // They are returned as they were when the actor ended.
         let tick = self.shared.told_before.0.tick();
-        self.sort(taken, self.shared.ticks.begin_timestamp(tick))
+        self.sort(
+            taken.table.into_timers(),
+            self.shared.ticks.begin_timestamp(tick),
+        )
     }
 
     /// The stream is dropped: drops every timer.
@@ -53,7 +86,11 @@ impl<K, S: Payload> Set<K, S> {
         }
     }
 
-    fn sort(&self, taken: Taken<K, S>, now: Timestamp) -> Vec<Expired<K, S::Value>> {
+    fn sort(
+        &self,
+        taken: impl Iterator<Item = Timer<K, S>>,
+        now: Timestamp,
+    ) -> Vec<Expired<K, S::Value>> {
         let end = |mut timer: Timer<K, S>| {
             let (due, cause) = timer
                 .value
@@ -61,7 +98,7 @@ impl<K, S: Payload> Set<K, S> {
             timer.deadline = due;
             (timer, cause)
         };
-        let mut ended: Vec<_> = taken.table.into_timers().map(end).collect();
+        let mut ended: Vec<_> = taken.map(end).collect();
         ended.sort_unstable_by_key(|(timer, _)| (timer.deadline, timer.number));
         let expired = |(timer, cause): (Timer<K, S>, Cause)| Expired {
             key: timer.key,

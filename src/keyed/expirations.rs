@@ -11,9 +11,9 @@ use futures_core::{FusedStream, Stream};
 use tokio::task::coop;
 
 use super::error::TryRecvError;
-use super::expired::Expired;
+use super::expired::{Cause, Expired};
 use super::receipt::Reader;
-use super::stream::ExpirationSource;
+use super::stream::{ExpirationSource, Veto};
 use crate::shared::SleepContext;
 
 /// The expirations of one set of timers. Made by [`TimerWheel::keyed`](crate::TimerWheel::keyed)
@@ -64,11 +64,78 @@ impl<K, V> Expirations<K, V> {
 
     /// Polls for the next expiration; `None` when there will be no more.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Expired<K, V>>> {
+        self.poll_recv_if(cx, &mut |_, _, _| true)
+    }
+
+    fn poll_recv_if(
+        &mut self,
+        cx: &mut Context<'_>,
+        may_expire: &mut Veto<'_, K, V>,
+    ) -> Poll<Option<Expired<K, V>>> {
         let budget = ready!(coop::poll_proceed(cx));
-        let received = ready!(self.set.poll_recv(&mut self.reader, cx));
+        let received = ready!(self.set.poll_recv(&mut self.reader, cx, may_expire));
         budget.made_progress();
         self.has_ended = received.is_none();
         Poll::Ready(received)
+    }
+
+    /// Waits like [`recv`](Self::recv), and asks before a watch of a [`Reaper`](crate::Reaper)
+    /// expires. If `may_expire` returns `false`, the watch is kept for another idle duration, as
+    /// after a touch: its guard is watched throughout, and none of its touches returns `false`.
+    ///
+    /// `may_expire` sees the key, the value, which it may change, and why the watch would expire:
+    /// [`Idle`](Cause::Idle) or [`MaxAge`](Cause::MaxAge). A watch that was [ended by
+    /// `expire_now`](crate::WatchGuard::expire_now) has ended already, and a keyed timer expires at
+    /// its deadline: both are received without asking. A touch during the call keeps a watch,
+    /// whatever the answer; then `may_expire` is asked again when the watch is due once more.
+    ///
+    /// `may_expire` runs while the set is locked. It must be quick, and must not call back into the
+    /// set, except for touches.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `may_expire` does. The watch is still due then.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing.
+    ///
+    /// # Examples
+    ///
+    /// A silent peer gets two pings before its connection ends:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tokio::time::Instant;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// struct Peer {
+    ///     pings: u32,
+    /// }
+    ///
+    /// let (reaper, mut idle) = wheel.reaper::<u32, Peer>(Duration::from_secs(60));
+    /// let start = Instant::now();
+    /// let connection = reaper.watch(1, Peer { pings: 0 })?;
+    ///
+    /// let ended = idle.recv_if(|_key, peer, _cause| {
+    ///     assert!(connection.touch_at(start), "it is still watched");
+    ///     let has_had_both = peer.pings == 2;
+    ///     peer.pings += 1; // and send one
+    ///     has_had_both
+    /// });
+    /// assert_eq!(ended.await.ok_or("closed")?.key, 1);
+    /// assert_eq!(start.elapsed(), Duration::from_secs(3 * 60));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "veto")]
+    #[doc(alias = "keep")]
+    pub async fn recv_if(
+        &mut self,
+        mut may_expire: impl FnMut(&K, &mut V, Cause) -> bool,
+    ) -> Option<Expired<K, V>> {
+        poll_fn(|cx| self.poll_recv_if(cx, &mut may_expire)).await
     }
 
     /// Returns the next expiration if one is due.

@@ -66,7 +66,7 @@ impl<K, V> Expired<K, V> {
 /// let reason = match ended.recv().await.ok_or("closed")?.cause {
 ///     Cause::Idle => "idle for a minute",
 ///     Cause::MaxAge => "too old",
-///     Cause::Now => "ended by the server",
+///     Cause::Forced => "ended by the server",
 ///     _ => "expired",
 /// };
 /// assert_eq!(reason, "idle for a minute");
@@ -83,5 +83,5 @@ pub enum Cause {
     /// The watch reached its [maximum age](crate::WatchOptions::max_age).
     MaxAge,
     /// [`WatchGuard::expire_now`](crate::WatchGuard::expire_now) ended the watch.
-    Now,
+    Forced,
 }

@@ -117,6 +117,6 @@ pub use timers::KeyedTimers;
 pub use update::TimerMut;
 pub use weak_timers::WeakKeyedTimers;
 
-pub(crate) use payload::{Payload, Silence};
+pub(crate) use payload::{MayExpire, Payload, Silence};
 pub(crate) use set::{Handles, Set};
 pub(crate) use timers::pair;

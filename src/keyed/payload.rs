@@ -8,20 +8,22 @@ use crate::tick::Timestamp;
 /// What counts as silence in a set of watches.
 pub(crate) struct Silence<'a> {
     pub(crate) shared: &'a Shared,
-    /// The idle duration in nanoseconds; zero for keyed timers.
-    pub(crate) idle: u64,
     /// How long the reader was kept from deciding.
     pub(crate) gap: Gap,
 }
 
 impl Silence<'_> {
-    /// When something is idle that was last active at `last`.
-    pub(crate) fn idle_at(&self, last: u64) -> Timestamp {
-        let (due, idle) = (last.saturating_add(self.idle), self.idle);
+    /// When something is idle that was last active at `last`, and may be silent for `idle`
+    /// nanoseconds.
+    pub(crate) fn idle_at(&self, last: u64, idle: u64) -> Timestamp {
+        let due = last.saturating_add(idle);
         let falls = self.shared.stalls.put_off(due, idle);
         Timestamp::at(falls.max(self.gap.put_off(due, idle)))
     }
 }
+
+/// Whether a timer with this value may expire for this reason. The receiver may keep it.
+pub(crate) type MayExpire<'a, V> = dyn FnMut(&mut V, Cause) -> bool + 'a;
 
 /// A value in a set. It decides when its timer expires.
 pub(crate) trait Payload {
@@ -35,12 +37,13 @@ pub(crate) trait Payload {
 
     /// Decides, once, whether the timer expires as it is received. Returns the deadline that was
     /// reached. `None` if the timer does not expire yet: then [`due`](Self::due) is later than
-    /// `now`, or the next call decides.
+    /// `now`, or the next call decides. Nothing has changed if `may_expire` unwinds.
     fn expire(
-        &self,
-        deadline: Timestamp,
+        &mut self,
+        deadline: &mut Timestamp,
         now: Timestamp,
         silence: &Silence<'_>,
+        may_expire: &mut MayExpire<'_, Self::Value>,
     ) -> Option<(Timestamp, Cause)>;
 
     /// Ends the value of a timer that is taken out otherwise. Returns the deadline it would have
@@ -68,12 +71,13 @@ impl<V> Payload for Plain<V> {
     }
 
     fn expire(
-        &self,
-        deadline: Timestamp,
+        &mut self,
+        deadline: &mut Timestamp,
         _: Timestamp,
         _: &Silence<'_>,
+        _: &mut MayExpire<'_, V>,
     ) -> Option<(Timestamp, Cause)> {
-        Some((deadline, Cause::Deadline))
+        Some((*deadline, Cause::Deadline))
     }
 
     fn end(&self, deadline: Timestamp, _: Timestamp, _: &Silence<'_>) -> (Timestamp, Cause) {

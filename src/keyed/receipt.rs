@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use super::due::{Due, DueTimers};
 use super::expired::Expired;
@@ -10,6 +10,7 @@ use super::hint::{Hints, Reach};
 use super::in_hand::Ticket;
 use super::payload::Payload;
 use super::set::{BATCH, Copied, Guard, Set};
+use super::stream::Veto;
 use super::table::{Look, Timer};
 use crate::clock;
 use crate::metrics::Event;
@@ -128,6 +129,7 @@ impl<K, S: Payload> Set<K, S> {
         &self,
         reader: &mut Reader,
         limit: usize,
+        may_expire: &mut Veto<'_, K, S::Value>,
         mut out: impl FnMut(Expired<K, S::Value>),
     ) -> Receipt {
         reader.fetch(&self.hints, &self.shared);
@@ -135,7 +137,7 @@ impl<K, S: Payload> Set<K, S> {
         reader.due.reserve(reader.hints.len().min(BATCH as usize));
         let mut failed = Vec::new();
         let mut guard = self.lock();
-        let receipt = guard.receive(reader, limit, &mut failed, &mut out);
+        let receipt = guard.receive(reader, limit, may_expire, &mut failed, &mut out);
         drop(guard);
         reader.free_spare();
         for failed in failed {
@@ -153,6 +155,7 @@ impl<K, S: Payload> Guard<'_, K, S> {
         &mut self,
         reader: &mut Reader,
         mut limit: usize,
+        may_expire: &mut Veto<'_, K, S::Value>,
         failed: &mut Vec<Failed<K, S>>,
         out: &mut impl FnMut(Expired<K, S::Value>),
     ) -> Receipt {
@@ -183,7 +186,7 @@ impl<K, S: Payload> Guard<'_, K, S> {
                     Receipt::Empty
                 };
             };
-            if let Some(expired) = self.decide(due, reader, failed) {
+            if let Some(expired) = self.decide(due, reader, may_expire, failed) {
                 limit -= 1;
                 out(expired);
             }
@@ -229,6 +232,7 @@ impl<K, S: Payload> Guard<'_, K, S> {
         &mut self,
         found: Due,
         reader: &mut Reader,
+        may_expire: &mut Veto<'_, K, S::Value>,
         failed: &mut Vec<Failed<K, S>>,
     ) -> Option<Expired<K, S::Value>> {
         let set = self.set();
@@ -237,18 +241,27 @@ impl<K, S: Payload> Guard<'_, K, S> {
         if self.waits_for_handler(found.index) {
             return None;
         }
-        let timer = self.table.timer(found.index)?;
+        let timer = self.table.timer_mut(found.index)?;
         debug_assert!(found.tick < reader.reach.before, "K5: its tick is complete");
         let now = set.shared.ticks.begin_timestamp(reader.reach.tick);
         let silence = set.silence(reader.gap);
         let due = timer.value.due(timer.deadline, now, &silence);
-        let expires = if set.tick(due) <= found.tick {
-            timer.value.expire(timer.deadline, now, &silence)
-        } else {
-            None
+        let mut may_expire = |value: &mut S::Value, cause| may_expire(&timer.key, value, cause);
+        let expire = || {
+            let is_due = set.tick(due) <= found.tick;
+            let (value, deadline) = (&mut timer.value, &mut timer.deadline);
+            is_due.then(|| value.expire(deadline, now, &silence, &mut may_expire))?
+        };
+        let expires = match catch_unwind(AssertUnwindSafe(expire)) {
+            Ok(expires) => expires,
+            Err(panic) => {
+                // It is still due (K3).
+                reader.due.push(found);
+                resume_unwind(panic);
+            }
         };
         let Some((deadline, cause)) = expires else {
-            // It was touched in the meantime. If it is due nevertheless, it takes its new place in
+            // It was touched in the meantime, or kept. If it is due nevertheless, it takes its new place in
             // the order.
             if let Some(due) = self.look_at(found.index, reader) {
                 reader.due.push(due);

@@ -6,6 +6,7 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use super::error::Closed;
 use super::hint::Hints;
@@ -28,8 +29,8 @@ pub(super) const BATCH: u32 = if IN_EXPLORER { 2 } else { 256 };
 /// See the module.
 pub(crate) struct Set<K, S: Payload> {
     pub(super) shared: Arc<Shared>,
-    /// The idle duration of watches, in nanoseconds; zero for keyed timers.
-    pub(super) idle: u64,
+    /// The shortest idle duration of a watch, in nanoseconds; zero for keyed timers.
+    pub(crate) shortest_idle: AtomicU64,
     state: Mutex<State<K, S>>,
     pub(super) hints: Arc<Hints>,
     pub(super) resource: SetResource,
@@ -128,7 +129,7 @@ impl<K, S: Payload> Set<K, S> {
         });
         let set = Set {
             shared: Arc::clone(shared),
-            idle,
+            shortest_idle: AtomicU64::new(idle),
             state: Mutex::new(State {
                 counters: shared.metrics.0.register(),
                 key: None,
@@ -152,6 +153,10 @@ impl<K, S: Payload> Set<K, S> {
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
+    }
+
+    pub(crate) fn hints(&self) -> &Arc<Hints> {
+        &self.hints
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -198,7 +203,6 @@ impl<K, S: Payload> Set<K, S> {
     pub(super) fn silence(&self, gap: Gap) -> Silence<'_> {
         Silence {
             shared: &self.shared,
-            idle: self.idle,
             gap,
         }
     }

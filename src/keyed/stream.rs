@@ -1,11 +1,12 @@
 //! A set as the source of a stream of expirations.
 
 use std::fmt;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use super::error::TryRecvError;
-use super::expired::Expired;
+use super::expired::{Cause, Expired};
 use super::in_hand::{KeyCalls, Ticket};
 use super::payload::Payload;
 use super::receipt::{Reader, Receipt};
@@ -15,10 +16,18 @@ use crate::shared::hearing::Hearing;
 /// How often a poll locks the set at most.
 const HOLDS_PER_POLL: usize = 16;
 
+/// Whether a watch with this key and value may expire for this reason.
+pub(crate) type Veto<'a, K, V> = dyn FnMut(&K, &mut V, Cause) -> bool + 'a;
+
 /// The source of a stream of expirations: a set with any payload.
 pub(crate) trait ExpirationSource<K, V>: Send + Sync + fmt::Debug {
     /// The next expiration; `None` when there will be no more.
-    fn poll_recv(&self, reader: &mut Reader, cx: &mut Context<'_>) -> Poll<Option<Expired<K, V>>>;
+    fn poll_recv(
+        &self,
+        reader: &mut Reader,
+        cx: &mut Context<'_>,
+        may_expire: &mut Veto<'_, K, V>,
+    ) -> Poll<Option<Expired<K, V>>>;
 
     /// Appends what is due to `out`, at most `limit`. It ends when nothing is due, though the wheel
     /// may reach more meanwhile.
@@ -50,8 +59,9 @@ where
         &self,
         reader: &mut Reader,
         cx: &mut Context<'_>,
+        may_expire: &mut Veto<'_, K, S::Value>,
     ) -> Poll<Option<Expired<K, S::Value>>> {
-        let poll = || self.poll_receive(reader, cx.waker());
+        let poll = || self.poll_receive(reader, cx.waker(), may_expire);
         self.resource.poll(poll)
     }
 
@@ -66,7 +76,9 @@ where
             let most = (limit - (out.len() - before)).min(BATCH as usize);
             // Not under the lock.
             out.reserve(most);
-            let receipt = self.receive(reader, most, |expired| out.push(expired));
+            let receipt = self.receive(reader, most, &mut |_, _, _| true, |expired| {
+                out.push(expired)
+            });
             if receipt != Receipt::More || out.len() - before == limit {
                 return out.len() - before;
             }
@@ -76,7 +88,9 @@ where
     fn try_recv(&self, reader: &mut Reader) -> Result<Expired<K, S::Value>, TryRecvError> {
         let mut received = None;
         loop {
-            let receipt = self.receive(reader, 1, |expired| received = Some(expired));
+            let receipt = self.receive(reader, 1, &mut |_, _, _| true, |expired| {
+                received = Some(expired)
+            });
             match (received.take(), receipt) {
                 (Some(expired), _) => return Ok(expired),
                 (None, Receipt::More) => {}
@@ -122,17 +136,18 @@ impl<K, S: Payload> Set<K, S> {
         &self,
         reader: &mut Reader,
         waker: &Waker,
+        may_expire: &mut Veto<'_, K, S::Value>,
     ) -> Poll<Option<Expired<K, S::Value>>> {
         let mut received = None;
         for _ in 0..HOLDS_PER_POLL {
-            let receipt = self.receive(reader, 1, |expired| received = Some(expired));
+            let receipt = self.receive(reader, 1, may_expire, |expired| received = Some(expired));
             if received.is_some() {
                 return Poll::Ready(received);
             }
             match receipt {
                 Receipt::Finished => return Poll::Ready(None),
                 Receipt::Unheard => {
-                    let longest = Duration::from_nanos(self.idle);
+                    let longest = Duration::from_nanos(self.shortest_idle.load(Ordering::Relaxed));
                     ready!(reader.hearing.poll(longest, waker));
                 }
                 Receipt::Empty if self.hints.wait(waker) => return Poll::Pending,

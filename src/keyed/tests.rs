@@ -137,7 +137,7 @@ impl Keyed {
         let mut keys = Vec::new();
         let reader = &mut self.reader.borrow_mut();
         let out = |expired: Expired<u64, ()>| keys.push(expired.key);
-        let receipt = Set::receive(&self.set, reader, limit, out);
+        let receipt = Set::receive(&self.set, reader, limit, &mut |_, _, _| true, out);
         (receipt, keys)
     }
 
@@ -156,8 +156,12 @@ impl Keyed {
 
     fn poll(&self) -> Poll<Option<u64>> {
         let mut cx = Context::from_waker(Waker::noop());
-        let polled =
-            ExpirationSource::poll_recv(&*self.set, &mut self.reader.borrow_mut(), &mut cx);
+        let polled = ExpirationSource::poll_recv(
+            &*self.set,
+            &mut self.reader.borrow_mut(),
+            &mut cx,
+            &mut |_, _, _| true,
+        );
         polled.map(|expired| expired.map(|expired| expired.key))
     }
 

@@ -26,7 +26,7 @@ fn handles_are_shared_whatever_values_they_take() {
     sends_and_shares::<Expirations<u32, Sent>>();
     sends_and_shares::<Reaper<Sent, Sent>>();
     sends_and_shares::<WeakReaper<Sent, Sent>>();
-    sends_and_shares::<WatchGuard<Sent, Sent>>();
+    sends_and_shares::<WatchGuard>();
     sends_and_shares::<WatchOptions>();
     sends_and_shares::<IdleHandle>();
     sends_and_shares::<IdleLimits>();

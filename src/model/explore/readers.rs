@@ -96,7 +96,7 @@ pub(super) fn reap(
                 let watched = facts.watches.entry(expired.key).or_default();
                 watched.reaped = true;
                 let is_active = watched.busy || watched.not_before + idle > clock::elapsed();
-                let too_early = is_active && expired.cause != Cause::Now;
+                let too_early = is_active && expired.cause != Cause::Forced;
                 (is_first, too_early)
             });
             if !is_first {

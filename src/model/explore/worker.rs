@@ -26,7 +26,7 @@ pub(super) struct Worker {
     pub(super) timers: Option<Arc<KeyedTimers<u64, u64>>>,
     pub(super) intervals: Vec<u64>,
     pub(super) reaper: Option<Reaper<u64, u64>>,
-    pub(super) watches: Vec<(u64, WatchGuard<u64, u64>, Option<BusyGuard>)>,
+    pub(super) watches: Vec<(u64, WatchGuard, Option<BusyGuard>)>,
 }
 
 fn delay(random: &mut Random) -> Duration {
@@ -333,7 +333,7 @@ impl Worker {
         self.unwatch(key, watch, busy);
     }
 
-    fn unwatch(&self, key: u64, watch: WatchGuard<u64, u64>, busy: Option<BusyGuard>) {
+    fn unwatch(&self, key: u64, watch: WatchGuard, busy: Option<BusyGuard>) {
         self.release(key, busy);
         note(self.me, || format!("drops the watch {key}"));
         self.facts.update(|facts| facts.watches.remove(&key));

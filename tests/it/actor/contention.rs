@@ -222,7 +222,7 @@ fn p11_heartbeats_keep_up_beside_reapers() {
             assert!(guards[0].expire_now());
             drop(guards);
             let expired = block_on(ended.recv()).unwrap();
-            assert_eq!(expired.cause, Cause::Now);
+            assert_eq!(expired.cause, Cause::Forced);
         }
     });
 }

@@ -301,7 +301,11 @@ async fn handler_that_takes_too_long_is_dropped() {
         });
     dispatch.await;
     assert_eq!(finished.load(Ordering::Relaxed), 16);
-    assert_eq!(start.elapsed(), ms(498), "each of the four has a turn that takes 100 ms or 99");
+    assert_eq!(
+        start.elapsed(),
+        ms(498),
+        "each of the four has a turn that takes 100 ms or 99"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -131,7 +131,7 @@ pub(crate) struct Watches {
     world: Arc<World>,
     reaper: Reaper<u64, Value>,
     size: usize,
-    all: Vec<WatchGuard<u64, Value>>,
+    all: Vec<WatchGuard>,
     busy: Vec<BusyGuard>,
 }
 
@@ -146,7 +146,7 @@ impl Watches {
         }
     }
 
-    fn watch(&self, key: u64) -> WatchGuard<u64, Value> {
+    fn watch(&self, key: u64) -> WatchGuard {
         let watch = self.reaper.watch(key, self.world.value());
         watch
             .map_err(|_: SetTimerError<_, _>| "there is no limit, and it is open")

@@ -92,7 +92,7 @@ fn bytes_of_keyed(scale: Scale) {
         wheel.settle().await;
         wheel.settle().await;
     });
-    let inline = size_of::<tickwheel::WatchGuard<u64, u64>>();
+    let inline = size_of::<tickwheel::WatchGuard>();
     emit_bytes("tickwheel, a Watch", inline, &info, timers);
     drop(watches);
 }

@@ -72,7 +72,7 @@ async fn due_watches_dropped_unreceived_leave_nothing_behind() {
     const WATCHES: u32 = 3_000;
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
-    let mut watches: Vec<WatchGuard<u32, &str>> = (0..WATCHES)
+    let mut watches: Vec<WatchGuard> = (0..WATCHES)
         .map(|n| reaper.watch(n, "w").unwrap())
         .collect();
     wheel.settle().await;

@@ -80,8 +80,7 @@ async fn p15_due_watches_are_received_after_shutdown() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let start = Instant::now();
-    let watches: Vec<WatchGuard<u32, &str>> =
-        (0..10).map(|n| reaper.watch(n, "w").unwrap()).collect();
+    let watches: Vec<WatchGuard> = (0..10).map(|n| reaper.watch(n, "w").unwrap()).collect();
     wheel.settle().await;
     jump(IDLE);
     assert!(watches[3].touch());
@@ -179,11 +178,11 @@ async fn p15_bounds_the_deadline_of_an_unexpired_watch() {
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let start = Instant::now();
     let aged = WatchOptions::new().max_age(ms(120));
-    let old = reaper.watch_with(1, "old", aged).unwrap();
+    let old = reaper.watch_with(1, "old", &aged).unwrap();
     let ahead = reaper.watch(2, "ahead").unwrap();
     let busy = reaper.watch(3, "busy").unwrap();
     let _guard = busy.busy();
-    let young = reaper.watch_with(4, "young", aged).unwrap();
+    let young = reaper.watch_with(4, "young", &aged).unwrap();
     time::advance(ms(90)).await;
     assert!(old.touch());
     // A touch counts for one idle duration ahead at most.

@@ -25,13 +25,13 @@ async fn expire_now_ends_a_watch_however_active_and_busy() {
         assert!(!watch.expire_now(), "it has ended");
         assert!(!watch.touch() && !watch.is_watched());
         assert!(!watch.busy().is_effective());
-        assert_eq!(watch.value(), Some("w"), "it is not delivered yet");
+        assert_eq!(reaper.value(&watch), Some("w"), "it is not delivered yet");
         drop(busy);
         advance(&wheel, ms(1)).await;
         let expired = ended.try_recv().unwrap();
         assert_eq!((expired.key, expired.value), (1, "w"));
-        assert_eq!((expired.cause, expired.deadline), (Cause::Now, now));
-        assert_eq!(watch.value(), None);
+        assert_eq!((expired.cause, expired.deadline), (Cause::Forced, now));
+        assert_eq!(reaper.value(&watch), None);
         drop(watch);
         advance(&wheel, IDLE * 3).await;
         assert!(is_empty(&mut ended));
@@ -72,7 +72,7 @@ async fn expire_now_delivers_after_its_guard_and_reaper_are_dropped() {
     assert!(watch.expire_now());
     drop((watch, reaper, wheel));
     let expired = ended.recv().await.unwrap();
-    assert_eq!((expired.value, expired.cause), ("w", Cause::Now));
+    assert_eq!((expired.value, expired.cause), ("w", Cause::Forced));
     assert!(ended.recv().await.is_none());
 }
 
@@ -91,12 +91,15 @@ async fn expire_now_of_a_due_watch_ends_it_once() {
         .collect();
     let now = watches.iter().filter(|watch| watch.expire_now()).count();
     assert_eq!(now, 350);
-    assert!(!watches[599].touch() && watches[599].value() == Some("w"));
+    assert!(!watches[599].touch() && reaper.value(&watches[599]) == Some("w"));
     drop(watches);
     advance(&wheel, IDLE).await;
     causes.extend(std::iter::from_fn(|| ended.try_recv().ok()).map(|expired| expired.cause));
     assert_eq!(causes.len(), 600);
-    let by_now = causes.iter().filter(|&&cause| cause == Cause::Now).count();
+    let by_now = causes
+        .iter()
+        .filter(|&&cause| cause == Cause::Forced)
+        .count();
     assert_eq!(by_now, now, "each call says what became of its watch");
 }
 
@@ -120,7 +123,7 @@ async fn expire_now_of_a_closed_reaper_has_no_effect() {
     left.extend(std::iter::from_fn(|| ended.try_recv().ok()));
     left.sort_unstable_by_key(|expired| expired.key);
     let causes: Vec<_> = left.iter().map(|left| (left.key, left.cause)).collect();
-    assert_eq!(causes, [(1, Cause::Now), (2, Cause::Idle)]);
+    assert_eq!(causes, [(1, Cause::Forced), (2, Cause::Idle)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -128,10 +131,10 @@ async fn watches_expire_with_the_cause_that_came_first() {
     let wheel = TimerWheel::new();
     let (reaper, mut ended) = wheel.reaper::<u32, ()>(IDLE);
     let aged = |age| WatchOptions::new().max_age(age).exact();
-    let _idle = reaper.watch_with(1, (), aged(IDLE * 3)).unwrap();
-    let busy = reaper.watch_with(2, (), aged(IDLE * 2)).unwrap();
+    let _idle = reaper.watch_with(1, (), &aged(IDLE * 3)).unwrap();
+    let busy = reaper.watch_with(2, (), &aged(IDLE * 2)).unwrap();
     let _guard = busy.busy();
-    let _young = reaper.watch_with(3, (), aged(IDLE / 2)).unwrap();
+    let _young = reaper.watch_with(3, (), &aged(IDLE / 2)).unwrap();
     let (timers, mut keyed) = wheel.keyed::<u32, ()>();
     timers.set_timer(4, (), IDLE).unwrap();
     advance(&wheel, IDLE * 5).await;
@@ -151,7 +154,7 @@ async fn drain_ends_every_watch_and_says_when_it_would_have_ended() {
     let touched = reaper.watch(1, "touched").unwrap();
     let silent = reaper.watch(2, "silent").unwrap();
     let aged = WatchOptions::new().max_age(ms(60)).exact();
-    let aged = reaper.watch_with(3, "aged", aged).unwrap();
+    let aged = reaper.watch_with(3, "aged", &aged).unwrap();
     wheel.settle().await;
     time::advance(ms(50)).await;
     assert!(touched.touch());
@@ -169,7 +172,7 @@ async fn drain_ends_every_watch_and_says_when_it_would_have_ended() {
     assert_eq!(drained, expected);
     drop(guard);
     for watch in [&touched, &silent, &aged] {
-        assert!(!watch.touch() && !watch.expire_now() && watch.value().is_none());
+        assert!(!watch.touch() && !watch.expire_now() && reaper.value(watch).is_none());
     }
     assert!(reaper.is_empty());
     advance(&wheel, IDLE * 3).await;
@@ -241,8 +244,8 @@ async fn p6_watch_ends_once_while_threads_expire_drain_and_drop() {
     let (mut seen, mut by_now) = (std::collections::HashSet::new(), 0);
     while let Some(expired) = ended.recv().await {
         assert!(seen.insert(expired.key), "{} ended twice", expired.key);
-        assert!(matches!(expired.cause, Cause::Now | Cause::Idle));
-        by_now += u64::from(expired.cause == Cause::Now);
+        assert!(matches!(expired.cause, Cause::Forced | Cause::Idle));
+        by_now += u64::from(expired.cause == Cause::Forced);
     }
     let (mut now, mut drained) = (0, 0);
     for thread in threads {

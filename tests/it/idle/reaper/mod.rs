@@ -6,6 +6,7 @@ mod dropped;
 mod end;
 mod expire_now;
 mod guards;
+mod kept;
 mod model;
 mod race;
 
@@ -129,8 +130,7 @@ async fn reschedules_a_watch_touched_before_the_wheel_reaches_it() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let start = Instant::now();
-    let watches: Vec<WatchGuard<u32, &str>> =
-        (0..10).map(|n| reaper.watch(n, "w").unwrap()).collect();
+    let watches: Vec<WatchGuard> = (0..10).map(|n| reaper.watch(n, "w").unwrap()).collect();
     wheel.settle().await;
     // The actor does not run while the clock jumps.
     jump(IDLE * 5);
@@ -154,8 +154,7 @@ async fn touches_save_watches_that_are_due_and_unreceived() {
     let wheel = TimerWheel::new();
     let (reaper, mut idle) = wheel.reaper(IDLE);
     let start = Instant::now();
-    let watches: Vec<WatchGuard<u32, &str>> =
-        (0..10).map(|n| reaper.watch(n, "w").unwrap()).collect();
+    let watches: Vec<WatchGuard> = (0..10).map(|n| reaper.watch(n, "w").unwrap()).collect();
     // The stream is not read for a long time.
     advance(&wheel, IDLE * 5).await;
     assert_eq!(reaper.len(), 10);
@@ -244,8 +243,7 @@ async fn reaps_nothing_while_the_clock_stands_still() {
 async fn sends_no_command_for_a_touch() {
     let wheel = TimerWheel::new();
     let (reaper, _idle) = wheel.reaper(IDLE);
-    let watches: Vec<WatchGuard<u32, &str>> =
-        (0..100).map(|n| reaper.watch(n, "w").unwrap()).collect();
+    let watches: Vec<WatchGuard> = (0..100).map(|n| reaper.watch(n, "w").unwrap()).collect();
     wheel.settle().await;
     let before = wheel.metrics();
     for _ in 0..50 {

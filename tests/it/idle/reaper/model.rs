@@ -15,7 +15,7 @@ struct Connection {
     last: Instant,
     guards: Vec<BusyGuard>,
     /// `None` once it was dropped.
-    watch: Option<WatchGuard<usize, u64>>,
+    watch: Option<WatchGuard>,
     is_reaped: bool,
 }
 
