@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tickwheel::{Expired, KeyedTimers, SetTimerError, TimerWheel};
+use tickwheel::{Expired, KeyedTimers, SetTimerError, TimerWheel, Unexpired};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -37,7 +37,7 @@ enum Task {
 struct Scheduler {
     timers: KeyedTimers<u64, Task>,
     next_id: AtomicU64,
-    workers: JoinHandle<Vec<Expired<u64, Task>>>,
+    workers: JoinHandle<Vec<Unexpired<u64, Task>>>,
     wheel: TimerWheel,
 }
 
@@ -85,7 +85,7 @@ impl Scheduler {
     }
 
     /// Stops, and returns the tasks that have not run, the next one first.
-    async fn stop(self) -> Vec<Expired<u64, Task>> {
+    async fn stop(self) -> Vec<Unexpired<u64, Task>> {
         self.wheel.shutdown().await;
         self.workers.await.unwrap_or_default()
     }

@@ -12,7 +12,7 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tickwheel::{Expirations, Expired, TimerWheel, WatchGuard};
+use tickwheel::{Expirations, TimerWheel, Unexpired, WatchGuard};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
@@ -112,7 +112,7 @@ async fn run_server(
         .iter()
         .map(|watch| (watch.key, watch.deadline))
         .collect();
-    for Expired { value: end, .. } in left {
+    for Unexpired { value: end, .. } in left {
         let _ = end.send(End::Stopped);
     }
     while let Some(ended) = tasks.join_next().await {

@@ -1,15 +1,16 @@
 //! Failed calls that are tried again in the background.
 //!
-//! A call that fails waits for its next attempt as a keyed timer, twice as long each time. At most
-//! a hundred may wait: the wheel's `max_keyed` refuses the next one and returns it, so a backend
-//! that is down for long does not fill the memory of its callers.
+//! A call that fails waits for its next attempt as a keyed timer, twice as long each time: the
+//! handler of `dispatch` says `Again`. At most a hundred may wait: the wheel's `max_keyed` refuses
+//! the next one and returns it, so a backend that is down for long does not fill the memory of its
+//! callers.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tickwheel::{Expired, KeyedTimers, TimerWheel};
+use tickwheel::{Expired, KeyedTimers, Outcome, TimerWheel};
 use tokio::time::Instant;
 
 #[path = "support/say.rs"]
@@ -52,20 +53,12 @@ struct Outcomes {
 }
 
 impl Failback {
-    /// Tries, and if that fails tries again later.
-    async fn send(&self, number: u64, mut notification: Notification) {
-        let count = |counter: &AtomicU64| counter.fetch_add(1, Ordering::Relaxed);
-        notification.attempts += 1;
-        count(&self.outcomes.attempts);
-        if self.backend.receive(&notification).await.is_ok() {
-            count(&self.outcomes.delivered);
+    /// Makes the first attempt. A retry follows if that fails.
+    async fn send(&self, number: u64, text: String) {
+        let mut notification = Notification { text, attempts: 0 };
+        let Some(backoff) = self.attempt(&mut notification).await else {
             return;
-        }
-        if notification.attempts == MAX_ATTEMPTS {
-            count(&self.outcomes.exhausted);
-            return;
-        }
-        let backoff = FIRST_BACKOFF * 2_u32.pow(notification.attempts - 1);
+        };
         if let Err(error) = self.waiting.set_timer(number, notification, backoff) {
             // A service would log what it lost.
             let (_number, _notification) = error.into_inner();
@@ -75,12 +68,36 @@ impl Failback {
         (self.outcomes.most_waiting).fetch_max(waiting, Ordering::Relaxed);
     }
 
-    async fn retry(self, expired: Expired<u64, Notification>) {
-        if Instant::now() < expired.deadline {
-            self.outcomes.early.fetch_add(1, Ordering::Relaxed);
+    /// Makes one attempt. Returns how long to wait for the next one, if there is one.
+    async fn attempt(&self, notification: &mut Notification) -> Option<Duration> {
+        notification.attempts += 1;
+        count(&self.outcomes.attempts);
+        if self.backend.receive(notification).await.is_ok() {
+            count(&self.outcomes.delivered);
+            return None;
         }
-        self.send(expired.key, expired.value).await;
+        if notification.attempts == MAX_ATTEMPTS {
+            count(&self.outcomes.exhausted);
+            return None;
+        }
+        Some(FIRST_BACKOFF * 2_u32.pow(notification.attempts - 1))
     }
+
+    /// Handles a retry that is due.
+    async fn retry(self, expired: Expired<u64, Notification>) -> Outcome<Notification> {
+        if Instant::now() < expired.deadline {
+            count(&self.outcomes.early);
+        }
+        let mut notification = expired.value;
+        match self.attempt(&mut notification).await {
+            Some(backoff) => Outcome::Again(notification, backoff),
+            None => Outcome::Done,
+        }
+    }
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Something far away that is down at first.
@@ -133,9 +150,7 @@ async fn main() -> ExitCode {
         } else {
             format!("order {number} was paid")
         };
-        failback
-            .send(number, Notification { text, attempts: 0 })
-            .await;
+        failback.send(number, text).await;
     }
     // Else the first retries have come meanwhile, and made room: the machine has stopped.
     let is_full = began.elapsed() < FIRST_BACKOFF;

@@ -72,8 +72,13 @@
 //!   clock says whether it is too late.
 //! * The actor never waits for a reader. [`Builder::max_keyed`] bounds the number of timers, those
 //!   that wait for a reader included.
-//! * A handler that sets timers in its own set holds a [`WeakKeyedTimers`](crate::WeakKeyedTimers),
-//!   so that the stream can end. Keep a strong handle elsewhere, or the handler can set none.
+//! * [`update`](KeyedTimers::update) and [`set_or_update`](KeyedTimers::set_or_update) look at a
+//!   timer and change it in one step: value, deadline, or both.
+//! * [`dispatch`](Expirations::dispatch) runs a handler for each expiration, one for a key at a
+//!   time. A handler that fails returns [`Outcome::Again`](crate::Outcome::Again), and a removal in
+//!   the meantime wins over that.
+//! * A consumer that sets timers in its own set holds a [`WeakKeyedTimers`](crate::WeakKeyedTimers),
+//!   so that the stream can end. Keep a strong handle elsewhere, or the consumer can set none.
 //!
 //! # Idle connections and sessions
 //!

@@ -135,7 +135,7 @@ pub use crate::{
     },
     keyed::{
         Cause, Closed, Expirations, Expired, KeyedTimers, Outcome, SetTimerError, TimerMut,
-        TryRecvError, WeakKeyedTimers,
+        TryRecvError, Unexpired, WeakKeyedTimers,
     },
     metrics::{DurationBucket, DurationHistogram, WheelMetrics},
     sleep::{Interval, Sleep, Timeout},

@@ -94,14 +94,14 @@ impl<V> Payload for Watched<V> {
         }
     }
 
-    fn end(&self, oldest: Timestamp, now: Timestamp, silence: &Silence<'_>) -> (Timestamp, Cause) {
-        if let Some(cause) = self.ended {
-            return (oldest, cause);
+    fn end(&self, oldest: Timestamp, now: Timestamp, silence: &Silence<'_>) -> Timestamp {
+        if self.ended.is_some() {
+            return oldest;
         }
         // It may be gone: a call found that this drain has taken the timer out.
         let last = self.activity.end().unwrap_or(self.activity.last());
         let last = last.min(latest_counted(now.after_origin(), self.idle));
-        earlier(silence.idle_at(last, self.idle), oldest)
+        oldest.min(silence.idle_at(last, self.idle))
     }
 
     fn into_value(self) -> V {

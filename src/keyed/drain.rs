@@ -4,10 +4,10 @@
 //! another key. The actor takes the nodes off the wheel that the old key has.
 
 use super::error::Closed;
-use super::expired::{Cause, Expired};
 use super::payload::Payload;
 use super::set::Set;
 use super::table::Timer;
+use super::unexpired::Unexpired;
 use crate::clock;
 use crate::metrics::Event;
 use crate::panic::drop_pair;
@@ -16,7 +16,7 @@ use crate::tick::Timestamp;
 
 impl<K, S: Payload> Set<K, S> {
     /// Takes every timer out, earliest first.
-    pub(crate) fn drain(&self) -> Result<Vec<Expired<K, S::Value>>, Closed> {
+    pub(crate) fn drain(&self) -> Result<Vec<Unexpired<K, S::Value>>, Closed> {
         let mut guard = self.open()?;
         let taken = guard.take_all();
         let is_known = guard.register();
@@ -34,7 +34,7 @@ impl<K, S: Payload> Set<K, S> {
     pub(crate) fn drain_if(
         &self,
         mut ends: impl FnMut(&S) -> bool,
-    ) -> Result<Vec<Expired<K, S::Value>>, Closed> {
+    ) -> Result<Vec<Unexpired<K, S::Value>>, Closed> {
         drop(self.open()?);
         let mut taken = Vec::new();
         for indices in self.batches() {
@@ -57,7 +57,7 @@ impl<K, S: Payload> Set<K, S> {
     }
 
     /// After the actor has ended: every timer that was not received, earliest first.
-    pub(super) fn take_unreceived(&self) -> Vec<Expired<K, S::Value>> {
+    pub(super) fn take_unreceived(&self) -> Vec<Unexpired<K, S::Value>> {
         if !self.hints.is_ended() {
             return Vec::new();
         }
@@ -90,23 +90,19 @@ impl<K, S: Payload> Set<K, S> {
         &self,
         taken: impl Iterator<Item = Timer<K, S>>,
         now: Timestamp,
-    ) -> Vec<Expired<K, S::Value>> {
+    ) -> Vec<Unexpired<K, S::Value>> {
+        let silence = self.silence(Gap::default());
         let end = |mut timer: Timer<K, S>| {
-            let (due, cause) = timer
-                .value
-                .end(timer.deadline, now, &self.silence(Gap::default()));
-            timer.deadline = due;
-            (timer, cause)
+            timer.deadline = timer.value.end(timer.deadline, now, &silence);
+            timer
         };
         let mut ended: Vec<_> = taken.map(end).collect();
-        ended.sort_unstable_by_key(|(timer, _)| (timer.deadline, timer.number));
-        let expired = |(timer, cause): (Timer<K, S>, Cause)| Expired {
+        ended.sort_unstable_by_key(|timer| (timer.deadline, timer.number));
+        let unexpired = |timer: Timer<K, S>| Unexpired {
             key: timer.key,
             value: timer.value.into_value(),
             deadline: self.shared.ticks.instant(timer.deadline),
-            missed: 0,
-            cause,
         };
-        ended.into_iter().map(expired).collect()
+        ended.into_iter().map(unexpired).collect()
     }
 }

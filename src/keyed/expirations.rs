@@ -14,6 +14,7 @@ use super::error::TryRecvError;
 use super::expired::{Cause, Expired};
 use super::receipt::Reader;
 use super::stream::{ExpirationSource, Veto};
+use super::unexpired::Unexpired;
 use crate::shared::SleepContext;
 
 /// The expirations of one set of timers. Made by [`TimerWheel::keyed`](crate::TimerWheel::keyed)
@@ -193,7 +194,7 @@ impl<K, V> Expirations<K, V> {
     /// Returns the timers that had not expired when the wheel was [shut
     /// down](crate::TimerWheel::shutdown), earliest first. A second call returns nothing, and so
     /// does a call while the wheel runs.
-    pub fn unexpired(&mut self) -> Vec<Expired<K, V>> {
+    pub fn unexpired(&mut self) -> Vec<Unexpired<K, V>> {
         self.set.unexpired()
     }
 }

@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-/// A keyed timer or a watch that has expired, was drained, or had not expired at the shutdown.
+/// A keyed timer or a watch that has expired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Expired<K, V> {
@@ -11,14 +11,13 @@ pub struct Expired<K, V> {
     /// The value it was set with.
     pub value: V,
     /// When it was due: the instant that a timer was last set or moved to, that a repeating one had
-    /// reached, or at which a watch was idle or reached its maximum age. For a timer that had not
-    /// expired, the instant at which it would have been due.
+    /// reached, or at which a watch was idle or reached its maximum age.
     pub deadline: Instant,
     /// How many further periods of a [repeating timer](crate::KeyedTimers::set_interval) had passed
-    /// when this expiration was delivered. They get no expirations of their own. Zero for every
+    /// when this expiration was received. They get no expirations of their own. Zero for every
     /// other timer.
     pub missed: u64,
-    /// Why it expired. For a timer that had not expired, why it would have been due.
+    /// Why it expired.
     pub cause: Cause,
 }
 

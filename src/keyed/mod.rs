@@ -105,6 +105,7 @@ mod table;
 #[cfg(all(test, not(any(tickwheel_loom, tickwheel_shuttle))))]
 mod tests;
 mod timers;
+mod unexpired;
 mod update;
 mod weak_timers;
 mod whole_set;
@@ -114,6 +115,7 @@ pub use error::{Closed, SetTimerError, TryRecvError};
 pub use expirations::Expirations;
 pub use expired::{Cause, Expired};
 pub use timers::KeyedTimers;
+pub use unexpired::Unexpired;
 pub use update::TimerMut;
 pub use weak_timers::WeakKeyedTimers;
 

@@ -47,9 +47,8 @@ pub(crate) trait Payload {
     ) -> Option<(Timestamp, Cause)>;
 
     /// Ends the value of a timer that is taken out otherwise. Returns the deadline it would have
-    /// reached, and why.
-    fn end(&self, deadline: Timestamp, now: Timestamp, silence: &Silence<'_>)
-    -> (Timestamp, Cause);
+    /// reached.
+    fn end(&self, deadline: Timestamp, now: Timestamp, silence: &Silence<'_>) -> Timestamp;
 
     fn into_value(self) -> Self::Value;
 
@@ -80,8 +79,8 @@ impl<V> Payload for Plain<V> {
         Some((*deadline, Cause::Deadline))
     }
 
-    fn end(&self, deadline: Timestamp, _: Timestamp, _: &Silence<'_>) -> (Timestamp, Cause) {
-        (deadline, Cause::Deadline)
+    fn end(&self, deadline: Timestamp, _: Timestamp, _: &Silence<'_>) -> Timestamp {
+        deadline
     }
 
     fn into_value(self) -> V {

@@ -11,6 +11,7 @@ use super::in_hand::{KeyCalls, Ticket};
 use super::payload::Payload;
 use super::receipt::{Reader, Receipt};
 use super::set::{BATCH, Set};
+use super::unexpired::Unexpired;
 use crate::shared::hearing::Hearing;
 
 /// How often a poll locks the set at most.
@@ -44,7 +45,7 @@ pub(crate) trait ExpirationSource<K, V>: Send + Sync + fmt::Debug {
     fn end_dispatch(&self, reader: &mut Reader);
 
     /// The timers that were not received when the actor ended.
-    fn unexpired(&self) -> Vec<Expired<K, V>>;
+    fn unexpired(&self) -> Vec<Unexpired<K, V>>;
 
     /// The stream is dropped: drops every timer of the set.
     fn close(&self);
@@ -121,7 +122,7 @@ where
         Set::end_dispatch(self, reader);
     }
 
-    fn unexpired(&self) -> Vec<Expired<K, S::Value>> {
+    fn unexpired(&self) -> Vec<Unexpired<K, S::Value>> {
         self.take_unreceived()
     }
 

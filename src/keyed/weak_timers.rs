@@ -10,13 +10,16 @@ use super::timers::KeyedTimers;
 
 /// A handle that does not keep the stream of expirations open. Made by [`KeyedTimers::downgrade`].
 ///
-/// The stream ends once no [`KeyedTimers`] and no timer is left. A handler that sets timers of its
-/// own set holds a weak handle, and [upgrades](Self::upgrade) it to set them. Keep a strong handle
-/// elsewhere, or it can set none.
+/// The stream ends once no [`KeyedTimers`] and no timer is left. A consumer that sets timers of its
+/// own set holds a weak handle, and [upgrades](Self::upgrade) it to set them; with a strong one it
+/// would wait for itself. Keep a strong handle elsewhere; otherwise `upgrade` fails.
+///
+/// A handler that tries its own timer again needs no handle: it returns
+/// [`Outcome::Again`](crate::Outcome::Again).
 ///
 /// # Examples
 ///
-/// A retry that arms itself again, until it has been tried three times:
+/// Each order that is due sets a timer for its reminder:
 ///
 /// ```
 /// use std::time::Duration;
@@ -24,25 +27,22 @@ use super::timers::KeyedTimers;
 /// # async fn main() {
 /// let wheel = tickwheel::TimerWheel::new();
 /// let (timers, mut expirations) = wheel.keyed::<&str, u32>();
-/// let retry = timers.downgrade();
-/// timers.set_timer("upload", 1, Duration::from_secs(5)).unwrap();
+/// let weak = timers.downgrade();
+/// timers.set_timer("order", 7, Duration::from_secs(5)).unwrap();
 ///
-/// let retries = async {
-///     let mut tries = 0;
+/// let consumer = tokio::spawn(async move {
+///     let mut received = Vec::new();
 ///     while let Some(expired) = expirations.recv().await {
-///         tries = expired.value;
-///         if let Some(timers) = retry.upgrade().filter(|_| tries < 3) {
-///             timers.set_timer(expired.key, tries + 1, Duration::from_secs(5)).unwrap();
+///         if let Some(timers) = weak.upgrade().filter(|_| expired.key == "order") {
+///             timers.set_timer("reminder", expired.value, Duration::from_secs(5)).unwrap();
 ///         }
+///         received.push(expired.key);
 ///     }
-///     tries
-/// };
-/// // The last strong handle is dropped once the retries are over.
-/// let holder = async {
-///     tokio::time::sleep(Duration::from_secs(60)).await;
-///     drop(timers);
-/// };
-/// assert_eq!(tokio::join!(retries, holder).0, 3);
+///     received
+/// });
+/// tokio::time::sleep(Duration::from_secs(60)).await;
+/// drop(timers); // the stream ends, and with it the consumer
+/// assert_eq!(consumer.await.unwrap(), ["order", "reminder"]);
 /// # }
 /// ```
 pub struct WeakKeyedTimers<K, V, S = RandomState> {

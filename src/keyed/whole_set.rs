@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::error::Closed;
-use super::expired::Expired;
 use super::timers::KeyedTimers;
+use super::unexpired::Unexpired;
 use super::weak_timers::WeakKeyedTimers;
 
 impl<K, V, S> KeyedTimers<K, V, S> {
@@ -114,7 +114,7 @@ impl<K, V, S> KeyedTimers<K, V, S> {
     /// # }
     /// ```
     #[doc(alias = "clear")]
-    pub fn drain(&self) -> Result<Vec<Expired<K, V>>, Closed> {
+    pub fn drain(&self) -> Result<Vec<Unexpired<K, V>>, Closed> {
         self.handles.set.drain()
     }
 

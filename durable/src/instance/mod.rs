@@ -38,7 +38,7 @@ use std::sync::{Arc, Mutex as StdMutex};
 use std::time::Duration;
 
 use futures_util::future::{join, join_all, try_join_all};
-use tickwheel::{Expirations, Expired, KeyedTimers, SetTimerError, TimerWheel};
+use tickwheel::{Expirations, KeyedTimers, SetTimerError, TimerWheel, Unexpired};
 use tokio::sync::{Mutex, Notify, Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -275,7 +275,7 @@ impl Core {
     }
 
     /// Takes everything off the wheel that is not due.
-    fn drain(&self) -> Vec<Expired<Version, ()>> {
+    fn drain(&self) -> Vec<Unexpired<Version, ()>> {
         self.on_wheel.drain().unwrap_or_default()
     }
 

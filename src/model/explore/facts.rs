@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::world::{MAIN, Wait, block_on, fail, is_too_late, since_begin, then, tick_of};
-use crate::{Expired, KeyedTimers, TimerWheel, clock};
+use crate::{KeyedTimers, TimerWheel, clock};
 
 /// Keys below this one belong to plain timers.
 pub(super) const KEYS: u64 = 3;
@@ -66,13 +66,9 @@ impl SharedFacts {
     }
 
     /// Records that a keyed timer has come out, which happens once.
-    pub(super) fn came_out(&self, expired: &Expired<u64, u64>) {
-        let value = expired.value;
-        if expired.key < INTERVALS && !self.update(|facts| facts.out.insert(value)) {
-            fail(format!(
-                "timer {} (value {value}) came out twice",
-                expired.key
-            ));
+    pub(super) fn came_out(&self, key: u64, value: u64) {
+        if key < INTERVALS && !self.update(|facts| facts.out.insert(value)) {
+            fail(format!("timer {key} (value {value}) came out twice"));
         }
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn receive(
             }
             for expired in received.drain(..) {
                 note(me, || format!("receives {expired:?}"));
-                facts.came_out(&expired);
+                facts.came_out(expired.key, expired.value);
                 facts.update(|facts| facts.received += 1);
                 if expired.deadline > clock::now() {
                     fail(format!("timer {} is early", expired.key));
@@ -61,7 +61,7 @@ pub(super) fn receive(
         }
         note(me, || "the stream has ended".to_owned());
         for expired in stream.unexpired() {
-            facts.came_out(&expired);
+            facts.came_out(expired.key, expired.value);
         }
     })
 }

@@ -201,7 +201,7 @@ impl Worker {
         }
         note(self.me, || "drains".to_owned());
         for expired in self.timers().drain().unwrap_or_default() {
-            self.facts.came_out(&expired);
+            self.facts.came_out(expired.key, expired.value);
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::{FutureExt, poll};
 use tickwheel::{
-    Closed, Expirations, Expired, KeyedTimers, SetTimerError, TimerWheel, TryRecvError,
+    Closed, Expirations, Expired, KeyedTimers, SetTimerError, TimerWheel, TryRecvError, Unexpired,
 };
 use tokio::time::{self, Instant};
 
@@ -345,10 +345,12 @@ impl Run {
         }
     }
 
-    fn assert_all(&self, all: Vec<Expired<u8, Value>>, expected: Vec<Out>) {
+    fn assert_all(&self, all: Vec<Unexpired<u8, Value>>, expected: Vec<Out>) {
         assert_eq!(all.len(), expected.len());
-        for (expired, expected) in all.into_iter().zip(expected) {
-            self.assert_out(&expired, expected);
+        for (left, expected) in all.into_iter().zip(expected) {
+            let got = (left.key, left.value.0);
+            assert_eq!(got, (expected.key, expected.value), "expected {expected:?}");
+            self.assert_deadline(left.deadline, expected.deadline);
         }
     }
 
