@@ -426,3 +426,94 @@ async fn dropped_dispatch_aborts_spawned_handlers() {
     assert_eq!(received(&mut stream), [(4, ())]);
     assert_balanced(&wheel);
 }
+
+/// What handlers have done with one key.
+#[derive(Default)]
+struct Seen {
+    running: AtomicUsize,
+    started: AtomicUsize,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p6_removed_timers_are_not_tried_again_whatever_threads_do() {
+    const THREADS: u64 = 2;
+    const ROUNDS: u64 = 3_000;
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed::<u64, u64>();
+    // Each round has a key of its own, which is set, perhaps set again, and removed.
+    let seen: std::sync::Arc<Vec<Seen>> =
+        std::sync::Arc::new((0..THREADS * ROUNDS).map(|_| Seen::default()).collect());
+    let handlers = std::sync::Arc::clone(&seen);
+    let dispatching = tokio::spawn(async move {
+        let handle = |expired: tickwheel::Expired<u64, u64>| {
+            let seen = std::sync::Arc::clone(&handlers);
+            async move {
+                let key = &seen[usize::try_from(expired.key).unwrap()];
+                let running = key.running.fetch_add(1, Ordering::SeqCst);
+                assert_eq!(running, 0, "one handler for a key at a time");
+                let started = key.started.fetch_add(1, Ordering::SeqCst) as u64;
+                for _ in 0..started % 3 {
+                    tokio::task::yield_now().await;
+                }
+                key.running.fetch_sub(1, Ordering::SeqCst);
+                assert!(expired.value % 64 != 63, "some handlers panic");
+                Outcome::Again(
+                    expired.value + 1,
+                    Duration::from_micros(expired.value % 3 * 200),
+                )
+            }
+        };
+        stream.dispatch_spawned(64, handle).await;
+    });
+    let threads: Vec<_> = (0..THREADS)
+        .map(|thread| {
+            let (timers, seen) = (timers.clone(), std::sync::Arc::clone(&seen));
+            std::thread::spawn(move || {
+                let mut removed = Vec::new();
+                for round in 0..ROUNDS {
+                    let key = thread * ROUNDS + round;
+                    timers.set_timer(key, round, ms(0)).unwrap();
+                    for _ in 0..round % 50 {
+                        std::thread::yield_now();
+                    }
+                    if round % 5 == 0 {
+                        timers.set_timer(key, round, ms(0)).unwrap();
+                    }
+                    timers.remove_timer(&key).unwrap();
+                    let started = seen[usize::try_from(key).unwrap()]
+                        .started
+                        .load(Ordering::SeqCst);
+                    removed.push((key, started));
+                }
+                std::thread::sleep(ms(20));
+                for (key, started) in removed {
+                    let after = seen[usize::try_from(key).unwrap()]
+                        .started
+                        .load(Ordering::SeqCst);
+                    let more = after - started;
+                    // One that was received before the removal may begin after it.
+                    assert!(
+                        more <= 1,
+                        "{more} handlers of key {key} began after its removal"
+                    );
+                }
+            })
+        })
+        .collect();
+    drop(timers);
+    for thread in threads {
+        let joined = tokio::task::spawn_blocking(move || thread.join());
+        assert!(joined.await.unwrap().is_ok());
+    }
+    dispatching.await.unwrap();
+    assert!(
+        seen.iter()
+            .any(|key| key.started.load(Ordering::SeqCst) > 1),
+        "some were tried again"
+    );
+    assert!(
+        seen.iter()
+            .all(|key| key.running.load(Ordering::SeqCst) == 0)
+    );
+    assert_balanced(&wheel);
+}
