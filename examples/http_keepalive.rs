@@ -123,7 +123,7 @@ async fn serve(
     let limits = IdleLimits::none().write(idle.saturating_add(STALL));
     let mut idle = wheel.idle_timer(idle);
     let handle = idle.handle();
-    let socket = wheel.idle_stream_with(socket, limits);
+    let socket = wheel.idle_stream_with(socket, &limits);
     let writing = socket.handle();
     let service = service_fn(|request| {
         let computing = writing.as_ref().map(IdleHandle::busy);

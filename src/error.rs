@@ -2,15 +2,13 @@
 
 use std::fmt;
 use std::io;
-use std::mem;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// The error of a [`Timeout`](crate::Timeout): its deadline came before its future completed.
 ///
 /// It converts into an [`io::Error`] of kind [`TimedOut`](io::ErrorKind::TimedOut).
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Elapsed(());
 
 impl Elapsed {
@@ -45,10 +43,11 @@ impl From<tokio::time::error::Elapsed> for Elapsed {
 }
 
 /// Why [`Builder::start`](crate::Builder::start) failed.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum BuildError {
     /// [`Builder::tick`](crate::Builder::tick) is out of bounds.
+    #[non_exhaustive]
     Tick {
         /// The tick that was set.
         value: Duration,
@@ -70,7 +69,7 @@ pub enum BuildError {
     /// The operating system could not spawn the [dedicated
     /// thread](crate::Builder::dedicated_thread). [`source`](std::error::Error::source) has its
     /// error too.
-    Thread(Arc<io::Error>),
+    Thread(io::Error),
     /// The Tokio runtime has no time driver: it was built without `enable_time()` or
     /// `enable_all()`.
     NoTimer,
@@ -111,26 +110,11 @@ impl fmt::Display for BuildError {
 impl std::error::Error for BuildError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            BuildError::Thread(error) => Some(&**error),
+            BuildError::Thread(error) => Some(error),
             _ => None,
         }
     }
 }
-
-/// Errors of the operating system are equal if they are of one kind.
-impl PartialEq for BuildError {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (BuildError::Tick { value: one, .. }, BuildError::Tick { value: other, .. }) => {
-                one == other
-            }
-            (BuildError::Thread(one), BuildError::Thread(other)) => one.kind() == other.kind(),
-            _ => mem::discriminant(self) == mem::discriminant(other),
-        }
-    }
-}
-
-impl Eq for BuildError {}
 
 #[cfg(test)]
 mod tests {

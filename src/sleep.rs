@@ -256,27 +256,10 @@ impl Sleep {
     }
 
     /// Polls the sleep without reading the clock, but for its very first poll: a pending sleep that
-    /// is overdue is ready once the wheel has fired it, not before.
-    ///
-    /// It is for event loops that read the clock themselves before they poll. A reset and a poll
-    /// take a third of the time, some 60 ns less. Otherwise it is like [`poll`](Future::poll), and
-    /// leaves the task's cooperative budget alone as long as the wheel runs and the clock is real.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::future::poll_fn;
-    /// use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() {
-    /// let wheel = tickwheel::TimerWheel::new();
-    /// let mut sleep = wheel.sleep(Duration::from_millis(10));
-    ///
-    /// poll_fn(|cx| sleep.poll_fired(cx)).await;
-    /// assert!(sleep.is_elapsed());
-    /// # }
-    /// ```
-    pub fn poll_fired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// is overdue is ready once the wheel has fired it, not before. It takes a third of the time,
+    /// and leaves the task's cooperative budget alone as long as the wheel runs and the clock is
+    /// real.
+    pub(crate) fn poll_fired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.poll_shown(|timer| timer.poll_by(cx, OnWheel::poll_fired, OnTokio::poll))
     }
 

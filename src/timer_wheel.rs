@@ -287,7 +287,7 @@ impl TimerWheel {
     #[doc(alias = "inactivity")]
     #[track_caller]
     pub fn idle_timer(&self, idle: Duration) -> IdleTimer {
-        IdleTimer::new(&self.context.shared, IdleLimits::none().either(idle))
+        IdleTimer::new(&self.context.shared, &IdleLimits::none().either(idle))
     }
 
     /// Wraps a stream so that its operations fail with [`TimedOut`](std::io::ErrorKind::TimedOut)
@@ -299,13 +299,13 @@ impl TimerWheel {
     #[doc(alias = "keepalive")]
     #[track_caller]
     pub fn idle_stream<S>(&self, io: S, idle: Duration) -> IdleStream<S> {
-        self.idle_stream_with(io, IdleLimits::none().either(idle))
+        self.idle_stream_with(io, &IdleLimits::none().either(idle))
     }
 
     /// Wraps a stream with separate limits for reading, for writing and for both. Without any limit
     /// it has no timer.
     #[cfg_attr(feature = "console", track_caller)]
-    pub fn idle_stream_with<S>(&self, io: S, limits: IdleLimits) -> IdleStream<S> {
+    pub fn idle_stream_with<S>(&self, io: S, limits: &IdleLimits) -> IdleStream<S> {
         IdleStream::new(&self.context.shared, io, limits)
     }
 

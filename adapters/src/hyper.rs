@@ -42,7 +42,7 @@
 //!     let limits = IdleLimits::none().keep_alive(Duration::from_secs(60));
 //!     loop {
 //!         let (socket, _) = listener.accept().await?;
-//!         let socket = wheel.idle_stream_with(socket, limits);
+//!         let socket = wheel.idle_stream_with(socket, &limits);
 //!         tokio::spawn(http.serve_connection(TokioIo::new(socket), service_fn(answer)));
 //!     }
 //! }

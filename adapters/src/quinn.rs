@@ -94,8 +94,7 @@ impl AsyncTimer for WheelSleep {
         self.get_mut().0.set_deadline(deadline.into());
     }
 
-    // quinn reads the clock itself before it polls.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        self.get_mut().0.poll_fired(cx)
+        Pin::new(&mut self.get_mut().0).poll(cx)
     }
 }

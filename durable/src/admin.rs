@@ -383,7 +383,7 @@ impl<K, V> Admin<K, V> {
         limit: usize,
     ) -> Result<Vec<Entry<K, V>>, Error> {
         let listing = self.cores.iter().enumerate().map(async |(part, core)| {
-            let after = after.map(|Position(due, version, last)| {
+            let after = after.as_ref().map(|&Position(due, version, last)| {
                 // Rows with the same deadline and version come in the order of their parts.
                 (due, Version(version.0 - i64::from(part > last)))
             });

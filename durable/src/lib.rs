@@ -155,6 +155,8 @@ pub use rusqlite;
 #[cfg(feature = "sqlite")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
 pub use sqlite::{Sqlite, SqliteTransaction};
+// They are stable, and so are their pages, wherever they lie in this crate.
+#[doc(inline)]
 pub use store::{
     BoxError, Change, ChangedRows, Charter, Counts, InstanceId, Missed, NamespaceError, State,
     Store, StoreError, StoreTime, StoredInstance,

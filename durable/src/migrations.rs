@@ -17,7 +17,7 @@ use crate::store::StoreError;
 
 /// A step up to a version of a store's schema, and its way back: SQL for PostgreSQL and SQLite, and
 /// a script for Redis.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Migration {
     /// The version that the step leads to, from the one before.
@@ -44,7 +44,7 @@ impl Migration {
 }
 
 /// The version of a store's schema.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SchemaVersion {
     /// The version. It is 0 where nothing was made yet.
@@ -66,11 +66,11 @@ impl SchemaVersion {
     /// # Errors
     ///
     /// [`StoreError::Schema`].
-    pub(crate) fn check(self, supported: u32) -> Result<(), StoreError> {
+    pub(crate) fn check(&self, supported: u32) -> Result<(), StoreError> {
         let SchemaVersion {
             version,
             readable_by,
-        } = self;
+        } = *self;
         if version < supported || readable_by > supported {
             return Err(StoreError::schema(version, readable_by, supported));
         }

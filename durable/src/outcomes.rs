@@ -5,7 +5,7 @@ use crate::store::WriteOutcome;
 use crate::token::Token;
 
 /// The result of [`DurableTimers::set_if_absent`](crate::DurableTimers::set_if_absent).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]
 pub enum SetIfAbsent {
@@ -18,7 +18,7 @@ pub enum SetIfAbsent {
 }
 
 /// The result of [`DurableTimers::move_timer`](crate::DurableTimers::move_timer).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]
 pub enum Moved {
@@ -31,7 +31,7 @@ pub enum Moved {
 }
 
 /// The result of [`DurableTimers::remove_timer`](crate::DurableTimers::remove_timer).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]
 pub enum Removed<V> {

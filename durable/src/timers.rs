@@ -186,6 +186,17 @@ impl<K, V> DurableTimers<K, V> {
         self.submit_until(write, until).await.map(drop)
     }
 
+    /// Says which feature it needs.
+    #[cfg(not(feature = "cron"))]
+    #[doc(hidden)]
+    #[allow(clippy::unused_async)]
+    pub async fn set_cron<Q>(&self, key: &Q, _: &V, _: &str, _: &str) -> Result<(), Error>
+    where
+        Q: crate::cron::FeatureCron + ?Sized,
+    {
+        key.is_off()
+    }
+
     /// Sets a timer by a cron expression, as [`set_cron`](Self::set_cron) does, unless the key has
     /// a timer, waiting or in flight. With the feature `cron`.
     ///
@@ -208,6 +219,23 @@ impl<K, V> DurableTimers<K, V> {
     {
         let (write, until) = self.cron(key, value, expression, zone, true).await?;
         self.if_absent(write, until).await
+    }
+
+    /// Says which feature it needs.
+    #[cfg(not(feature = "cron"))]
+    #[doc(hidden)]
+    #[allow(clippy::unused_async)]
+    pub async fn set_cron_if_absent<Q>(
+        &self,
+        key: &Q,
+        _: &V,
+        _: &str,
+        _: &str,
+    ) -> Result<SetIfAbsent, Error>
+    where
+        Q: crate::cron::FeatureCron + ?Sized,
+    {
+        key.is_off()
     }
 
     /// A write that sets a timer by a cron expression, and when its call gives up.

@@ -167,7 +167,7 @@ async fn dead_timer_shows_when_it_died_and_is_discarded() {
         sleep(SECOND * 10).await;
         die(claim).await;
         let dead = dead(&timers).await;
-        let death = dead[0].dead.expect("it is dead");
+        let death = dead[0].dead.as_ref().expect("it is dead");
         let lived = death.since.duration_since(dead[0].deadline);
         let lived = lived.expect("it was due before");
         assert!((SECOND * 10..SECOND * 11).contains(&lived), "{lived:?}");

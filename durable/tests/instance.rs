@@ -109,7 +109,11 @@ async fn lease_remaining_is_no_more_than_the_store_grants() {
         let remaining = claim.lease_remaining();
         store.set_delay(Duration::ZERO);
         let in_flight = timers.admin().in_flight(None, 1).await.expect("it lists");
-        let until = in_flight[0].in_flight.expect("it is in flight").lease_until;
+        let until = in_flight[0]
+            .in_flight
+            .as_ref()
+            .expect("it is in flight")
+            .lease_until;
         let now: SystemTime = timers.counts().await.expect("it counts").now.into();
         let granted = until.expect("it ends").duration_since(now);
         let granted = granted.expect("it has not ended");

@@ -171,7 +171,7 @@ async fn operator_sees_a_hundred_timers_of_a_key() {
         held.push(next(&mut claims).await);
     }
     let all = timers.admin().all_of("a").await.expect("it reads");
-    let all = all.iter().filter_map(|entry| entry.in_flight);
+    let all = all.iter().filter_map(|entry| entry.in_flight.as_ref());
     let latest = held.iter().rev().take(MAX_KEY_ROWS).map(Claim::token);
     assert!(all.map(|claim| claim.token).eq(latest));
 }

@@ -27,7 +27,7 @@ use super::idle_timer::assert_not_zero;
 /// | WebSocket and others after a response with the status 101 | like `either`: from the last byte in either direction |
 /// | a tunnel by `CONNECT`, with a 200 as response | only after a byte of the server: use `either` |
 /// | HTTP/2, gRPC | from the last byte, also while requests are being handled: use guards |
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IdleLimits {
     pub(super) either: Option<Duration>,
     pub(super) read: Option<Duration>,
@@ -120,7 +120,8 @@ impl IdleLimits {
     /// let wheel = TimerWheel::new();
     /// let (mut client, socket) = duplex(64);
     /// let limits = IdleLimits::none().keep_alive(Duration::from_secs(5));
-    /// let (mut requests, mut responses) = tokio::io::split(wheel.idle_stream_with(socket, limits));
+    /// let stream = wheel.idle_stream_with(socket, &limits);
+    /// let (mut requests, mut responses) = tokio::io::split(stream);
     ///
     /// client.write_all(b"a").await?;
     /// assert_eq!(requests.read_u8().await?, b'a');

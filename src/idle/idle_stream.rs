@@ -94,7 +94,7 @@ struct Guard {
 
 impl Guard {
     #[cfg_attr(feature = "console", track_caller)]
-    fn new(shared: &Arc<Shared>, limits: IdleLimits) -> Self {
+    fn new(shared: &Arc<Shared>, limits: &IdleLimits) -> Self {
         let pending = Arc::new(Pending::new());
         Guard {
             timer: IdleTimer::new(shared, limits),
@@ -147,8 +147,8 @@ fn idle_error() -> io::Error {
 
 impl<S> IdleStream<S> {
     #[cfg_attr(feature = "console", track_caller)]
-    pub(crate) fn new(shared: &Arc<Shared>, inner: S, limits: IdleLimits) -> Self {
-        let guard = if limits == IdleLimits::none() {
+    pub(crate) fn new(shared: &Arc<Shared>, inner: S, limits: &IdleLimits) -> Self {
+        let guard = if *limits == IdleLimits::none() {
             None
         } else {
             Some(Guard::new(shared, limits))

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use futures_core::FusedFuture;
 use tokio::time::Instant;
 
 use super::idle_limits::IdleLimits;
@@ -37,9 +38,8 @@ use crate::tick::{Ticks, Timestamp, far_future};
 /// idle lets other tasks have their turn, and its own task's other branches, before it returns
 /// `Ready`.
 ///
-/// Polling a completed timer begins a new period: it completes again an idle duration after that
-/// poll. In a loop around `select!` it therefore ticks once in each idle duration for as long as
-/// nothing touches it.
+/// A timer that has completed stays pending until [`restart`](Self::restart) begins a new period:
+/// see its [`FusedFuture`].
 ///
 /// # Cancel safety
 ///
@@ -73,7 +73,7 @@ pub struct IdleTimer {
     clock: Arc<IdleClock>,
     /// Its deadline is a lower bound of the instant at which the timer is idle.
     sleep: Sleep,
-    /// The last poll returned `Ready`: the clock has decided, and the next poll revives it.
+    /// A poll returned `Ready`: the clock has decided, and `restart` revives it.
     is_completed: bool,
     /// When the last poll left it waiting for the actor.
     waits_since: Option<u64>,
@@ -130,7 +130,7 @@ type WaitsFrom = Option<(Timestamp, Arc<Watches>)>;
 
 impl IdleTimer {
     #[cfg_attr(feature = "console", track_caller)]
-    pub(crate) fn new(shared: &Arc<Shared>, limits: IdleLimits) -> Self {
+    pub(crate) fn new(shared: &Arc<Shared>, limits: &IdleLimits) -> Self {
         let resource = Resource::new(TimerType::IdleTimer);
         let now = shared.ticks.nanos(clock::now());
         let IdleLimits {
@@ -138,7 +138,7 @@ impl IdleTimer {
             read,
             write,
             keep_alive,
-        } = limits;
+        } = *limits;
         let kinds = [read, write, keep_alive];
         let stalls = Arc::clone(&shared.stalls);
         let clock = Arc::new(IdleClock::new(shared.ticks, stalls, either, kinds, now));
@@ -200,8 +200,8 @@ impl IdleTimer {
     /// Changes the idle duration, which counts from the last activity. A task that awaits the timer
     /// need not poll it.
     ///
-    /// If the timer has completed, the duration applies to the period that begins with the next
-    /// poll.
+    /// If the timer has completed, the duration applies to the period that
+    /// [`restart`](Self::restart) begins.
     ///
     /// # Panics
     ///
@@ -217,6 +217,37 @@ impl IdleTimer {
         // a shorter duration may be due before that.
         if let Some(due) = self.due(clock::now()) {
             Pin::new(&mut self.sleep).reset(due);
+        }
+    }
+
+    /// Begins a new period now. A timer that has completed can be polled again, and its handles
+    /// count again; for any other this is a [`touch`](Self::touch).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tokio::time::Instant;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let wheel = tickwheel::TimerWheel::new();
+    /// let start = Instant::now();
+    /// let mut idle = wheel.idle_timer(Duration::from_secs(30));
+    ///
+    /// for _ping in 0..3 {
+    ///     (&mut idle).await;
+    ///     idle.restart();
+    /// }
+    /// assert_eq!(start.elapsed(), Duration::from_secs(90));
+    /// assert!(idle.touch());
+    /// # }
+    /// ```
+    #[doc(alias = "reset")]
+    pub fn restart(&mut self) {
+        if mem::take(&mut self.is_completed) {
+            self.clock.revive(self.clock.now());
+        } else {
+            self.touch();
         }
     }
 
@@ -308,12 +339,19 @@ impl Future for IdleTimer {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if mem::take(&mut self.is_completed) {
-            self.clock.revive(self.clock.now());
+        if self.is_completed {
+            return Poll::Pending;
         }
         ready!(self.poll_idle(cx));
         self.is_completed = true;
         Poll::Ready(())
+    }
+}
+
+impl FusedFuture for IdleTimer {
+    /// Whether the timer has completed, and was not [restarted](Self::restart) since.
+    fn is_terminated(&self) -> bool {
+        self.is_completed
     }
 }
 

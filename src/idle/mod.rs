@@ -12,7 +12,7 @@
 //! 2. The future, when polled, decides by one compare-and-exchange. If activity comes first, it
 //!    arms the sleep again.
 //! 3. A touch or guard before that decision succeeds; a later one returns `false`.
-//! 4. An [`IdleTimer`] that has completed begins a new period when it is polled again. An
+//! 4. An [`IdleTimer`] that has completed begins a new period when it is restarted. An
 //!    [`IdleStream`] stays idle: the operation that decides wakes the one that is pending in the
 //!    other direction.
 

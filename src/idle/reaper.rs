@@ -620,8 +620,8 @@ impl WatchGuard {
 
     /// Ends the watch now, however active or busy it is. Returns `false` if it has ended already.
     ///
-    /// From then on touches return `false`. The stream delivers the watch with [`Cause::Forced`], even
-    /// if this guard is dropped before.
+    /// From then on touches return `false`. The stream delivers the watch with [`Cause::Forced`],
+    /// even if this guard is dropped before.
     ///
     /// # Examples
     ///

@@ -22,7 +22,7 @@ use std::fmt;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SetTimerError<K, V> {
     /// As many timers are pending as [`Builder::max_keyed`](crate::Builder::max_keyed) allows, and

@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 
 /// A keyed timer or a watch that has expired.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Expired<K, V> {
     /// The key it was set under.
@@ -49,7 +49,8 @@ impl<K, V> Expired<K, V> {
     }
 }
 
-/// Why a keyed timer or a watch expired.
+/// Why a keyed timer or a watch expired. It names a kind, as [`ErrorKind`](std::io::ErrorKind)
+/// does; details would be fields of [`Expired`].
 ///
 /// # Examples
 ///

@@ -261,8 +261,8 @@ impl<K, S: Payload> Guard<'_, K, S> {
             }
         };
         let Some((deadline, cause)) = expires else {
-            // It was touched in the meantime, or kept. If it is due nevertheless, it takes its new place in
-            // the order.
+            // It was touched in the meantime, or kept. If it is due nevertheless, it takes its new
+            // place in the order.
             if let Some(due) = self.look_at(found.index, reader) {
                 reader.due.push(due);
             }

@@ -78,7 +78,7 @@ where
             // Not under the lock.
             out.reserve(most);
             let receipt = self.receive(reader, most, &mut |_, _, _| true, |expired| {
-                out.push(expired)
+                out.push(expired);
             });
             if receipt != Receipt::More || out.len() - before == limit {
                 return out.len() - before;
@@ -90,7 +90,7 @@ where
         let mut received = None;
         loop {
             let receipt = self.receive(reader, 1, &mut |_, _, _| true, |expired| {
-                received = Some(expired)
+                received = Some(expired);
             });
             match (received.take(), receipt) {
                 (Some(expired), _) => return Ok(expired),

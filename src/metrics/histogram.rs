@@ -53,7 +53,7 @@ pub struct DurationHistogram {
 }
 
 /// One bucket of a [`DurationHistogram`].
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DurationBucket {
     /// The smallest and the largest duration that the bucket counts, in whole nanoseconds.

@@ -71,7 +71,7 @@ fn refuse(present: &Ambient) -> InstallError {
 }
 
 /// Why [`install`] failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum InstallError {
     /// A wheel was installed for this runtime before, and has not ended.

@@ -298,7 +298,7 @@ impl Builder {
         let thread = thread::Builder::new().name(name);
         match thread.spawn(|| actor.run_on_thread()) {
             Ok(_) => Ok(shared),
-            Err(error) => Err(BuildError::Thread(Arc::new(error))),
+            Err(error) => Err(BuildError::Thread(error)),
         }
     }
 

@@ -77,7 +77,7 @@ impl<L: Listener> Listener for IdleListener<L> {
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         let (io, peer) = self.listener.accept().await;
-        let io = self.wheel.idle_stream_with(io, self.limits);
+        let io = self.wheel.idle_stream_with(io, &self.limits);
         (io.shutdown_when_idle(), peer)
     }
 

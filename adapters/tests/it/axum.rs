@@ -201,7 +201,7 @@ async fn keep_alive_connection_closes_once_idle() {
 async fn slow_handler_keeps_its_connection() {
     let either = IdleLimits::none().either(IDLE);
     for (limits, is_answered) in [(keep_alive(), true), (either, false)] {
-        let mut client = serve(Some(limits)).connect();
+        let mut client = serve(Some(limits.clone())).connect();
         ask(&mut client, "/slow").await;
         let response = read_until(&mut client, "hello").await;
         assert_eq!(response.is_some(), is_answered, "{limits:?}");

@@ -38,7 +38,7 @@ type Served = JoinHandle<(Duration, bool)>;
 fn serve(limits: IdleLimits) -> (DuplexStream, Served) {
     let (client, socket) = duplex(4096);
     let wheel = TimerWheel::new();
-    let stream = wheel.idle_stream_with(socket, limits);
+    let stream = wheel.idle_stream_with(socket, &limits);
     let handler = |request: Request<Incoming>| async move {
         let is_slow = request.uri().path() == "/slow";
         let _ = request.into_body().collect().await;

@@ -94,7 +94,7 @@ async fn idle_connection_that_is_dropped_ends_without_close_notify() {
     let wheel = TimerWheel::new();
     tokio::spawn(async move {
         let (stream, _) = listener.accept().await;
-        let mut stream = wheel.idle_stream_with(stream, IdleLimits::none().either(IDLE));
+        let mut stream = wheel.idle_stream_with(stream, &IdleLimits::none().either(IDLE));
         let mut request = vec![0; 1024];
         let _ = stream.read(&mut request).await;
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nhello").await;

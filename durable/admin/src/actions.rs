@@ -334,7 +334,7 @@ impl<'a> Work<'a> {
             (Effect::Purge, _) => self.bulk(Bulk::Purge).await,
             (Effect::Waiting(change), Selection::Keys(keys)) => {
                 for key in keys {
-                    self.waiting_key(key, change).await?;
+                    self.waiting_key(key, change.clone()).await?;
                 }
                 Ok(())
             }

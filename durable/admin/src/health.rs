@@ -154,7 +154,7 @@ impl Summary {
 
     /// How many wait, are in flight and are dead, and when the earliest is due.
     pub(crate) fn figures(&self) -> [String; 4] {
-        let Some(counts) = self.counts else {
+        let Some(counts) = &self.counts else {
             return ["-"; 4].map(str::to_owned);
         };
         let number = |number| count(number, counts.is_estimate);

@@ -42,7 +42,7 @@ async fn form_changes_something_only_with_all_that_it_needs() {
     kill_timers(&mut instance, &["a"], "poison").await;
     let (timers, _claims) = instance;
     let dead = timers.admin().dead(None, 1).await.expect("it lists");
-    let token = dead[0].dead.expect("it is dead").token;
+    let token = dead[0].dead.as_ref().expect("it is dead").token;
     let retry = "POST /n/orders/change";
     let fields = format!("action=retry&row=token-{token}");
 

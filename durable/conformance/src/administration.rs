@@ -50,13 +50,13 @@ async fn leaves_claims<S: Store>(instance: &mut Running<S>, far: Duration) {
     instance.set("order", 3, 0).await;
     let claim = instance.next().await;
     for change in [Change::Remove, Change::Run, Change::MoveIn(far)] {
-        let changed = admin.change_key("order", change).await;
+        let changed = admin.change_key("order", change.clone()).await;
         assert_eq!(changed, Ok(Changed::InFlight(claim.token())), "{change:?}");
     }
     instance.set("order", 3, 0).await;
     let again = instance.next().await;
     let all = admin.all_of("order").await.expect("it reads");
-    let held = all.iter().filter_map(|entry| entry.in_flight);
+    let held = all.iter().filter_map(|entry| entry.in_flight.as_ref());
     let held: Vec<_> = held.map(|claim| claim.token).collect();
     assert_eq!(held, [again.token(), claim.token()], "the latest one first");
     for claim in [claim, again] {

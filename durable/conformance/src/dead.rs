@@ -45,7 +45,7 @@ pub async fn d15_poison_message_dies_and_comes_back<T: Stores>(world: &World<T>)
     let dead = instance.dead().await;
     assert_eq!((dead[0].key.as_deref(), dead[0].attempt), (Ok("poison"), 3));
     assert_eq!(dead[0].error.as_deref(), Some("attempt 3"));
-    assert!(dead[0].dead.expect("it is dead").since >= dead[0].deadline);
+    assert!(dead[0].dead.as_ref().expect("it is dead").since >= dead[0].deadline);
     assert_eq!(instance.timers.metrics().dead, 1);
     while instance.counts().await.waiting > 0 {
         let _acked = instance.next_acked().await;
@@ -146,7 +146,7 @@ pub async fn d9_repeats_when_an_occurrence_dies<T: Stores>(world: &World<T>) {
     let next = admin.get("again").await.expect("it reads");
     assert_eq!(next.expect("it goes on").period, Some(period));
     // One of them is delivered beside the timer, which keeps its key.
-    let dead = dead[0].dead.expect("it is dead");
+    let dead = dead[0].dead.as_ref().expect("it is dead");
     assert_eq!(admin.retry_dead(dead.token).await, Ok(true));
     assert_eq!(admin.retry_dead(dead.token).await, Ok(false));
     loop {

@@ -90,7 +90,7 @@ impl Leases {
             let now = micros(SystemTime::now());
             after = page.last().map(Entry::position);
             for entry in &page {
-                let lease_until = entry.in_flight.and_then(|claim| claim.lease_until);
+                let lease_until = entry.in_flight.as_ref().and_then(|claim| claim.lease_until);
                 let (Ok(key), Some(end)) = (&entry.key, lease_until.map(micros)) else {
                     continue;
                 };

@@ -12,7 +12,7 @@ use crate::store::{Change, ChangedRows, PrefixChange, StoreError, Write, WriteOu
 use crate::token::Token;
 
 /// The result of [`Admin::change_key`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]
 pub enum Changed {

@@ -36,7 +36,7 @@ pub struct Entry<K, V> {
 }
 
 /// A claim, as the store sees it.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InFlight {
     /// Its token.
@@ -48,7 +48,7 @@ pub struct InFlight {
 }
 
 /// The death of a timer.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Dead {
     /// The token of its last claim.
@@ -58,13 +58,13 @@ pub struct Dead {
 }
 
 /// A position in a list, to continue after.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Position(pub(super) StoreTime, pub(super) Version, pub(super) usize);
 
 impl<K, V> Entry<K, V> {
     /// Its position in the list, to continue after it.
     pub fn position(&self) -> Position {
-        self.position
+        self.position.clone()
     }
 }
 

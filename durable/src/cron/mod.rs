@@ -6,6 +6,6 @@ mod none;
 mod times;
 
 #[cfg(not(feature = "cron"))]
-pub(crate) use none::Cron;
+pub(crate) use none::{Cron, FeatureCron};
 #[cfg(feature = "cron")]
 pub(crate) use times::Cron;

@@ -3,6 +3,17 @@
 use crate::error::CronError;
 use crate::store::StoreTime;
 
+/// What a call needs that sets a timer by a cron expression. Nothing has it.
+#[allow(unreachable_pub)] // it is a bound of public methods
+#[diagnostic::on_unimplemented(
+    message = "timers with cron expressions need the feature `cron` of `tickwheel-durable`",
+    label = "the feature `cron` is off",
+    note = "cargo add tickwheel-durable --features cron"
+)]
+pub trait FeatureCron {
+    fn is_off<T>(&self) -> T;
+}
+
 #[derive(Debug)]
 pub(crate) enum Cron {}
 

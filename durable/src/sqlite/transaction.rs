@@ -193,6 +193,16 @@ impl<K, V> SqliteTransaction<'_, K, V> {
         self.write(key, action).map(drop)
     }
 
+    /// Says which feature it needs.
+    #[cfg(not(feature = "cron"))]
+    #[doc(hidden)]
+    pub fn set_cron<Q>(&self, key: &Q, _: &V, _: &str, _: &str) -> Result<(), Error>
+    where
+        Q: crate::cron::FeatureCron + ?Sized,
+    {
+        key.is_off()
+    }
+
     /// Sets a timer unless the key has one, waiting or in flight.
     ///
     /// # Errors

@@ -291,25 +291,26 @@ impl Stored {
     }
 }
 
-/// How many rows there are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// How many timers a namespace has.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Counts {
     /// The store's time.
     pub now: StoreTime,
-    /// Rows that wait.
+    /// Timers that wait.
     pub waiting: u64,
-    /// Rows in flight.
+    /// Timers that have fired and are not settled.
     pub in_flight: u64,
-    /// Dead rows.
+    /// Dead letters.
     pub dead: u64,
-    /// When the earliest waiting row is due.
+    /// When the earliest waiting timer is due.
     pub earliest: Option<StoreTime>,
     /// Whether one of the numbers is an estimate. All are exact on all stores of this crate but
-    /// PostgreSQL, which counts [up to 10,000 rows](crate::Postgres#sizing) in each state.
+    /// PostgreSQL, which counts [up to 10,000](crate::Postgres#sizing) in each state.
     pub is_estimate: bool,
 }
 
+/// For a [store](crate::store) of your own. Like that module, it may change in any version.
 impl Counts {
     /// Exact numbers of rows, none of them dead. If rows wait, [`earliest`](Self::earliest) is to
     /// be set.
@@ -323,6 +324,7 @@ impl Counts {
     }
 
     /// Those of both: the later time, the earlier deadline.
+    #[allow(clippy::needless_pass_by_value)] // so that `reduce` takes it
     pub(crate) fn with(self, other: Self) -> Self {
         Counts {
             now: self.now.max(other.now),
@@ -336,7 +338,7 @@ impl Counts {
 }
 
 /// One step of a change of many timers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ChangedRows {
     /// How many timers it has changed.
@@ -350,6 +352,7 @@ pub struct ChangedRows {
     pub more: bool,
 }
 
+/// For a [store](crate::store) of your own. Like that module, it may change in any version.
 impl ChangedRows {
     /// A step that has changed so many rows, and has left none.
     pub fn new(rows: u64, more: bool) -> Self {
@@ -359,9 +362,12 @@ impl ChangedRows {
             ..ChangedRows::default()
         }
     }
+}
 
+impl ChangedRows {
     /// The sum of these and those of a later step.
     #[must_use]
+    #[allow(clippy::needless_pass_by_value)] // it may have more than numbers one day
     pub fn and(self, later: ChangedRows) -> Self {
         ChangedRows {
             rows: self.rows + later.rows,
@@ -443,9 +449,10 @@ mod tests {
             counts(8, [7, 80, 900], None, false),
         ];
         let sum = counts(9, [12, 150, 1_800], Some(40), true);
-        let forward = parts.into_iter().reduce(Counts::with);
-        let backward = parts.into_iter().rev().reduce(Counts::with);
-        assert_eq!((forward, backward), (Some(sum), Some(sum)));
-        assert!(!parts[0].with(parts[2]).is_estimate);
+        let forward = parts.clone().into_iter().reduce(Counts::with);
+        let backward = parts.clone().into_iter().rev().reduce(Counts::with);
+        assert_eq!((forward, backward), (Some(sum.clone()), Some(sum)));
+        let [first, _, last] = parts;
+        assert!(!first.with(last).is_estimate);
     }
 }

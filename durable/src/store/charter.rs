@@ -21,7 +21,7 @@ use super::ids::Namespace;
 /// charter.no_overlap = true;
 /// assert_eq!(charter.to_string(), "codec json, no_overlap true, at_most_once false, parts 1");
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Charter {
     /// The [name](crate::Codec::name) of the codec of keys and values. It never changes.
@@ -46,7 +46,10 @@ impl Charter {
             parts: 1,
         }
     }
+}
 
+/// For a [store](crate::store) of your own. Like that module, it may change in any version.
+impl Charter {
     /// Compares the charter of an instance with this one, which the store has.
     ///
     /// # Errors

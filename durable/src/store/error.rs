@@ -84,6 +84,18 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether the same call may succeed later.
+    pub fn may_pass(&self) -> bool {
+        use StoreError::{Amended, Late, NotOpened, Unavailable};
+        matches!(
+            self,
+            Unavailable { .. } | Amended { .. } | NotOpened { .. } | Late { .. }
+        )
+    }
+}
+
+/// For a [store](crate::store) of your own. Like that module, it may change in any version.
+impl StoreError {
     /// An error that may pass.
     pub fn unavailable(message: impl fmt::Display) -> Self {
         StoreError::Unavailable {
@@ -144,15 +156,6 @@ impl StoreError {
             *cause = Some(Cause::from(error.into()));
         }
         self
-    }
-
-    /// Whether the same call may succeed later.
-    pub fn may_pass(&self) -> bool {
-        use StoreError::{Amended, Late, NotOpened, Unavailable};
-        matches!(
-            self,
-            Unavailable { .. } | Amended { .. } | NotOpened { .. } | Late { .. }
-        )
     }
 }
 

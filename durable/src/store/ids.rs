@@ -95,6 +95,7 @@ pub struct Version(pub i64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstanceId(pub i64);
 
+/// For a [store](crate::store) of your own. Like that module, it may change in any version.
 impl InstanceId {
     /// The id that marks the rows which this instance has [left](super::Settlement::Leave) to
     /// others: less than zero, as no other id is.

@@ -66,18 +66,19 @@ impl StoredNamespace {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredInstance {
-    /// The id that it loads under now.
+    /// The id that it loads timers under now.
     pub id: InstanceId,
     /// Until when the id counts as living, unless it loads again.
     pub alive_until: StoreTime,
-    /// How many rows are marked as loaded by it.
+    /// How many timers it has loaded.
     pub loaded: u64,
-    /// How many due rows it [lacks](super::Load::wanted).
+    /// How many due timers it would load if it had room for them.
     pub lacks: u64,
     /// The [name](crate::Builder::name) that its program gave it.
     pub name: Option<String>,
 }
 
+/// For a [store](crate::store) of your own. Like that module, it may change in any version.
 impl StoredInstance {
     /// An instance without a name that has loaded nothing and lacks nothing.
     pub fn new(id: InstanceId, alive_until: StoreTime) -> Self {

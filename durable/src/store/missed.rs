@@ -7,8 +7,7 @@ use super::time::{StoreTime, micros};
 /// The rule for occurrences of a repeating timer that were missed, because no instance ran or had
 /// capacity.
 ///
-/// An occurrence is missed once the next one is due too. A store need not match the rules:
-/// [`next`](Self::next) applies them.
+/// An occurrence is missed once the next one is due too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Missed {
@@ -41,6 +40,7 @@ impl NextOccurrence {
     }
 }
 
+/// For a [store](crate::store) of your own. Like that module, it may change in any version.
 impl Missed {
     /// Applies the rule to an occurrence with this deadline that is due at `now`.
     ///

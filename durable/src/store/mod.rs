@@ -1,5 +1,6 @@
 //! The contract of stores: the trait [`Store`], and the rows that travel through it. With the
-//! feature `unstable-store`: it may change in any version.
+//! feature `unstable-store`: it may change in any version. What the crate exports at its root too
+//! is stable, but for the methods that are for stores of your own.
 //!
 //! A store keeps the timers of any number of *namespaces*. An *instance* is one running copy of the
 //! program that has opened a namespace. It loads under an id, and under a fresh one after each
@@ -145,13 +146,14 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// safe: see rule 3 of [the contract](self#the-contract).
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
-/// Keeps timers. [The module](self) says what every implementation promises.
+/// Keeps timers: what [`Builder::start`](crate::Builder::start) takes. There is one for [SQLite,
+/// PostgreSQL, Redis and memory](crate#stores-and-features).
 ///
-/// The trait can be used as an object: [`Builder::start`](crate::Builder::start) takes a store, and
-/// a `Box<dyn Store>` that was chosen at run time.
+/// The trait can be used as an object: `start` takes a `Box<dyn Store>` too, which was chosen at
+/// run time.
 ///
-/// An implementation puts an async block into a box. [`Memory`](crate::Memory) is the shortest
-/// complete store, and `Faulty` of the suite one that stands before another.
+/// Programs call no method of it. The methods are for a [store](crate::store) of your own, and may
+/// change in any version.
 ///
 /// # Examples
 ///
@@ -165,6 +167,12 @@ pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # Implementing it
+///
+/// [The module](self) says what every implementation promises. A method puts an async block into a
+/// box. [`Memory`](crate::Memory) is the shortest complete store, and `Faulty` of the suite one
+/// that stands before another.
 pub trait Store: Send + Sync + 'static {
     /// Opens a namespace, and makes it with this charter if it is new. Returns the store's time,
     /// the first id of the instance, which is a version from the sequence, and the edition of the

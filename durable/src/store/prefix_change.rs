@@ -31,7 +31,7 @@ const NEAR: Terms = Terms::new(Duration::from_secs(1), None);
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// What an operator does to waiting timers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
     /// Removes them, and with them dead timers of their keys.
@@ -157,7 +157,7 @@ impl PrefixChange {
     }
 
     fn is_chosen(&self, row: &Stored) -> bool {
-        let is_there = match (self.change, self.to) {
+        let is_there = match (&self.change, self.to) {
             (Change::MoveIn(_), Some(to)) => row.due == to,
             (Change::Run, Some(to)) => row.due <= to,
             _ => false,

@@ -345,15 +345,15 @@ impl LeftRow {
     }
 }
 
-/// The state of a row.
+/// The state of a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum State {
-    /// Armed under its key.
+    /// It waits for its deadline.
     Waiting,
-    /// Fired and not settled.
+    /// It has fired, and is not settled.
     InFlight,
-    /// Failed for good, and kept to be looked at.
+    /// It has failed for good, and is kept to be looked at.
     Dead,
 }
 

@@ -120,7 +120,7 @@ async fn change_of_an_operator_is_refused_when_it_is_late() {
     }
     let space = Namespace::new("orders").expect("it is a name");
     for change in [Change::Remove, Change::Run, Change::MoveIn(HOUR * 2)] {
-        let mut changes = PrefixChange::new("\"a", change).within(SECOND * 2);
+        let mut changes = PrefixChange::new("\"a", change.clone()).within(SECOND * 2);
         // The time that it takes to ask for the store's time counts, too.
         for delay in [SECOND * 3, SECOND * 8 / 5] {
             store.set_delay(delay);

@@ -191,7 +191,7 @@ async fn serve(
     mut stopped: watch::Receiver<()>,
 ) -> hyper::Result<()> {
     let limits = IdleLimits::none().keep_alive(idle);
-    let socket = wheel.idle_stream_with(socket, limits);
+    let socket = wheel.idle_stream_with(socket, &limits);
     let handle = socket.handle();
     // The bytes show when the first of several pipelined requests is answered, and not that the
     // next is being handled.

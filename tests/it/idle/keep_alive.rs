@@ -26,7 +26,7 @@ fn pair() -> (
 ) {
     let wheel = TimerWheel::new();
     let (socket, peer) = duplex(64);
-    let stream = wheel.idle_stream_with(BufReader::new(socket), keep_alive());
+    let stream = wheel.idle_stream_with(BufReader::new(socket), &keep_alive());
     (wheel, stream, peer)
 }
 
@@ -112,7 +112,7 @@ async fn counts_limit_on_all_while_response_is_owed() {
     let wheel = TimerWheel::new();
     let (socket, mut peer) = duplex(64);
     let limits = keep_alive().either(IDLE * 2);
-    let mut stream = wheel.idle_stream_with(socket, limits);
+    let mut stream = wheel.idle_stream_with(socket, &limits);
     peer.write_all(b"a").await.expect("it is open");
     assert_eq!(stream.read_u8().await.expect("it is there"), b'a');
     let mut read = task::spawn(stream.read_u8());
@@ -127,7 +127,7 @@ async fn counts_limit_on_all_while_response_is_owed() {
 async fn closes_connection_whose_client_does_not_take_response() {
     let wheel = TimerWheel::new();
     let (mut client, socket) = duplex(8);
-    let mut stream = wheel.idle_stream_with(socket, keep_alive());
+    let mut stream = wheel.idle_stream_with(socket, &keep_alive());
     // There is no room for a single byte of the response.
     stream.write_all(&[0; 8]).await.expect("there is room");
     client.write_all(b"?").await.expect("it is open");

@@ -30,7 +30,7 @@ fn is_idle<R: std::fmt::Debug>(result: io::Result<R>) -> bool {
 }
 
 /// A stream with limits, and its peer.
-fn pair(wheel: &TimerWheel, limits: IdleLimits) -> (IdleStream<DuplexStream>, DuplexStream) {
+fn pair(wheel: &TimerWheel, limits: &IdleLimits) -> (IdleStream<DuplexStream>, DuplexStream) {
     let (socket, peer) = duplex(64);
     (wheel.idle_stream_with(socket, limits), peer)
 }
@@ -76,7 +76,7 @@ async fn fails_read_when_first_limit_is_reached() {
         (none().read(read).write(write).either(all), 150),
     ] {
         let wheel = TimerWheel::new();
-        let (mut stream, peer) = pair(&wheel, limits);
+        let (mut stream, peer) = pair(&wheel, &limits);
         trickle(peer, ms(40), 10);
         assert_eq!(
             read_until_idle(&mut stream).await,
@@ -97,7 +97,7 @@ async fn fails_write_when_first_limit_is_reached() {
         (none().read(ms(500)).write(ms(150)).either(ms(90)), 490),
     ] {
         let wheel = TimerWheel::new();
-        let (mut stream, mut peer) = pair(&wheel, limits);
+        let (mut stream, mut peer) = pair(&wheel, &limits);
         tokio::spawn(async move {
             for _ in 0..10 {
                 time::sleep(ms(40)).await;
@@ -120,13 +120,14 @@ async fn fails_write_when_first_limit_is_reached() {
 async fn counts_directions_separately() {
     let wheel = TimerWheel::new();
     for limits in [none().read(IDLE), none().write(IDLE)] {
-        let (stream, mut peer) = pair(&wheel, limits);
+        let (stream, mut peer) = pair(&wheel, &limits);
         let (mut reading, mut writing) = tokio::io::split(stream);
         let start = Instant::now();
+        let writes = limits == none().read(IDLE);
         let other = tokio::spawn(async move {
             loop {
                 time::sleep(ms(10)).await;
-                let done = if limits == none().read(IDLE) {
+                let done = if writes {
                     writing.write_all(b"x").await
                 } else {
                     peer.write_all(b"x").await
@@ -147,7 +148,7 @@ async fn counts_directions_separately() {
 #[tokio::test(start_paused = true)]
 async fn stays_alive_by_byte_just_before_each_deadline() {
     let wheel = TimerWheel::new();
-    let (mut stream, peer) = pair(&wheel, none().either(IDLE));
+    let (mut stream, peer) = pair(&wheel, &none().either(IDLE));
     trickle(peer, JUST_BEFORE, 100);
     assert_eq!(read_until_idle(&mut stream).await, JUST_BEFORE * 100 + IDLE);
     let metrics = wheel.metrics();
@@ -158,7 +159,7 @@ async fn stays_alive_by_byte_just_before_each_deadline() {
 async fn wakes_both_halves_of_split_stream() {
     let wheel = TimerWheel::new();
     for limits in [none().read(IDLE), none().write(IDLE), none().either(IDLE)] {
-        let (stream, _peer) = pair(&wheel, limits);
+        let (stream, _peer) = pair(&wheel, &limits);
         let (mut reading, mut writing) = tokio::io::split(stream);
         let start = Instant::now();
         let reading = tokio::spawn(async move { is_idle(reading.read_u8().await) });
@@ -175,7 +176,7 @@ async fn wakes_both_halves_of_split_stream() {
 #[tokio::test(start_paused = true)]
 async fn ignores_empty_operations_and_flushes() {
     let wheel = TimerWheel::new();
-    let (mut stream, _peer) = pair(&wheel, none().either(IDLE));
+    let (mut stream, _peer) = pair(&wheel, &none().either(IDLE));
     for _ in 0..9 {
         time::advance(ms(10)).await;
         assert_eq!(stream.write(&[]).await.expect("not idle"), 0);
@@ -188,7 +189,7 @@ async fn ignores_empty_operations_and_flushes() {
 #[tokio::test(start_paused = true)]
 async fn end_of_file_is_not_idleness() {
     let wheel = TimerWheel::new();
-    let (mut stream, peer) = pair(&wheel, none().read(IDLE).either(IDLE));
+    let (mut stream, peer) = pair(&wheel, &none().read(IDLE).either(IDLE));
     drop(peer);
     for _ in 0..10 {
         assert_eq!(stream.read(&mut [0; 8]).await.expect("an end"), 0);
@@ -200,7 +201,7 @@ async fn end_of_file_is_not_idleness() {
 #[tokio::test(start_paused = true)]
 async fn passes_inner_errors_on() {
     let wheel = TimerWheel::new();
-    let (mut stream, peer) = pair(&wheel, none().either(IDLE));
+    let (mut stream, peer) = pair(&wheel, &none().either(IDLE));
     drop(peer);
     let error = stream.write_all(b"x").await.expect_err("the peer is gone");
     assert_eq!(error.kind(), ErrorKind::BrokenPipe);
@@ -210,7 +211,7 @@ async fn passes_inner_errors_on() {
 #[tokio::test(start_paused = true)]
 async fn late_operation_succeeds_if_it_can() {
     let wheel = TimerWheel::new();
-    let (mut stream, mut peer) = pair(&wheel, none().either(IDLE));
+    let (mut stream, mut peer) = pair(&wheel, &none().either(IDLE));
     peer.write_all(b"xy").await.expect("it is open");
     time::advance(IDLE * 5).await;
     assert!(!stream.is_idle(), "no operation has failed");
@@ -234,7 +235,7 @@ async fn handle_touches_and_guards_both_directions() {
         none().read(IDLE).write(IDLE).either(IDLE),
     ] {
         let wheel = TimerWheel::new();
-        let (mut stream, _peer) = pair(&wheel, limits);
+        let (mut stream, _peer) = pair(&wheel, &limits);
         let handle = stream.handle().expect("it has limits");
         tokio::spawn(async move {
             for _ in 0..5 {
@@ -259,7 +260,7 @@ async fn handle_touches_and_guards_both_directions() {
 async fn counts_each_limit_from_release_of_guard() {
     for limits in [none().either(IDLE), none().read(IDLE), none().write(IDLE)] {
         let wheel = TimerWheel::new();
-        let (mut stream, _peer) = pair(&wheel, limits);
+        let (mut stream, _peer) = pair(&wheel, &limits);
         let busy = stream.handle().expect("it has limits").busy();
         tokio::spawn(async move {
             time::sleep(ms(450)).await;
@@ -293,7 +294,7 @@ async fn fails_later_operations_except_shutdown() {
 #[tokio::test(start_paused = true)]
 async fn gives_inner_stream_back_for_goodbye() {
     let wheel = TimerWheel::new();
-    let (mut stream, mut peer) = pair(&wheel, none().either(IDLE));
+    let (mut stream, mut peer) = pair(&wheel, &none().either(IDLE));
     assert!(is_idle(stream.read_u8().await));
     peer.write_all(b"!").await.expect("it is open");
     let mut inner = stream.into_inner();
@@ -311,7 +312,7 @@ async fn gives_inner_stream_back_for_goodbye() {
 async fn p7_dropped_stream_wakes_no_task() {
     let wheel = TimerWheel::new();
     let limits = none().read(IDLE).write(IDLE);
-    let mut stream = wheel.idle_stream_with(Silent, limits);
+    let mut stream = wheel.idle_stream_with(Silent, &limits);
     let mut waiting = task::spawn(());
     waiting.enter(|cx, _| {
         let mut buf = [0; 8];
@@ -330,7 +331,7 @@ async fn p7_dropped_stream_wakes_no_task() {
 #[tokio::test(start_paused = true)]
 async fn has_no_timer_without_limits() {
     let wheel = TimerWheel::new();
-    let (mut stream, mut peer) = pair(&wheel, none());
+    let (mut stream, mut peer) = pair(&wheel, &none());
     assert!(stream.handle().is_none());
     let mut read = task::spawn(stream.read_u8());
     assert_pending!(read.poll());
@@ -349,7 +350,7 @@ async fn has_no_timer_without_limits() {
 #[tokio::test(start_paused = true)]
 async fn cancelled_reads_lose_neither_bytes_nor_limit() {
     let wheel = TimerWheel::new();
-    let (mut stream, mut peer) = pair(&wheel, none().either(IDLE));
+    let (mut stream, mut peer) = pair(&wheel, &none().either(IDLE));
     let start = Instant::now();
     for n in 0..20 {
         for _ in 0..3 {
@@ -373,9 +374,9 @@ async fn cancelled_reads_lose_neither_bytes_nor_limit() {
 #[tokio::test(start_paused = true)]
 async fn p15_keeps_limits_by_tokios_timer_after_shutdown() {
     let wheel = TimerWheel::new();
-    let (mut stream, peer) = pair(&wheel, none().either(IDLE));
+    let (mut stream, peer) = pair(&wheel, &none().either(IDLE));
     wheel.shutdown().await;
-    let (mut late, late_peer) = pair(&wheel, none().read(IDLE));
+    let (mut late, late_peer) = pair(&wheel, &none().read(IDLE));
     trickle(peer, ms(60), 5);
     trickle(late_peer, ms(60), 2);
     let (first, second) = tokio::join!(read_until_idle(&mut stream), read_until_idle(&mut late));
@@ -483,7 +484,7 @@ async fn passes_buffered_reads_through() {
 #[tokio::test(start_paused = true)]
 async fn ignores_operations_on_inner_stream() {
     let wheel = TimerWheel::new();
-    let (mut stream, mut peer) = pair(&wheel, none().either(IDLE));
+    let (mut stream, mut peer) = pair(&wheel, &none().either(IDLE));
     time::advance(ms(60)).await;
     peer.write_u8(1).await.expect("it is open");
     assert_eq!(stream.get_mut().read_u8().await.expect("it is there"), 1);
@@ -513,7 +514,7 @@ fn refuses_limits_of_zero_duration() {
 #[tokio::test(start_paused = true)]
 async fn treats_longest_limits_as_none() {
     let wheel = TimerWheel::new();
-    let (mut stream, peer) = pair(&wheel, none().read(Duration::MAX).either(Duration::MAX));
+    let (mut stream, peer) = pair(&wheel, &none().read(Duration::MAX).either(Duration::MAX));
     let mut read = task::spawn(stream.read_u8());
     assert_pending!(read.poll());
     time::advance(Duration::from_secs(86_400 * 365 * 20)).await;

@@ -38,7 +38,7 @@ async fn fails_other_direction_despite_later_touches() {
     ] {
         let wheel = TimerWheel::new();
         let (socket, _peer) = duplex(8);
-        let mut stream = wheel.idle_stream_with(socket, limits);
+        let mut stream = wheel.idle_stream_with(socket, &limits);
         stream.write_all(&[0; 8]).await.expect("there is room");
         let handle = stream.handle().expect("it has limits");
         let (mut reading, mut writing) = tokio::io::split(stream);
@@ -89,7 +89,7 @@ async fn activity_that_comes_too_late_is_not_recorded() {
         let limits = limit(IdleLimits::none(), IDLE);
         let wheel = TimerWheel::new();
         let (socket, mut peer) = duplex(8);
-        let mut stream = wheel.idle_stream_with(BufReader::new(socket), limits);
+        let mut stream = wheel.idle_stream_with(BufReader::new(socket), &limits);
         let handle = stream.handle().expect("it has limits");
         peer.write_all(b"abc").await.expect("there is room");
         time::advance(ms(10)).await;
@@ -234,7 +234,7 @@ async fn read_limit_finds_listener_idle_in_a_chat() {
         (limits(IdleLimits::read), true),
     ] {
         let (mut listener, socket) = duplex(8);
-        let stream = wheel.idle_stream_with(socket, limits);
+        let stream = wheel.idle_stream_with(socket, &limits);
         let (mut input, mut output) = tokio::io::split(stream);
         let reading = tokio::spawn(async move { (input.read_u8().await, input) });
         for _ in 0..10 {

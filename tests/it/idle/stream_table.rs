@@ -168,7 +168,7 @@ async fn only_progress_in_own_direction_is_activity() {
             let case = format!("{limits:?} {operation:?} {outcome:?}");
             let wheel = TimerWheel::new();
             let start = Instant::now();
-            let mut stream = wheel.idle_stream_with(Scripted(Outcome::Pending), limits);
+            let mut stream = wheel.idle_stream_with(Scripted(Outcome::Pending), &limits);
             time::advance(LATER).await;
             let mut task = task::spawn(());
             let returned = task.enter(|cx, _| poll(&mut stream, operation, outcome, cx));
@@ -211,7 +211,7 @@ async fn wakes_and_fails_each_pending_operation() {
                 for reversed in [false, true] {
                     let case = format!("{limit:?} {reading:?} {writing:?} {reversed}");
                     let wheel = TimerWheel::new();
-                    let mut stream = wheel.idle_stream_with(Scripted(Outcome::Pending), limit);
+                    let mut stream = wheel.idle_stream_with(Scripted(Outcome::Pending), &limit);
                     let mut operations = [reading, writing];
                     if reversed {
                         operations.reverse();

@@ -95,7 +95,7 @@ impl Action {
 }
 
 /// What an action does to each timer.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) enum Effect {
     /// To one that waits, by its key.
     Waiting(Change),

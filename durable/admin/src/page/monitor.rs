@@ -79,7 +79,7 @@ pub(super) async fn metrics(State(site): State<Arc<Site>>) -> Response {
     let summaries = summaries.unwrap_or_default();
     let mut read = Vec::new();
     for summary in &summaries {
-        if let Some(counts) = summary.counts {
+        if let Some(counts) = summary.counts.clone() {
             let times = vec![StoreTime::default(), counts.now];
             let counted = summary.operator.count_due(times).await;
             let due = counted.ok().and_then(|counted| counted.first().copied());

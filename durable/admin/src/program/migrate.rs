@@ -63,7 +63,7 @@ pub(super) async fn migrate(common: &Common, what: Migrate) -> Result<(), Failur
     }
     let schemas = target.schemas(common).await?;
     for schema in &schemas {
-        target.check_leads(schema.version, to, is_up)?;
+        target.check_leads(&schema.version, to, is_up)?;
     }
     if how.print {
         let versions = schemas.iter().map(|schema| schema.version.version);
@@ -120,7 +120,7 @@ impl Target<'_> {
     }
 
     /// Whether this program knows the steps from that version.
-    fn check_leads(self, found: SchemaVersion, to: u32, is_up: bool) -> Result<(), Failure> {
+    fn check_leads(self, found: &SchemaVersion, to: u32, is_up: bool) -> Result<(), Failure> {
         let (latest, version) = (self.latest(), found.version);
         if is_up && found.readable_by > latest {
             return Err(StoreError::schema(version, found.readable_by, latest).into());
@@ -207,7 +207,7 @@ async fn show(common: &Common, target: Target<'_>) -> Result<(), Failure> {
     }
     let mut shown = table(&["schema", "version", "readable by", "this program"]);
     for schema in &schemas {
-        let version = schema.version;
+        let version = &schema.version;
         let figures = [version.version, version.readable_by, latest].map(|each| each.to_string());
         shown.add_row([schema.name().to_owned()].into_iter().chain(figures));
     }

@@ -30,7 +30,7 @@ fn time(time: StoreTime) -> Option<String> {
 
 pub(super) fn namespaces(summaries: &[Summary]) -> Value {
     let record = |each: &Summary| {
-        let counts = each.counts;
+        let counts = each.counts.as_ref();
         json!({
             "namespace": each.operator.namespace.as_str(),
             "codec": each.operator.codec,
@@ -169,7 +169,7 @@ mod tests {
                 operator: case.operator.clone(),
                 health: Health::new(&counts, &[], false),
                 instances: Vec::new(),
-                counts: Some(counts),
+                counts: Some(counts.clone()),
             };
             let record = &namespaces(&[summary])["namespaces"][0];
             for (name, figure) in [

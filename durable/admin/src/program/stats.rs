@@ -100,10 +100,10 @@ pub(super) async fn watch(
         }
         let mut parts = vec![stats_text(&summaries)];
         for each in &summaries {
-            let (name, Some(Counts { now, .. })) = (&each.operator.namespace, each.counts) else {
+            let (name, Some(Counts { now, .. })) = (&each.operator.namespace, &each.counts) else {
                 continue;
             };
-            let shown = instances_table(&each.instances, now);
+            let shown = instances_table(&each.instances, *now);
             parts.push(format!("{name} at {now}\n{shown}"));
         }
         if screen.is_term() {

@@ -124,11 +124,11 @@ fn open(path: &str) -> Result<Box<dyn Store>, Failure> {
     if found.version == 0 {
         return Err(Failure::NotFound(format!("{path} has no timers")));
     }
-    check_is_upgraded(found, super::migrate::latest(Sqlite::MIGRATIONS))?;
+    check_is_upgraded(&found, super::migrate::latest(Sqlite::MIGRATIONS))?;
     Ok(Sqlite::open(file)?.into())
 }
 
-fn check_is_upgraded(found: SchemaVersion, latest: u32) -> Result<(), StoreError> {
+fn check_is_upgraded(found: &SchemaVersion, latest: u32) -> Result<(), StoreError> {
     if found.version < latest {
         return Err(StoreError::schema(found.version, found.readable_by, latest));
     }
@@ -156,8 +156,8 @@ mod tests {
         let found = Sqlite::schema_version(&file).expect("it reads");
         std::fs::remove_file(&file).expect("it is there");
         assert_eq!(found.version, 1);
-        assert_eq!(check_is_upgraded(found, 1), Ok(()));
-        let older = check_is_upgraded(found, 2).expect_err("it is older");
+        assert_eq!(check_is_upgraded(&found, 1), Ok(()));
+        let older = check_is_upgraded(&found, 2).expect_err("it is older");
         assert!(older.to_string().contains("migrate up"), "{older}");
     }
 

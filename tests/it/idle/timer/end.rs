@@ -4,6 +4,8 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::Poll;
 
+use futures::FutureExt;
+use futures::future::FusedFuture;
 use tickwheel::TimerWheel;
 use tokio::runtime;
 use tokio::time::{self, Instant};
@@ -13,7 +15,7 @@ use super::{IDLE, completion};
 use crate::support::ms;
 
 #[tokio::test(start_paused = true)]
-async fn begins_new_period_when_polled_after_completion() {
+async fn begins_a_new_period_when_restarted() {
     let wheel = TimerWheel::new();
     let start = Instant::now();
     let mut idle = wheel.idle_timer(IDLE);
@@ -21,18 +23,18 @@ async fn begins_new_period_when_polled_after_completion() {
     let mut expected = ms(0);
     for pause in [0, 1, 30, 250] {
         time::advance(ms(pause)).await;
+        idle.restart();
         expected += ms(pause) + IDLE;
+        assert!(idle.touch() && !idle.is_terminated());
         assert_eq!(completion(&mut idle, start).await, expected);
         assert!(!handle.touch(), "too late");
         time::advance(ms(7)).await;
         expected += ms(7);
-        assert!(!idle.touch(), "not polled since");
+        assert!(!idle.touch() && idle.is_terminated());
         assert!(!idle.busy().is_effective());
         assert_eq!(idle.last_active(), start + expected - IDLE - ms(7));
     }
-    let mut pending = task::spawn(&mut idle);
-    assert_pending!(pending.poll());
-    drop(pending);
+    idle.restart();
     assert!(idle.touch() && idle.busy().is_effective());
     wheel.settle().await;
     let metrics = wheel.metrics();
@@ -46,7 +48,7 @@ async fn begins_new_period_when_polled_after_completion() {
 
 /// In a loop around `select!` a completed timer must not be ready all the time.
 #[tokio::test(start_paused = true)]
-async fn ticks_once_per_idle_duration_in_select_loop() {
+async fn completes_once_in_a_select_loop_until_restarted() {
     let wheel = TimerWheel::new();
     let mut idle = wheel.idle_timer(IDLE);
     let mut end = pin!(time::sleep(ms(1_050)));
@@ -57,7 +59,38 @@ async fn ticks_once_per_idle_duration_in_select_loop() {
             () = &mut end => break,
         }
     }
-    assert_eq!(completed, 10);
+    assert_eq!(completed, 1);
+
+    let mut end = time::sleep(ms(1_050)).boxed().fuse();
+    loop {
+        futures::select! {
+            () = &mut idle => panic!("it is terminated"),
+            () = &mut end => break,
+        }
+    }
+    let mut end = pin!(time::sleep(ms(1_050)));
+    idle.restart();
+    loop {
+        tokio::select! {
+            () = &mut idle => {
+                completed += 1;
+                idle.restart();
+            }
+            () = &mut end => break,
+        }
+    }
+    assert_eq!(completed, 11);
+}
+
+#[tokio::test(start_paused = true)]
+async fn restart_of_a_pending_timer_is_a_touch() {
+    let wheel = TimerWheel::new();
+    let start = Instant::now();
+    let mut idle = wheel.idle_timer(IDLE);
+    time::advance(ms(60)).await;
+    idle.restart();
+    assert_eq!(completion(&mut idle, start).await, IDLE + ms(60));
+    assert!(idle.now_or_never().is_none(), "it stays pending");
 }
 
 #[tokio::test(start_paused = true)]
@@ -68,8 +101,10 @@ async fn reset_after_completion_applies_to_next_period() {
     completion(&mut idle, start).await;
     idle.set_idle_duration(ms(300));
     assert!(!idle.touch(), "it has completed");
+    idle.restart();
     assert_eq!(completion(&mut idle, start).await, IDLE + ms(300));
     idle.set_idle_duration(ms(20));
+    idle.restart();
     assert_eq!(completion(&mut idle, start).await, IDLE + ms(320));
 }
 
@@ -120,12 +155,10 @@ async fn p15_respects_touches_by_tokios_timer_after_shutdown() {
     assert_eq!(completion(&mut late, start).await, ms(50 + 900 + 450 + 100));
 
     assert!(!late.touch());
-    assert_eq!(
-        completion(&mut late, start).await,
-        ms(1_600),
-        "a new period"
-    );
+    late.restart();
+    assert_eq!(completion(&mut late, start).await, ms(1_600));
     late.set_idle_duration(ms(500));
+    late.restart();
     assert_eq!(completion(&mut late, start).await, ms(2_100));
 }
 

@@ -201,7 +201,7 @@ mod tests {
     async fn one_timer_among_thousands_has_a_bar() {
         let case = crate::case::Case::new().await;
         let counts = case.operator.counts().await.expect("it counts");
-        let summary = Summary::of(&case.operator, counts).await;
+        let summary = Summary::of(&case.operator, counts.clone()).await;
         let mut due = vec![0; 48];
         (due[0], due[1]) = (10_000, 1);
         let shown = Overview {

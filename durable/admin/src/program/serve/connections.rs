@@ -64,7 +64,7 @@ pub(super) async fn serve(
                 request.extensions_mut().insert(user);
                 router.clone().call(request)
             });
-            let socket = TokioIo::new(wheel.idle_stream_with(socket, limits));
+            let socket = TokioIo::new(wheel.idle_stream_with(socket, &limits));
             let connection = open.watch(http.serve_connection(socket, answer));
             tokio::spawn(async move {
                 // A client that breaks its connection is its own affair.
