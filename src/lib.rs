@@ -67,9 +67,8 @@
 //!
 //! # Features
 //!
-//! No feature is on by default. `precise` makes timers punctual below a millisecond on Linux: see
-//! [accuracy](mod@guide#accuracy-and-ticks). It adds Tokio's `net`, and takes CPU time where timers
-//! are dense. `test-util` adds `pause`, `advance` and `resume` to [`time`], and switches on Tokio's
+//! No feature is on by default. `precise` lets [`Builder::precise`] make the timers of a wheel
+//! punctual below a millisecond on Linux: see [accuracy](mod@guide#accuracy-and-ticks). `test-util` adds `pause`, `advance` and `resume` to [`time`], and switches on Tokio's
 //! feature of that name: it belongs in your dev-dependencies. `console` shows timers in
 //! [tokio-console](mod@guide#observability).
 //!

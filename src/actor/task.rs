@@ -289,7 +289,7 @@ impl Actor {
             if notifier.poll_notified(cx).is_ready() {
                 return Poll::Ready(());
             }
-            timer.poll_elapsed(&mut Context::from_waker(driver), &shared.name)
+            timer.poll_elapsed(&mut Context::from_waker(driver))
         })
         .await;
     }

@@ -71,6 +71,10 @@ async fn names_the_fault_in_every_error() {
         (BuildError::NoRuntime.to_string(), "Builder::runtime"),
         (BuildError::MaxKeyed.to_string(), "max_keyed is 0"),
         (
+            BuildError::NoPreciseFeature.to_string(),
+            "feature `precise`",
+        ),
+        (
             BuildError::RuntimeAndThread.to_string(),
             "`Builder::runtime` and `Builder::dedicated_thread`",
         ),
@@ -158,24 +162,6 @@ fn missing_time_driver_is_an_error_and_no_log() {
     let started = builder().runtime(timeless.handle().clone()).start();
     assert_eq!(started.unwrap_err(), BuildError::NoTimer);
     assert_eq!(warnings.texts(Level::ERROR), [""; 0]);
-}
-
-#[cfg(all(feature = "precise", target_os = "linux"))]
-#[test]
-fn wheel_without_io_driver_logs_one_line() {
-    let logged = Arc::new(Warnings::default());
-    let _here = tracing::subscriber::set_default(Arc::clone(&logged));
-    let mut without = Builder::new_current_thread();
-    let without = without.enable_time().build().unwrap();
-    let started = builder().runtime(without.handle().clone()).start();
-    let line = "timers are precise to a millisecond only: the actor waits on Tokio's timer";
-    assert_eq!(logged.texts(Level::INFO), [line]);
-    let with = Builder::new_current_thread().enable_all().build().unwrap();
-    let also_started = builder().runtime(with.handle().clone()).start();
-    let builder = builder().runtime(without.handle().clone()).precise(false);
-    assert!(started.is_ok() && also_started.is_ok() && builder.start().is_ok());
-    assert_eq!(logged.texts(Level::INFO), [line], "no other line");
-    assert_eq!(logged.count(), 0);
 }
 
 #[test]
