@@ -396,7 +396,10 @@ impl Actor {
             Request::Evict => self.backlog.defer(Deferred::Evict),
             // Cancelled entries are not used again.
             Request::Orphaned => self.begin_sweep(),
-            Request::Shutdown => self.must_end = true,
+            Request::Shutdown => {
+                self.shared.end.shut_down();
+                self.must_end = true;
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::idle_timer::BusyGuard;
 use super::watched::Watched;
 use crate::clock;
-use crate::keyed::{Cause, Closed, Expirations, Expired, Handles, Set, SetTimerError};
+use crate::keyed::{Cause, ClosedError, Expirations, Expired, Handles, Set, SetTimerError};
 use crate::shared::Alive;
 use crate::shared::activity::Activity;
 use crate::tick::{Ticks, Timestamp, after, nanos};
@@ -265,8 +265,8 @@ impl<K, V> Reaper<K, V> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] when the wheel is shut down or the stream dropped. [`Expirations::unexpired`]
-    /// returns what was watched.
+    /// [`ClosedError`] when the wheel is shut down or the stream dropped.
+    /// [`Expirations::unexpired`] returns what was watched.
     ///
     /// # Examples
     ///
@@ -287,7 +287,7 @@ impl<K, V> Reaper<K, V> {
     /// # }
     /// ```
     #[doc(alias = "clear")]
-    pub fn drain(&self) -> Result<Vec<Expired<K, V>>, Closed> {
+    pub fn drain(&self) -> Result<Vec<Expired<K, V>>, ClosedError> {
         self.watches.set.drain()
     }
 

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use tokio::time::Instant;
 
-use super::error::{Closed, SetTimerError};
+use super::error::{ClosedError, SetTimerError};
 use super::payload::{Payload, Plain};
 use super::set::{BATCH, Guard, Repeat, Set};
 use super::table::{Timer, hash_of};
@@ -27,10 +27,11 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
         deadline: Timestamp,
         repeat: Option<Repeat<K, Plain<V>>>,
     ) -> Result<Option<V>, SetTimerError<K, V>> {
+        self.shared.check_clock();
         let hash = hash_of(&self.hasher, &key);
         let mut guard = self.lock();
         if !guard.is_open() {
-            return Err(SetTimerError::Closed(key, value));
+            return Err(SetTimerError::Closed(key, value, guard.closed()));
         }
         let found = guard.table.find(hash, |other| *other == key);
         let Some(index) = found else {
@@ -56,10 +57,11 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
         value: V,
         deadline: Timestamp,
     ) -> Result<Option<(K, V)>, SetTimerError<K, V>> {
+        self.shared.check_clock();
         let hash = hash_of(&self.hasher, &key);
         let mut guard = self.lock();
         if !guard.is_open() {
-            return Err(SetTimerError::Closed(key, value));
+            return Err(SetTimerError::Closed(key, value, guard.closed()));
         }
         if guard.table.find(hash, |other| *other == key).is_some() {
             return Ok(Some((key, value)));
@@ -69,11 +71,12 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
     }
 
     /// Moves a timer. Returns `false` if there is none under this key.
-    pub(crate) fn move_to<Q>(&self, key: &Q, deadline: Timestamp) -> Result<bool, Closed>
+    pub(crate) fn move_to<Q>(&self, key: &Q, deadline: Timestamp) -> Result<bool, ClosedError>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
+        self.shared.check_clock();
         let hash = hash_of(&self.hasher, key);
         let mut guard = self.open()?;
         let Some(index) = guard.table.find(hash, |other| other.borrow() == key) else {
@@ -85,7 +88,7 @@ impl<K: Hash + Eq, V> Set<K, Plain<V>> {
     }
 
     /// Removes a timer.
-    pub(crate) fn remove<Q>(&self, key: &Q) -> Result<Option<V>, Closed>
+    pub(crate) fn remove<Q>(&self, key: &Q) -> Result<Option<V>, ClosedError>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
@@ -199,7 +202,7 @@ impl<K, V> Set<K, Plain<V>> {
     pub(crate) fn retain(
         &self,
         mut keep: impl FnMut(&K, &mut V, Instant) -> bool,
-    ) -> Result<(), Closed> {
+    ) -> Result<(), ClosedError> {
         drop(self.open()?);
         let mut removed = Vec::with_capacity(BATCH as usize);
         for indices in self.batches() {
@@ -236,9 +239,14 @@ impl<K, S: Payload> Set<K, S> {
         deadline: Timestamp,
         now: Timestamp,
     ) -> Result<u32, SetTimerError<K, S::Value>> {
+        self.shared.check_clock();
         let mut guard = self.lock();
         if !guard.is_open() {
-            return Err(SetTimerError::Closed(key, value.into_value()));
+            return Err(SetTimerError::Closed(
+                key,
+                value.into_value(),
+                guard.closed(),
+            ));
         }
         guard.add(0, key, value, deadline, now)
     }

@@ -3,7 +3,7 @@
 //! The table is taken away whole, whatever its length, and the set goes on with an empty one under
 //! another key. The actor takes the nodes off the wheel that the old key has.
 
-use super::error::Closed;
+use super::error::ClosedError;
 use super::expired::{Cause, Expired};
 use super::payload::Payload;
 use super::set::{Set, Taken};
@@ -15,7 +15,7 @@ use crate::tick::Timestamp;
 
 impl<K, S: Payload> Set<K, S> {
     /// Takes every timer out, earliest first.
-    pub(crate) fn drain(&self) -> Result<Vec<Expired<K, S::Value>>, Closed> {
+    pub(crate) fn drain(&self) -> Result<Vec<Expired<K, S::Value>>, ClosedError> {
         let mut guard = self.open()?;
         let taken = guard.take_all();
         let is_known = guard.register();

@@ -31,6 +31,7 @@ use super::stream::ExpirationSource;
 /// the wheel is shut down, or no handle and no timer is left.
 ///
 /// Dropping it closes the set: it drops pending timers, and setting one is an error.
+#[must_use = "dropping the stream closes the set"]
 pub struct Expirations<K, V> {
     set: Arc<dyn ExpirationSource<K, V>>,
     reader: Reader,

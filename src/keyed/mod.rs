@@ -107,7 +107,7 @@ mod timers;
 mod weak_timers;
 mod whole_set;
 
-pub use error::{Closed, SetTimerError, TryRecvError};
+pub use error::{ClosedError, SetTimerError, TryRecvError};
 pub use expirations::Expirations;
 pub use expired::{Cause, Expired};
 pub use timers::KeyedTimers;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use hashbrown::DefaultHashBuilder;
 
-use super::error::Closed;
+use super::error::ClosedError;
 use super::hint::Hints;
 use super::payload::{Payload, Silence};
 use super::set_key::SetKey;
@@ -185,12 +185,12 @@ impl<K, S: Payload> Set<K, S> {
     }
 
     #[inline]
-    pub(super) fn open(&self) -> Result<Guard<'_, K, S>, Closed> {
+    pub(super) fn open(&self) -> Result<Guard<'_, K, S>, ClosedError> {
         let guard = self.lock();
         if guard.is_open() {
             Ok(guard)
         } else {
-            Err(Closed::new())
+            Err(guard.closed())
         }
     }
 
@@ -214,6 +214,17 @@ impl<K, S: Payload> Guard<'_, K, S> {
     #[inline]
     pub(super) fn is_open(&self) -> bool {
         self.has_stream && !self.set().hints.is_ended()
+    }
+
+    /// Why it is not [open](Self::is_open).
+    pub(super) fn closed(&self) -> ClosedError {
+        if !self.has_stream {
+            ClosedError::StreamDropped
+        } else if self.set().shared.end.was_shut_down() {
+            ClosedError::Shutdown
+        } else {
+            ClosedError::RuntimeEnded
+        }
     }
 
     /// Whether the stream ends once nothing more is due.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::error::{Closed, SetTimerError};
+use super::error::{ClosedError, SetTimerError};
 use super::expirations::Expirations;
 use super::payload::Plain;
 use super::set::{Handles, Repeat, Set};
@@ -348,7 +348,7 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] when the wheel is shut down or the stream dropped.
+    /// [`ClosedError`] when the wheel is shut down or the stream dropped.
     ///
     /// # Examples
     ///
@@ -376,7 +376,7 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     #[doc(alias = "touch")]
     #[doc(alias = "extend")]
     #[doc(alias = "debounce")]
-    pub fn move_timer<Q>(&self, key: &Q, delay: Duration) -> Result<bool, Closed>
+    pub fn move_timer<Q>(&self, key: &Q, delay: Duration) -> Result<bool, ClosedError>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
@@ -389,9 +389,9 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] when the wheel is shut down or the stream dropped.
+    /// [`ClosedError`] when the wheel is shut down or the stream dropped.
     #[doc(alias = "reset_at")]
-    pub fn move_timer_at<Q>(&self, key: &Q, deadline: Instant) -> Result<bool, Closed>
+    pub fn move_timer_at<Q>(&self, key: &Q, deadline: Instant) -> Result<bool, ClosedError>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
@@ -406,11 +406,11 @@ impl<K: Hash + Eq, V> KeyedTimers<K, V> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] when the wheel is shut down or the stream dropped.
+    /// [`ClosedError`] when the wheel is shut down or the stream dropped.
     #[doc(alias = "cancel")]
     #[doc(alias = "delete")]
     #[doc(alias = "take")]
-    pub fn remove_timer<Q>(&self, key: &Q) -> Result<Option<V>, Closed>
+    pub fn remove_timer<Q>(&self, key: &Q) -> Result<Option<V>, ClosedError>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,

@@ -79,10 +79,10 @@ impl Builder {
     /// a tick late. The guide says [how to choose a tick](mod@crate::guide#accuracy-and-ticks).
     ///
     /// A shorter one makes timers more punctual only with [`precise`](Self::precise) or on a
-    /// [dedicated thread](Self::dedicated_thread). At 1,000 sleeps a second `precise` with 0.1 ms, 50, 20 and
-    /// 10 us had a median lateness of 0.11, 0.09, 0.06 and 0.06 ms. The CPU time was the same down
-    /// to 20 us, and a quarter more with 10 us. At 10,000 a second it made no difference, since the
-    /// actor batches them.
+    /// [dedicated thread](Self::dedicated_thread). At 1,000 sleeps a second `precise` with 0.1 ms,
+    /// 50, 20 and 10 us had a median lateness of 0.11, 0.09, 0.06 and 0.06 ms. The CPU time was the
+    /// same down to 20 us, and a quarter more with 10 us. At 10,000 a second it made no difference,
+    /// since the actor batches them.
     #[doc(alias = "resolution")]
     #[doc(alias = "granularity")]
     #[doc(alias = "precision")]
