@@ -56,6 +56,9 @@ pub enum BuildError {
     },
     /// [`Builder::max_keyed`](crate::Builder::max_keyed) is zero.
     MaxKeyed,
+    /// [`Builder::precise`](crate::Builder::precise) is set, and the crate is built without its
+    /// feature `precise`.
+    NoPreciseFeature,
     /// [`Builder::runtime`](crate::Builder::runtime) and
     /// [`Builder::dedicated_thread`](crate::Builder::dedicated_thread) are both set; they exclude
     /// each other.
@@ -86,6 +89,10 @@ impl fmt::Display for BuildError {
                 );
             }
             BuildError::MaxKeyed => "max_keyed is 0, but must be at least 1 for a timer to be set",
+            BuildError::NoPreciseFeature => {
+                "`Builder::precise` needs the feature `precise` of tickwheel: enable it in \
+                `Cargo.toml`"
+            }
             BuildError::RuntimeAndThread => {
                 "`Builder::runtime` and `Builder::dedicated_thread` exclude each other: set one of \
                 them"

@@ -171,21 +171,21 @@
 //! | the operating system, waking the runtime's thread | usually far under a millisecond; not bounded |
 //! | the wait of the actor, then of the woken task, for a worker thread | what the other tasks take; not bounded |
 //!
-//! The feature `precise` takes the second row away, on Linux and on runtimes with an I/O driver,
-//! and costs wake-ups:
+//! [`Builder::precise`] takes the second row away, on Linux and with the feature `precise`, and
+//! costs a thread and wake-ups:
 //!
-//! | | `tokio::time` | tick of 0.1 ms | the same, `precise` |
+//! | | `tokio::time` | tick of 0.1 ms | the same, precise |
 //! |---|---|---|---|
 //! | median lateness of a lone sleep, of 100 us or of any length | 1.1 ms | 1.1 ms | 0.1 ms |
 //! | median lateness at 10,000 sleeps a second | 1.1 ms | 0.7 ms | 0.4 ms |
-//! | CPU time for each of 1,000 sleeps a second, on two workers | 1 | 1.1 of Tokio's | 1.3 of Tokio's |
-//! | of 10,000 | 1 | 1.2 | 1.5 |
-//! | of 100,000 | 1 | 1.2 | 1.3 |
+//! | CPU time for each of 1,000 sleeps a second, on two workers | 1x | 1.1x to 1.4x | 2x to 3x |
+//! | of 10,000 | 1x | 1.2x | 1.8x |
+//! | of 100,000 | 1x | 1.2x | 2x |
 //!
-//! Dense timers share wake-ups, as [`Builder`]'s `precise` says. After a quiet moment timers are
-//! precise again.
+//! Dense timers share wake-ups, as [`Builder::precise`] says. Precision returns after a quiet
+//! period.
 //!
-//! At the default tick, and without the feature, timers are as late as Tokio's own. With a longer
+//! At the default tick, timers that are not precise are as late as Tokio's own. With a longer
 //! tick the actor wakes less often: for timeouts of seconds, 10 ms or 100 ms are as good. A tick of
 //! 1 ms makes timers later than Tokio's, because its ticks and Tokio's milliseconds begin at
 //! different instants and each rounds the deadline up. A shorter tick, down to a microsecond, makes

@@ -67,10 +67,10 @@
 //!
 //! # Features
 //!
-//! No feature is on by default. `precise` makes timers punctual below a millisecond on Linux: see
-//! [accuracy](mod@guide#accuracy-and-ticks). It adds Tokio's `net`, and takes CPU time where timers
-//! are dense. `test-util` adds `pause`, `advance` and `resume` to [`time`], and switches on Tokio's
-//! feature of that name: it belongs in your dev-dependencies. `console` shows timers in
+//! No feature is on by default. `precise` lets [`Builder::precise`] make the timers of a wheel
+//! punctual below a millisecond on Linux: see [accuracy](mod@guide#accuracy-and-ticks). `test-util`
+//! adds `pause`, `advance` and `resume` to [`time`], and switches on Tokio's feature of that name:
+//! it belongs in your dev-dependencies. `console` shows timers in
 //! [tokio-console](mod@guide#observability).
 //!
 //! The crate needs Tokio's `rt`, `sync` and `time`, from version 1.49 on. The oldest supported Rust
@@ -134,12 +134,12 @@ pub use crate::{
         WeakReaper,
     },
     keyed::{
-        Cause, Closed, Expirations, Expired, KeyedTimers, Outcome, SetTimerError, TimerMut,
+        Cause, ClosedError, Expirations, Expired, KeyedTimers, Outcome, SetTimerError, TimerMut,
         TryRecvError, Unexpired, WeakKeyedTimers,
     },
     metrics::{DurationBucket, DurationHistogram, WheelMetrics},
     sleep::{Interval, Sleep, Timeout},
-    timer_wheel::{Builder, TimerWheel},
+    timer_wheel::{Builder, TimerWheel, WeakTimerWheel},
 };
 
 /// The code in the README runs as a test of the documentation.

@@ -1,6 +1,7 @@
 //! [`TimerWheel`]: the handle to a wheel and its actor.
 
 mod builder;
+mod weak;
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -22,6 +23,7 @@ use crate::sleep::{Interval, Reserved, Sleep, Timeout};
 use crate::tick::after;
 
 pub use builder::Builder;
+pub use weak::WeakTimerWheel;
 
 /// A handle to a timer wheel and its actor. Cheap to clone, and usable from any thread and task.
 ///
@@ -102,6 +104,14 @@ impl TimerWheel {
     /// Whether both are handles of one wheel.
     pub(crate) fn is_same(&self, other: &TimerWheel) -> bool {
         Arc::ptr_eq(&self.context, &other.context)
+    }
+
+    /// A handle that does not keep the wheel running.
+    pub fn downgrade(&self) -> WeakTimerWheel {
+        WeakTimerWheel {
+            context: Arc::clone(&self.context),
+            alive: Arc::downgrade(&self.alive),
+        }
     }
 
     /// Makes a future that completes once `duration` has passed.
@@ -217,6 +227,9 @@ impl TimerWheel {
     ///
     /// Any number of sets, with different types of keys and values, share the wheel.
     ///
+    /// Dropping the stream closes the set. `let (timers, _) = wheel.keyed()` drops it at once; to
+    /// keep it without using it, write `_expirations`.
+    ///
     /// # Examples
     ///
     /// ```
@@ -236,7 +249,7 @@ impl TimerWheel {
     #[doc(alias = "ttl")]
     #[doc(alias = "debounce")]
     #[doc(alias = "schedule")]
-    #[cfg_attr(feature = "console", track_caller)]
+    #[must_use = "dropping the stream of expirations closes the set"]
     pub fn keyed<K, V>(&self) -> (KeyedTimers<K, V>, Expirations<K, V>)
     where
         K: Hash + Eq + Send + 'static,
@@ -312,6 +325,8 @@ impl TimerWheel {
     /// Watches many connections or sessions: returns the handle to watch them, and the stream of
     /// those that nothing has touched for `idle`.
     ///
+    /// Dropping the stream closes the reaper, as with [`keyed`](Self::keyed).
+    ///
     /// # Panics
     ///
     /// Panics if `idle` is zero.
@@ -319,6 +334,7 @@ impl TimerWheel {
     #[doc(alias = "expire")]
     #[doc(alias = "ttl")]
     #[doc(alias = "keepalive")]
+    #[must_use = "dropping the stream of expirations closes the reaper"]
     #[track_caller]
     pub fn reaper<K, V>(&self, idle: Duration) -> (Reaper<K, V>, Expirations<K, V>)
     where
@@ -408,6 +424,29 @@ impl TimerWheel {
     pub async fn shutdown(&self) {
         // An error means that the actor has ended or is about to.
         let _ = self.context.shared.send_now(Request::Shutdown);
+        self.context.shared.end.wait().await;
+    }
+
+    /// Waits until the actor has ended, by [`shutdown`](Self::shutdown) or because its runtime was
+    /// dropped. It does not end the actor.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// # let wheel = tickwheel::TimerWheel::new();
+    /// let other = wheel.clone();
+    /// let task = tokio::spawn(async move { other.closed().await });
+    /// wheel.shutdown().await;
+    /// task.await.unwrap();
+    /// # }
+    /// ```
+    pub async fn closed(&self) {
         self.context.shared.end.wait().await;
     }
 

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 pub(super) struct PreciseTimer(Infallible);
 
 impl PreciseTimer {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(super) fn new(_: &str) -> io::Result<Self> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
@@ -19,7 +19,7 @@ impl PreciseTimer {
         match self.0 {}
     }
 
-    pub(super) fn poll_elapsed(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(super) fn poll_elapsed(&mut self, _: &mut Context<'_>) -> Poll<()> {
         match self.0 {}
     }
 }

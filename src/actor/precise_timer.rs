@@ -1,28 +1,22 @@
 //! A timer of the operating system that wakes the actor within some tens of microseconds: on
-//! Linux a `timerfd`, registered with the runtime's own I/O driver.
+//! Linux a `timerfd`, which a thread waits on.
 //!
-//! The worker that would wake for Tokio's timer wakes for the descriptor instead, so there is no
-//! thread besides. Whatever [the notifier](crate::shared::notifier) says of where the actor is
-//! queued holds here too: a driver runs the turn in both cases.
+//! It needs no I/O driver. Tokio cannot be asked whether a runtime has one: registering a
+//! descriptor panics without it, and ends a process that is built with `panic = "abort"`.
 //!
-//! # Readiness
+//! The thread calls the waker that was registered last. It is that of the [driver](super::hosted),
+//! so the thread runs the actor's turn, as the runtime's own driver does when Tokio's timer has
+//! elapsed.
 //!
-//! The driver reports *that* the descriptor became readable, once for each expiration. The runtime
-//! remembers it until a read finds nothing:
+//! # Elapsing
 //!
-//! 1. Setting the descriptor makes it unreadable. An expiration that the driver has not collected
-//!    is gone then.
-//! 2. What the driver has collected is read *before* the descriptor is set. So readiness that is
-//!    found after that belongs to the new setting, or was on its way in another thread: a hint too
-//!    many, never one too few.
+//! 1. *Never one too few.* The thread signals each expiration that it has read, and a signal is
+//!    kept. An expiration that it has not read when the timer is set again is gone; then the actor
+//!    is awake.
+//! 2. *Perhaps one too many.* A signal may be of a former setting. It is a hint to look at the
+//!    clock.
 //! 3. The time to wait is computed from a reading of the clock that precedes the setting. So the
-//!    descriptor becomes readable at the instant that was asked for, or later.
-//!
-//! # Registration
-//!
-//! `AsyncFd` takes anything that has a descriptor, which may not be its own, so its constructors
-//! are unsafe or deprecated. The reading end of a pipe takes an `OwnedFd`, watches it for being
-//! readable, and reads it, whatever it is: all that this timer needs.
+//!    timer elapses at the instant that was asked for, or later.
 //!
 //! # Density
 //!
@@ -34,45 +28,59 @@
 #[cfg(all(test, not(tickwheel_shuttle)))]
 mod tests;
 
-use std::io;
-use std::task::{Context, Poll, ready};
+use std::fs::File;
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::thread;
 use std::time::Duration;
 
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
-use tokio::net::unix::pipe;
 use tokio::time::Instant;
 
 use crate::clock;
+use crate::shared::signal::Signal;
+use crate::sync::atomic::{AtomicBool, Ordering};
 
-/// The shortest time to wait. Zero would disarm the descriptor.
+/// The shortest time to wait. Zero would disarm the timer.
 const SHORTEST_WAIT: Duration = Duration::from_nanos(1);
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct PreciseTimer {
-    /// It is no pipe: see the module.
-    descriptor: pipe::Receiver,
-    /// When the descriptor becomes readable. `None` once that was seen, and while nothing is waited
-    /// for.
+    alarm: Arc<Alarm>,
+    /// When the timer elapses. `None` once that was seen, and while nothing is waited for.
     armed: Option<Instant>,
     pace: Pace,
 }
 
+/// What the thread has.
+#[derive(Debug)]
+struct Alarm {
+    timer: File,
+    elapsed: Signal,
+    /// Whether the thread has ended, or is to end.
+    ended: AtomicBool,
+}
+
 impl PreciseTimer {
-    /// Registers a descriptor with the current runtime.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the runtime has no I/O driver.
-    pub(super) fn new() -> io::Result<Self> {
-        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
-        let descriptor = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        let descriptor = pipe::Receiver::from_owned_fd_unchecked(descriptor)?;
+    /// Makes the timer and its thread, which bears the name of the wheel.
+    pub(super) fn new(wheel: &str) -> io::Result<Self> {
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
+        let alarm = Arc::new(Alarm {
+            timer: timer.into(),
+            elapsed: Signal::new(),
+            ended: AtomicBool::new(false),
+        });
+        let waiting = Arc::clone(&alarm);
+        // A thread's name cannot have a zero byte.
+        let thread = thread::Builder::new().name(wheel.replace('\0', " "));
+        thread.spawn(move || waiting.run())?;
         Ok(PreciseTimer {
-            descriptor,
+            alarm,
             armed: None,
             pace: Pace {
                 spent_until: clock::now(),
@@ -86,34 +94,62 @@ impl PreciseTimer {
         if at == self.armed {
             return Ok(());
         }
-        self.clear_readiness();
+        if self.alarm.ended.load(Ordering::Acquire) {
+            return Err(io::Error::other("its thread has ended"));
+        }
         let wait = at.map_or(Duration::ZERO, |at| {
             at.saturating_duration_since(clock::now())
                 .max(SHORTEST_WAIT)
         });
-        let once = Itimerspec {
-            it_interval: timespec(Duration::ZERO),
-            it_value: timespec(wait),
-        };
-        timerfd_settime(&self.descriptor, TimerfdTimerFlags::empty(), &once)?;
+        self.alarm.set(wait)?;
         self.armed = at;
         Ok(())
     }
 
     /// Ready once it has elapsed, perhaps before.
-    pub(super) fn poll_elapsed(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.descriptor.poll_read_ready(cx))?;
-        self.clear_readiness();
-        self.armed = None;
-        self.pace.woke(clock::now());
-        Poll::Ready(Ok(()))
+    pub(super) fn poll_elapsed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let elapsed = self.alarm.elapsed.poll(cx);
+        if elapsed.is_ready() {
+            self.armed = None;
+            self.pace.woke(clock::now());
+        }
+        elapsed
+    }
+}
+
+impl Drop for PreciseTimer {
+    fn drop(&mut self) {
+        self.alarm.ended.store(true, Ordering::Release);
+        // The system refuses a wrong descriptor or time only.
+        let _ = self.alarm.set(SHORTEST_WAIT);
+        drop(self.alarm.elapsed.unregister());
+    }
+}
+
+impl Alarm {
+    /// Makes the timer elapse after `wait`, or never if that is zero.
+    fn set(&self, wait: Duration) -> io::Result<()> {
+        let once = Itimerspec {
+            it_interval: timespec(Duration::ZERO),
+            it_value: timespec(wait),
+        };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once)?;
+        Ok(())
     }
 
-    /// Reads how often it has elapsed, until nothing is left, and calls the system only if it was
-    /// readable.
-    fn clear_readiness(&self) {
+    /// What the thread runs.
+    fn run(&self) {
         let mut expirations = [0; size_of::<u64>()];
-        while matches!(self.descriptor.try_read(&mut expirations), Ok(1..)) {}
+        while !self.ended.load(Ordering::Acquire) {
+            match (&self.timer).read(&mut expirations) {
+                Ok(_) => self.elapsed.set(),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.ended.store(true, Ordering::Release);
+                    self.elapsed.set();
+                }
+            }
+        }
     }
 }
 

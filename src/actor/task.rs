@@ -289,7 +289,7 @@ impl Actor {
             if notifier.poll_notified(cx).is_ready() {
                 return Poll::Ready(());
             }
-            timer.poll_elapsed(&mut Context::from_waker(driver), &shared.name)
+            timer.poll_elapsed(&mut Context::from_waker(driver))
         })
         .await;
     }
@@ -396,7 +396,10 @@ impl Actor {
             Request::Evict => self.backlog.defer(Deferred::Evict),
             // Cancelled entries are not used again.
             Request::Orphaned => self.begin_sweep(),
-            Request::Shutdown => self.must_end = true,
+            Request::Shutdown => {
+                self.shared.end.shut_down();
+                self.must_end = true;
+            }
         }
     }
 

@@ -20,7 +20,6 @@
 use std::future::Future;
 use std::io;
 use std::mem;
-use std::panic::catch_unwind;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -51,15 +50,11 @@ impl ActorTimer {
         }
     }
 
-    /// Waits on a precise timer if this system and the current runtime have one, and else on
-    /// Tokio's. The reason is logged then.
+    /// Waits on a precise timer if this system has one, and else on Tokio's. The reason is logged
+    /// then.
     pub(crate) fn precise(wheel: &str) -> Self {
         let mut timer = ActorTimer::tokio();
-        // Tokio cannot be asked whether it has an I/O driver: registering a descriptor panics
-        // without one.
-        let made = catch_unwind(PreciseTimer::new);
-        let no_driver = |_| Err(io::Error::other("the runtime has no I/O driver"));
-        match made.unwrap_or_else(no_driver) {
+        match PreciseTimer::new(wheel) {
             Ok(precise) => timer.precise = Some(precise),
             Err(error) => give_up(wheel, &error),
         }
@@ -99,17 +94,10 @@ impl ActorTimer {
     }
 
     /// Ready once it has elapsed, perhaps before.
-    pub(crate) fn poll_elapsed(&mut self, cx: &mut Context<'_>, wheel: &str) -> Poll<()> {
+    pub(crate) fn poll_elapsed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(timer) = &mut self.precise {
-            match timer.poll_elapsed(cx) {
-                Poll::Ready(Ok(())) => return Poll::Ready(()),
-                Poll::Ready(Err(error)) => {
-                    self.precise = None;
-                    give_up(wheel, &error);
-                    // The actor's next wait sets Tokio's timer.
-                    return Poll::Ready(());
-                }
-                Poll::Pending => {}
+            if timer.poll_elapsed(cx).is_ready() {
+                return Poll::Ready(());
             }
         }
         // Polling arms them, too.
@@ -141,7 +129,7 @@ fn arm(timer: &mut TokioTimer, at: Option<Instant>) {
 
 #[cold]
 fn give_up(wheel: &str, error: &io::Error) {
-    tracing::info!(wheel, %error, "timers are precise to a millisecond only: the actor waits on Tokio's timer");
+    tracing::warn!(wheel, %error, "timers are precise to a millisecond only: the actor waits on Tokio's timer");
 }
 
 #[cfg(test)]
@@ -189,15 +177,5 @@ mod tests {
         assert_eq!(armed(&mut timer, at, true), [Some(at); 2]);
         time::pause();
         assert_eq!(armed(&mut timer, at, true), [Some(at), None]);
-    }
-
-    #[test]
-    fn tokios_timer_is_used_without_io_driver() {
-        let runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = { runtime }.enable_time().build().unwrap();
-        let _within = runtime.enter();
-        let mut timer = ActorTimer::precise("wheel");
-        let at = clock::now() + Duration::from_secs(5);
-        assert_eq!(armed(&mut timer, at, false), [Some(at), None]);
     }
 }

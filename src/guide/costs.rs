@@ -52,7 +52,7 @@
 //!
 //! A wheel takes some 90 us to make and 12 kB, and has an actor that the runtime wakes for its
 //! ticks alone. A hundred sleepers on each of 1,000 wheels take 5.5 times as much CPU time for a
-//! fire as all of them on one wheel, and 3.6 times without `precise`: share one.
+//! fire as all of them on one wheel, and 3.6 times if none is precise: share one.
 //!
 //! A pending sleep takes about 80 bytes beside the 40 of its future, a keyed timer with a `u64`
 //! key and value about 80, a watched connection about 150.

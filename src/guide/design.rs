@@ -61,19 +61,12 @@
 //! # The parts
 //!
 //! ```text
-//! callers    time                      the functions of `tokio::time`, which find the wheel of the current runtime
-//!              |
-//!            sleep  idle               futures and handles
-//!              |      |
-//! all three    |    keyed              the whole way of a keyed timer: call, note, node, hint, receipt
-//!              |      |
-//! between    shared                    commands, mailbox, the entry of a sleep, activity
-//!              |
-//! actor      actor                     the task that owns the wheels
-//!              |
-//!            wheel                     a pure data structure: ticks in, items out
-//!              |
-//!            collections               a slab and a queue that grow and shrink a piece at a time
+//! callers time the functions of `tokio::time`, which find the wheel of the current runtime | sleep
+//!              idle futures and handles | | all three | keyed the whole way of a keyed timer:
+//!              call, note, node, hint, receipt | | between shared commands, mailbox, the entry of
+//!              a sleep, activity | actor actor the task that owns the wheels | wheel a pure data
+//!              structure: ticks in, items out | collections a slab and a queue that grow and
+//!              shrink a piece at a time
 //! ```
 //!
 //! Each part imports only parts that stand before it in an order that a test holds. The builder
@@ -137,11 +130,12 @@
 //! its task: `actor/hosted` says how. So a fired timer waits in one queue only, that of its own
 //! task, as one of Tokio's does.
 //!
-//! Tokio's timer rounds up to a millisecond. With the feature `precise` the actor waits on a
-//! `timerfd` instead, registered with the runtime's own I/O driver: the worker that would wake for
-//! Tokio's timer wakes for the descriptor. That it is readable is only a hint; the clock decides
-//! what is due. The modules `actor/timer` and `actor/precise_timer` say how old readiness is
-//! cleared, what holds where the clock can be paused, and how dense timers share wake-ups.
+//! Tokio's timer rounds up to a millisecond. A precise wheel has a thread that waits on a
+//! `timerfd`, and runs the turn when that has elapsed. It is not registered with Tokio's I/O
+//! driver: Tokio cannot be asked whether a runtime has one, and panics if it has not, which ends a
+//! process that is built with `panic = "abort"`. That the `timerfd` has elapsed is only a hint; the
+//! clock decides what is due. The modules `actor/timer` and `actor/precise_timer` say what holds
+//! where the clock can be paused, and how dense timers share wake-ups.
 //!
 //! # Why keyed timers live in a set
 //!

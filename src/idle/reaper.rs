@@ -12,7 +12,7 @@ use super::idle_timer::{BusyGuard, assert_not_zero};
 use super::watched::Watched;
 use crate::clock;
 use crate::keyed::hint::Hints;
-use crate::keyed::{Cause, Closed, Expirations, Handles, Set, SetTimerError, Unexpired};
+use crate::keyed::{Cause, ClosedError, Expirations, Handles, Set, SetTimerError, Unexpired};
 use crate::shared::activity::{Activity, Reap};
 use crate::shared::{Alive, SleepContext};
 use crate::tick::{Ticks, Timestamp, after, nanos};
@@ -449,8 +449,8 @@ impl<K, V> Reaper<K, V> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] when the wheel is shut down or the stream dropped. [`Expirations::unexpired`]
-    /// returns what was watched.
+    /// [`ClosedError`] when the wheel is shut down or the stream dropped.
+    /// [`Expirations::unexpired`] returns what was watched.
     ///
     /// # Examples
     ///
@@ -471,7 +471,7 @@ impl<K, V> Reaper<K, V> {
     /// # }
     /// ```
     #[doc(alias = "clear")]
-    pub fn drain(&self) -> Result<Vec<Unexpired<K, V>>, Closed> {
+    pub fn drain(&self) -> Result<Vec<Unexpired<K, V>>, ClosedError> {
         self.handles.set.drain()
     }
 
@@ -484,7 +484,7 @@ impl<K, V> Reaper<K, V> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] when the wheel is shut down or the stream dropped. If that happens during the
+    /// [`ClosedError`] when the wheel is shut down or the stream dropped. If that happens during the
     /// call, it returns what it has taken.
     ///
     /// # Examples
@@ -511,7 +511,7 @@ impl<K, V> Reaper<K, V> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn drain_idle(&self) -> Result<Vec<Unexpired<K, V>>, Closed> {
+    pub fn drain_idle(&self) -> Result<Vec<Unexpired<K, V>>, ClosedError> {
         let is_idle = |watched: &Watched<V>| {
             watched.ended.is_none() && matches!(watched.activity.reap_if(|_| true), Reap::Reaped(_))
         };

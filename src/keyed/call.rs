@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use tokio::time::Instant;
 
-use super::error::{Closed, SetTimerError};
+use super::error::{ClosedError, SetTimerError};
 use super::payload::{Payload, Plain};
 use super::set::{BATCH, Guard, Repeat, Set};
 use super::table::Timer;
@@ -28,9 +28,10 @@ impl<K: Eq, V> Set<K, Plain<V>> {
         deadline: Timestamp,
         repeat: Option<Repeat<K, Plain<V>>>,
     ) -> Result<Option<V>, SetTimerError<K, V>> {
+        self.shared.check_clock();
         let mut guard = self.lock();
         if !guard.is_open() {
-            return Err(SetTimerError::Closed(key, value));
+            return Err(SetTimerError::Closed(key, value, guard.closed()));
         }
         let found = guard.table.find(hash, |other| *other == key);
         let Some(index) = found else {
@@ -57,9 +58,10 @@ impl<K: Eq, V> Set<K, Plain<V>> {
         value: V,
         deadline: Timestamp,
     ) -> Result<Option<(K, V)>, SetTimerError<K, V>> {
+        self.shared.check_clock();
         let mut guard = self.lock();
         if !guard.is_open() {
-            return Err(SetTimerError::Closed(key, value));
+            return Err(SetTimerError::Closed(key, value, guard.closed()));
         }
         if guard.table.find(hash, |other| *other == key).is_some() {
             return Ok(Some((key, value)));
@@ -77,9 +79,10 @@ impl<K: Eq, V> Set<K, Plain<V>> {
         deadline: Timestamp,
         update: impl FnOnce(TimerMut<'_, K, V>, V) -> R,
     ) -> Result<Option<R>, SetTimerError<K, V>> {
+        self.shared.check_clock();
         let mut guard = self.lock();
         if !guard.is_open() {
-            return Err(SetTimerError::Closed(key, value));
+            return Err(SetTimerError::Closed(key, value, guard.closed()));
         }
         if let Some(index) = guard.table.find(hash, |other| *other == key) {
             // The key outlives the guard, which `update` drops.
@@ -96,7 +99,7 @@ impl<K: Eq, V> Set<K, Plain<V>> {
         hash: u32,
         key: &Q,
         update: impl FnOnce(TimerMut<'_, K, V>) -> R,
-    ) -> Result<Option<R>, Closed>
+    ) -> Result<Option<R>, ClosedError>
     where
         K: Borrow<Q>,
         Q: Eq + ?Sized,
@@ -107,17 +110,23 @@ impl<K: Eq, V> Set<K, Plain<V>> {
     }
 
     /// Moves a timer. Returns `false` if there is none under this key.
-    pub(crate) fn move_to<Q>(&self, hash: u32, key: &Q, deadline: Timestamp) -> Result<bool, Closed>
+    pub(crate) fn move_to<Q>(
+        &self,
+        hash: u32,
+        key: &Q,
+        deadline: Timestamp,
+    ) -> Result<bool, ClosedError>
     where
         K: Borrow<Q>,
         Q: Eq + ?Sized,
     {
+        self.shared.check_clock();
         let moved = self.update(hash, key, |mut timer| timer.move_to(deadline))?;
         Ok(moved.is_some())
     }
 
     /// Removes a timer.
-    pub(crate) fn remove<Q>(&self, hash: u32, key: &Q) -> Result<Option<V>, Closed>
+    pub(crate) fn remove<Q>(&self, hash: u32, key: &Q) -> Result<Option<V>, ClosedError>
     where
         K: Borrow<Q>,
         Q: Eq + ?Sized,
@@ -246,7 +255,7 @@ impl<K, V> Set<K, Plain<V>> {
     pub(crate) fn retain(
         &self,
         mut keep: impl FnMut(&K, &mut V, Instant) -> bool,
-    ) -> Result<(), Closed> {
+    ) -> Result<(), ClosedError> {
         drop(self.open()?);
         let mut removed = Vec::with_capacity(BATCH as usize);
         for indices in self.batches() {
@@ -283,9 +292,14 @@ impl<K, S: Payload> Set<K, S> {
         deadline: Timestamp,
         now: Timestamp,
     ) -> Result<u32, SetTimerError<K, S::Value>> {
+        self.shared.check_clock();
         let mut guard = self.lock();
         if !guard.is_open() {
-            return Err(SetTimerError::Closed(key, value.into_value()));
+            return Err(SetTimerError::Closed(
+                key,
+                value.into_value(),
+                guard.closed(),
+            ));
         }
         guard.add(0, key, value, deadline, now)
     }

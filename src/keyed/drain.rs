@@ -3,7 +3,7 @@
 //! The table is taken away whole, whatever its length, and the set goes on with an empty one under
 //! another key. The actor takes the nodes off the wheel that the old key has.
 
-use super::error::Closed;
+use super::error::ClosedError;
 use super::payload::Payload;
 use super::set::Set;
 use super::table::Timer;
@@ -16,7 +16,7 @@ use crate::tick::Timestamp;
 
 impl<K, S: Payload> Set<K, S> {
     /// Takes every timer out, earliest first.
-    pub(crate) fn drain(&self) -> Result<Vec<Unexpired<K, S::Value>>, Closed> {
+    pub(crate) fn drain(&self) -> Result<Vec<Unexpired<K, S::Value>>, ClosedError> {
         let mut guard = self.open()?;
         let taken = guard.take_all();
         let is_known = guard.register();
@@ -34,7 +34,7 @@ impl<K, S: Payload> Set<K, S> {
     pub(crate) fn drain_if(
         &self,
         mut ends: impl FnMut(&S) -> bool,
-    ) -> Result<Vec<Unexpired<K, S::Value>>, Closed> {
+    ) -> Result<Vec<Unexpired<K, S::Value>>, ClosedError> {
         drop(self.open()?);
         let mut taken = Vec::new();
         for indices in self.batches() {

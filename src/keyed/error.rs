@@ -28,15 +28,15 @@ pub enum SetTimerError<K, V> {
     /// As many timers are pending as [`Builder::max_keyed`](crate::Builder::max_keyed) allows, and
     /// the key is new.
     Full(K, V),
-    /// The wheel was shut down, or the stream of expirations dropped.
-    Closed(K, V),
+    /// No timer can be set any more, for this reason.
+    Closed(K, V, ClosedError),
 }
 
 impl<K, V> SetTimerError<K, V> {
     /// Returns the key and the value.
     pub fn into_inner(self) -> (K, V) {
         match self {
-            SetTimerError::Full(key, value) | SetTimerError::Closed(key, value) => (key, value),
+            SetTimerError::Full(key, value) | SetTimerError::Closed(key, value, _) => (key, value),
         }
     }
 
@@ -69,48 +69,70 @@ impl<K, V> SetTimerError<K, V> {
     pub fn without_value(self) -> SetTimerError<(), ()> {
         match self {
             SetTimerError::Full(..) => SetTimerError::Full((), ()),
-            SetTimerError::Closed(..) => SetTimerError::Closed((), ()),
+            SetTimerError::Closed(_, _, cause) => SetTimerError::Closed((), (), cause),
         }
     }
 }
 
 impl<K, V> fmt::Debug for SetTimerError<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            SetTimerError::Full(..) => "Full(..)",
-            SetTimerError::Closed(..) => "Closed(..)",
-        })
+        match self {
+            SetTimerError::Full(..) => f.write_str("Full(..)"),
+            SetTimerError::Closed(_, _, cause) => write!(f, "Closed(.., {cause:?})"),
+        }
     }
 }
 
 impl<K, V> fmt::Display for SetTimerError<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            SetTimerError::Full(..) => "as many timers are pending as max_keyed allows",
-            SetTimerError::Closed(..) => "the timers are closed",
-        })
+        match self {
+            SetTimerError::Full(..) => {
+                f.write_str("as many timers are pending as max_keyed allows")
+            }
+            SetTimerError::Closed(_, _, cause) => cause.fmt(f),
+        }
     }
 }
 
 impl<K, V> Error for SetTimerError<K, V> {}
 
-/// The error of a call after the wheel was shut down, or the stream of expirations dropped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Closed(());
-
-impl Closed {
-    pub(crate) fn new() -> Self {
-        Closed(())
-    }
+/// The error of a call on timers that are closed, by its cause. They stay closed.
+///
+/// # Examples
+///
+/// ```
+/// use tickwheel::{ClosedError, TimerWheel};
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let wheel = TimerWheel::new();
+/// let (timers, _) = wheel.keyed::<u32, ()>(); // `_` drops the stream
+/// let error = timers.remove_timer(&1).unwrap_err();
+/// assert_eq!(error, ClosedError::StreamDropped);
+/// assert_eq!(error.to_string(), "the timers are closed: their stream was dropped");
+/// # }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ClosedError {
+    /// The stream of expirations was dropped: see [`TimerWheel::keyed`](crate::TimerWheel::keyed).
+    StreamDropped,
+    /// A handle has [shut the wheel down](crate::TimerWheel::shutdown).
+    Shutdown,
+    /// The runtime of the wheel's actor was dropped.
+    RuntimeEnded,
 }
 
-impl fmt::Display for Closed {
+impl fmt::Display for ClosedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the timers are closed")
+        f.write_str(match self {
+            ClosedError::StreamDropped => "the timers are closed: their stream was dropped",
+            ClosedError::Shutdown => "the timers are closed: the wheel was shut down",
+            ClosedError::RuntimeEnded => "the timers are closed: the wheel's runtime has ended",
+        })
     }
 }
 
-impl Error for Closed {}
+impl Error for ClosedError {}
 
 /// The error of [`Expirations::try_recv`](crate::Expirations::try_recv) when there is nothing to
 /// receive.

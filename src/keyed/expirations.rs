@@ -32,6 +32,7 @@ use crate::shared::SleepContext;
 /// the wheel is shut down, or no handle and no timer is left.
 ///
 /// Dropping it closes the set: it drops pending timers, and setting one is an error.
+#[must_use = "dropping the stream closes the set"]
 pub struct Expirations<K, V> {
     pub(super) set: Arc<dyn ExpirationSource<K, V>>,
     pub(super) reader: Reader,

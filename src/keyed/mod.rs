@@ -111,7 +111,7 @@ mod weak_timers;
 mod whole_set;
 
 pub use dispatch::Outcome;
-pub use error::{Closed, SetTimerError, TryRecvError};
+pub use error::{ClosedError, SetTimerError, TryRecvError};
 pub use expirations::Expirations;
 pub use expired::{Cause, Expired};
 pub use timers::KeyedTimers;

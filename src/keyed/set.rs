@@ -8,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use super::error::Closed;
+use super::error::ClosedError;
 use super::hint::Hints;
 use super::in_hand::InHand;
 use super::payload::{Payload, Silence};
@@ -190,12 +190,12 @@ impl<K, S: Payload> Set<K, S> {
     }
 
     #[inline]
-    pub(super) fn open(&self) -> Result<Guard<'_, K, S>, Closed> {
+    pub(super) fn open(&self) -> Result<Guard<'_, K, S>, ClosedError> {
         let guard = self.lock();
         if guard.is_open() {
             Ok(guard)
         } else {
-            Err(Closed::new())
+            Err(guard.closed())
         }
     }
 
@@ -218,6 +218,17 @@ impl<K, S: Payload> Guard<'_, K, S> {
     #[inline]
     pub(super) fn is_open(&self) -> bool {
         self.has_stream && !self.set().hints.is_ended()
+    }
+
+    /// Why it is not [open](Self::is_open).
+    pub(super) fn closed(&self) -> ClosedError {
+        if !self.has_stream {
+            ClosedError::StreamDropped
+        } else if self.set().shared.end.was_shut_down() {
+            ClosedError::Shutdown
+        } else {
+            ClosedError::RuntimeEnded
+        }
     }
 
     /// Whether the stream ends once nothing more is due.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::error::{Closed, SetTimerError};
+use super::error::{ClosedError, SetTimerError};
 use super::expirations::Expirations;
 use super::payload::Plain;
 use super::set::{Handles, Repeat, Set};
@@ -372,7 +372,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> KeyedTimers<K, V, S> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] when the wheel is shut down or the stream dropped.
+    /// [`ClosedError`] when the wheel is shut down or the stream dropped.
     ///
     /// # Examples
     ///
@@ -400,7 +400,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> KeyedTimers<K, V, S> {
     #[doc(alias = "touch")]
     #[doc(alias = "extend")]
     #[doc(alias = "debounce")]
-    pub fn move_timer<Q>(&self, key: &Q, delay: Duration) -> Result<bool, Closed>
+    pub fn move_timer<Q>(&self, key: &Q, delay: Duration) -> Result<bool, ClosedError>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
@@ -415,9 +415,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> KeyedTimers<K, V, S> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] when the wheel is shut down or the stream dropped.
+    /// [`ClosedError`] when the wheel is shut down or the stream dropped.
     #[doc(alias = "reset_at")]
-    pub fn move_timer_at<Q>(&self, key: &Q, deadline: Instant) -> Result<bool, Closed>
+    pub fn move_timer_at<Q>(&self, key: &Q, deadline: Instant) -> Result<bool, ClosedError>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
@@ -434,11 +434,11 @@ impl<K: Hash + Eq, V, S: BuildHasher> KeyedTimers<K, V, S> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] when the wheel is shut down or the stream dropped.
+    /// [`ClosedError`] when the wheel is shut down or the stream dropped.
     #[doc(alias = "cancel")]
     #[doc(alias = "delete")]
     #[doc(alias = "take")]
-    pub fn remove_timer<Q>(&self, key: &Q) -> Result<Option<V>, Closed>
+    pub fn remove_timer<Q>(&self, key: &Q) -> Result<Option<V>, ClosedError>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
@@ -457,7 +457,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> KeyedTimers<K, V, S> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] when the wheel is shut down or the stream dropped.
+    /// [`ClosedError`] when the wheel is shut down or the stream dropped.
     ///
     /// # Panics
     ///
@@ -505,7 +505,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> KeyedTimers<K, V, S> {
         &self,
         key: &Q,
         update: impl FnOnce(TimerMut<'_, K, V>) -> R,
-    ) -> Result<Option<R>, Closed>
+    ) -> Result<Option<R>, ClosedError>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::error::Closed;
+use super::error::ClosedError;
 use super::timers::KeyedTimers;
 use super::unexpired::Unexpired;
 use super::weak_timers::WeakKeyedTimers;
@@ -57,7 +57,8 @@ impl<K, V, S> KeyedTimers<K, V, S> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] when the wheel is shut down or the stream dropped, before or during the call.
+    /// [`ClosedError`] when the wheel is shut down or the stream dropped, before or during the
+    /// call.
     ///
     /// # Panics
     ///
@@ -83,7 +84,7 @@ impl<K, V, S> KeyedTimers<K, V, S> {
     /// ```
     #[doc(alias = "remove_all")]
     #[doc(alias = "iter")]
-    pub fn retain(&self, keep: impl FnMut(&K, &mut V, Instant) -> bool) -> Result<(), Closed> {
+    pub fn retain(&self, keep: impl FnMut(&K, &mut V, Instant) -> bool) -> Result<(), ClosedError> {
         self.handles.set.retain(keep)
     }
 
@@ -92,7 +93,7 @@ impl<K, V, S> KeyedTimers<K, V, S> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] when the wheel is shut down or the stream dropped.
+    /// [`ClosedError`] when the wheel is shut down or the stream dropped.
     /// [`Expirations::unexpired`](crate::Expirations::unexpired) returns the timers that were
     /// pending.
     ///
@@ -114,7 +115,7 @@ impl<K, V, S> KeyedTimers<K, V, S> {
     /// # }
     /// ```
     #[doc(alias = "clear")]
-    pub fn drain(&self) -> Result<Vec<Unexpired<K, V>>, Closed> {
+    pub fn drain(&self) -> Result<Vec<Unexpired<K, V>>, ClosedError> {
         self.handles.set.drain()
     }
 

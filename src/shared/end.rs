@@ -19,6 +19,8 @@ pub(crate) struct End {
     /// woken.
     ended: AtomicBool,
     waiting: Mutex<Slab<Waker>>,
+    /// Whether a handle has shut the wheel down. Written before anything is closed.
+    was_shut_down: AtomicBool,
 }
 
 impl End {
@@ -26,6 +28,16 @@ impl End {
     pub(crate) fn is_ended(&self) -> bool {
         // Acquire: observing the end happens after everything the actor did before it.
         self.ended.load(Ordering::Acquire)
+    }
+
+    /// The actor is about to end, since a handle has shut the wheel down.
+    pub(crate) fn shut_down(&self) {
+        self.was_shut_down.store(true, Ordering::Release);
+    }
+
+    /// Whether a handle has shut the wheel down, once anything is closed.
+    pub(crate) fn was_shut_down(&self) -> bool {
+        self.was_shut_down.load(Ordering::Acquire)
     }
 
     /// Publishes that the actor has ended.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use crate::clock::{self, ClockPolicy};
+use crate::clock::{self, CAN_PAUSE, ClockPolicy};
 use crate::keyed::hint::ToldBefore;
 use crate::keyed::set_key::{SetKey, SetKeys};
 use crate::metrics::Metrics;
@@ -35,6 +35,7 @@ pub(crate) struct Shared {
     pub(crate) mailbox: CommandMailbox,
     pub(crate) metrics: CachePadded<Metrics>,
     pub(crate) clock: ClockPolicy,
+    warned_of_clock: AtomicBool,
     orphaned: AtomicBool,
     pub(crate) end: End,
     max_keyed: usize,
@@ -82,6 +83,7 @@ impl Shared {
             mailbox: CommandMailbox::new(cores, config.notifier),
             metrics: CachePadded::default(),
             clock: config.clock,
+            warned_of_clock: AtomicBool::new(false),
             orphaned: AtomicBool::new(false),
             end: End::default(),
             max_keyed: config.max_keyed,
@@ -94,9 +96,18 @@ impl Shared {
         }
     }
 
-    /// Warns if this thread, which begins to use the wheel, has another clock than the actor.
+    /// Warns, once, if this thread has another clock than the actor. Deadlines of one clock are
+    /// meaningless on another.
+    #[inline]
     pub(crate) fn check_clock(&self) {
-        if self.clock.is_foreign() {
+        if CAN_PAUSE && !self.warned_of_clock.load(Ordering::Relaxed) && self.clock.is_foreign() {
+            self.warn_of_clock();
+        }
+    }
+
+    #[cold]
+    fn warn_of_clock(&self) {
+        if !self.warned_of_clock.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 wheel = %self.name,
                 "the wheel is used from outside its runtime while a clock is paused: its timers do not follow the clock here"

@@ -67,7 +67,7 @@ impl Builder {
             name: String::from("tickwheel"),
             runtime: None,
             dedicated_thread: false,
-            precise: cfg!(feature = "precise"),
+            precise: false,
             // The unit tests are about the wheel.
             sleeps_on_wheel: cfg!(test),
         }
@@ -78,11 +78,11 @@ impl Builder {
     /// A timer fires at the first tick that begins at its deadline or later: never early, and up to
     /// a tick late. The guide says [how to choose a tick](mod@crate::guide#accuracy-and-ticks).
     ///
-    /// A shorter one makes timers more punctual only with the feature `precise` or on a [dedicated
-    /// thread](Self::dedicated_thread). At 1,000 sleeps a second `precise` with 0.1 ms, 50, 20 and
-    /// 10 us had a median lateness of 0.11, 0.09, 0.06 and 0.06 ms. The CPU time was the same down
-    /// to 20 us, and a quarter more with 10 us. At 10,000 a second it made no difference, since the
-    /// actor batches them.
+    /// A shorter one makes timers more punctual only with [`precise`](Self::precise) or on a
+    /// [dedicated thread](Self::dedicated_thread). At 1,000 sleeps a second `precise` with 0.1 ms,
+    /// 50, 20 and 10 us had a median lateness of 0.11, 0.09, 0.06 and 0.06 ms. The CPU time was the
+    /// same down to 20 us, and a quarter more with 10 us. At 10,000 a second it made no difference,
+    /// since the actor batches them.
     #[doc(alias = "resolution")]
     #[doc(alias = "granularity")]
     #[doc(alias = "precision")]
@@ -158,22 +158,17 @@ impl Builder {
     }
 
     /// Sets whether the actor waits on a precise timer of the operating system instead of Tokio's,
-    /// which rounds up to a millisecond. The default is `true`.
+    /// which rounds up to a millisecond. The default is `false`. `true` needs the feature
+    /// `precise`.
     ///
     /// Timers are then some 0.1 to 0.2 ms late while they are sparse. Where they are dense the
     /// actor batches them: once it has woken more often than every 0.7 ms for a while, it wakes no
     /// more often than that. The guide says [what that costs](mod@crate::guide#accuracy-and-ticks).
     ///
-    /// It works on Linux, on a runtime with an I/O driver: one built with `enable_io()` or
-    /// `enable_all()`. Elsewhere, and while the clock is paused, the actor waits on Tokio's timer.
-    /// A [dedicated thread](Self::dedicated_thread) waits on neither.
-    ///
-    /// # Panics
-    ///
-    /// Tokio cannot be asked whether it has an I/O driver: registering a descriptor panics without
-    /// one. [`start`](Self::start) catches that panic, after the panic hook has printed Tokio's
-    /// message, and logs a line. In a program built with `panic = "abort"` it aborts the process;
-    /// pass `false` there if the runtime has no I/O driver.
+    /// It works on Linux, and takes a file descriptor and a thread. The runtime needs no I/O
+    /// driver. On other systems, and where the descriptor or the thread cannot be made, the actor
+    /// waits on Tokio's timer, and logs one warning. While the clock is paused it waits on Tokio's
+    /// timer too.
     ///
     /// # Examples
     ///
@@ -183,17 +178,25 @@ impl Builder {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), tickwheel::BuildError> {
-    /// let exact = TimerWheel::builder().precise(true).start()?;
-    /// let thrifty = TimerWheel::builder().precise(false).start()?;
-    /// exact.sleep(Duration::from_micros(300)).await; // for about 0.4 ms
-    /// thrifty.sleep(Duration::from_micros(300)).await; // for one to two milliseconds
+    /// # if !cfg!(feature = "precise") {
+    /// #     let refused = TimerWheel::builder().precise(true).start();
+    /// #     assert_eq!(refused.unwrap_err(), tickwheel::BuildError::NoPreciseFeature);
+    /// #     return Ok(());
+    /// # }
+    /// let precise = TimerWheel::builder().precise(true).start()?;
+    /// let default = TimerWheel::builder().start()?;
+    /// precise.sleep(Duration::from_micros(300)).await; // for about 0.4 ms
+    /// default.sleep(Duration::from_micros(300)).await; // for one to two milliseconds
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// Without the feature `precise`, [`start`](Self::start) returns
+    /// [`BuildError::NoPreciseFeature`] if this is `true`.
     #[doc(alias = "timerfd")]
     #[doc(alias = "high_resolution")]
-    #[cfg(feature = "precise")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "precise")))]
     pub fn precise(mut self, precise: bool) -> Self {
         self.precise = precise;
         self
@@ -231,9 +234,8 @@ impl Builder {
     ///
     /// Only making a Tokio sleep shows whether a runtime has a time driver, by a panic. `start`
     /// catches it and returns [`BuildError::NoTimer`], after the panic hook has printed Tokio's
-    /// message. With `panic = "abort"`, a runtime without a time driver aborts the process. The
-    /// feature `precise` asks for an I/O driver in the same way. A [dedicated
-    /// thread](Self::dedicated_thread) needs neither.
+    /// message. With `panic = "abort"`, a runtime without a time driver aborts the process. A
+    /// [dedicated thread](Self::dedicated_thread) needs none.
     pub fn start(self) -> Result<TimerWheel, BuildError> {
         if !TICKS.contains(&self.tick) {
             return Err(BuildError::Tick {
@@ -243,6 +245,9 @@ impl Builder {
         }
         if self.max_keyed == 0 {
             return Err(BuildError::MaxKeyed);
+        }
+        if self.precise && !cfg!(feature = "precise") {
+            return Err(BuildError::NoPreciseFeature);
         }
         if self.dedicated_thread && self.runtime.is_some() {
             return Err(BuildError::RuntimeAndThread);

@@ -78,6 +78,15 @@ async fn rejects_a_limit_of_no_timers() {
     assert!(TimerWheel::builder().max_keyed(1).start().is_ok());
 }
 
+// Once a method without the feature that did not exist: "private field, not a method".
+#[cfg(not(feature = "precise"))]
+#[tokio::test]
+async fn precise_without_its_feature_is_an_error_that_names_it() {
+    let error = TimerWheel::builder().precise(true).start().unwrap_err();
+    assert_eq!(error, BuildError::NoPreciseFeature);
+    assert!(TimerWheel::builder().precise(false).start().is_ok());
+}
+
 #[tokio::test(start_paused = true)]
 async fn keeps_the_same_time_with_any_number_of_slots() {
     for slots in [2, 8, 4096] {

@@ -10,7 +10,7 @@ use std::task::{Wake, Waker};
 
 use self::warnings::Warnings;
 use crate::support::{advance, builder, jump, ms, poll_idly, poll_with, start_wheel};
-use tickwheel::{BuildError, Closed, SetTimerError};
+use tickwheel::{BuildError, ClosedError, SetTimerError, TimerWheel};
 use tokio::runtime::{Builder, Runtime};
 use tokio_test::assert_pending;
 use tracing::Level;
@@ -61,7 +61,7 @@ async fn shows_the_state_of_everything_public() {
 async fn names_the_fault_in_every_error() {
     let (timers, stream) = start_wheel().keyed::<u64, ()>();
     drop(stream);
-    let closed: Closed = timers.remove_timer(&1).unwrap_err();
+    let closed: ClosedError = timers.remove_timer(&1).unwrap_err();
     let thread = BuildError::Thread(ErrorKind::OutOfMemory.into());
     let texts = [
         (BuildError::PausedClock.to_string(), "clock is paused"),
@@ -71,15 +71,26 @@ async fn names_the_fault_in_every_error() {
         (BuildError::NoRuntime.to_string(), "Builder::runtime"),
         (BuildError::MaxKeyed.to_string(), "max_keyed is 0"),
         (
+            BuildError::NoPreciseFeature.to_string(),
+            "feature `precise`",
+        ),
+        (
             BuildError::RuntimeAndThread.to_string(),
             "`Builder::runtime` and `Builder::dedicated_thread`",
         ),
         (SetTimerError::Full(1, 'v').to_string(), "max_keyed"),
-        (SetTimerError::Closed(1, 'v').to_string(), "closed"),
-        (closed.to_string(), "closed"),
+        (
+            SetTimerError::Closed(1, 'v', ClosedError::RuntimeEnded).to_string(),
+            "the wheel's runtime has ended",
+        ),
+        (ClosedError::Shutdown.to_string(), "the wheel was shut down"),
+        (closed.to_string(), "their stream was dropped"),
         // Keys and values need not be `Debug`.
         (format!("{:?}", SetTimerError::Full((), ())), "Full(..)"),
-        (format!("{:?}", SetTimerError::Closed((), ())), "Closed(..)"),
+        (
+            format!("{:?}", SetTimerError::Closed((), (), ClosedError::Shutdown)),
+            "Closed(.., Shutdown)",
+        ),
     ];
     for (text, part) in texts {
         assert!(text.contains(part), "{part} is not in: {text}");
@@ -160,24 +171,6 @@ fn missing_time_driver_is_an_error_and_no_log() {
     assert_eq!(warnings.texts(Level::ERROR), [""; 0]);
 }
 
-#[cfg(all(feature = "precise", target_os = "linux"))]
-#[test]
-fn wheel_without_io_driver_logs_one_line() {
-    let logged = Arc::new(Warnings::default());
-    let _here = tracing::subscriber::set_default(Arc::clone(&logged));
-    let mut without = Builder::new_current_thread();
-    let without = without.enable_time().build().unwrap();
-    let started = builder().runtime(without.handle().clone()).start();
-    let line = "timers are precise to a millisecond only: the actor waits on Tokio's timer";
-    assert_eq!(logged.texts(Level::INFO), [line]);
-    let with = Builder::new_current_thread().enable_all().build().unwrap();
-    let also_started = builder().runtime(with.handle().clone()).start();
-    let builder = builder().runtime(without.handle().clone()).precise(false);
-    assert!(started.is_ok() && also_started.is_ok() && builder.start().is_ok());
-    assert_eq!(logged.texts(Level::INFO), [line], "no other line");
-    assert_eq!(logged.count(), 0);
-}
-
 #[test]
 fn warns_when_used_from_another_runtime_under_a_paused_clock() {
     let runtime = |paused| -> Runtime {
@@ -202,9 +195,58 @@ fn warns_when_used_from_another_runtime_under_a_paused_clock() {
         let wheel = builder.start().unwrap();
         {
             let _within = other.map(Runtime::enter);
-            // Only the first use on this thread is checked.
             drop((wheel.sleep(ms(5)), wheel.sleep(ms(5))));
         }
         assert_eq!(warnings.count() - before, warned, "{own:?} {other:?}");
+    }
+}
+
+// The deadline was of the clock here, and fired at once or hours late, without a word.
+#[test]
+fn keyed_timers_and_watches_warn_of_another_clock_once() {
+    let mut paused = Builder::new_current_thread();
+    let paused = { paused.enable_time().start_paused(true) }.build().unwrap();
+    let mut here = Builder::new_current_thread();
+    let here = here.enable_time().build().unwrap();
+    let warnings = Arc::new(Warnings::default());
+    let _here = tracing::subscriber::set_default(Arc::clone(&warnings));
+    type Call = fn(&TimerWheel);
+    let calls: [(&str, Call); 5] = [
+        ("set_timer", |wheel| {
+            let (timers, _expirations) = wheel.keyed();
+            assert_eq!(timers.set_timer(1, (), ms(5)), Ok(None));
+        }),
+        ("set_interval", |wheel| {
+            let (timers, _expirations) = wheel.keyed();
+            assert_eq!(timers.set_interval(1, (), ms(5)), Ok(None));
+        }),
+        ("set_if_absent", |wheel| {
+            let (timers, _expirations) = wheel.keyed();
+            assert_eq!(timers.set_if_absent(1, (), ms(5)), Ok(None));
+        }),
+        ("move_timer", |wheel| {
+            let (timers, _expirations) = wheel.keyed::<u32, ()>();
+            assert_eq!(timers.move_timer(&1, ms(5)), Ok(false));
+        }),
+        ("watch", |wheel| {
+            let (reaper, _expirations) = wheel.reaper(ms(5));
+            drop(reaper.watch(1, ()).unwrap());
+        }),
+    ];
+    for (name, call) in calls {
+        let wheel = { builder().runtime(paused.handle().clone()) }
+            .start()
+            .unwrap();
+        let before = warnings.count();
+        paused.block_on(async { call(&wheel) });
+        assert_eq!(
+            warnings.count() - before,
+            0,
+            "{name}, on the clock of the wheel"
+        );
+        let _within = here.enter();
+        call(&wheel);
+        call(&wheel);
+        assert_eq!(warnings.count() - before, 1, "{name}");
     }
 }

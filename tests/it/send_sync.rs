@@ -4,10 +4,10 @@ use std::cell::Cell;
 use std::future::{Pending, pending};
 
 use tickwheel::{
-    BuildError, Builder, BusyGuard, Cause, Closed, DurationBucket, DurationHistogram, Elapsed,
+    BuildError, Builder, BusyGuard, Cause, ClosedError, DurationBucket, DurationHistogram, Elapsed,
     Expirations, Expired, IdleHandle, IdleLimits, IdleStream, IdleTimer, Interval, KeyedTimers,
     Reaper, SetTimerError, Sleep, Timeout, TimerWheel, TryRecvError, WatchGuard, WatchOptions,
-    WeakKeyedTimers, WeakReaper, WheelMetrics, time as drop_in, wheel,
+    WeakKeyedTimers, WeakReaper, WeakTimerWheel, WheelMetrics, time as drop_in, wheel,
 };
 
 fn sends<T: Send>() {}
@@ -26,6 +26,7 @@ fn handles_are_shared_whatever_values_they_take() {
     sends_and_shares::<Expirations<u32, Sent>>();
     sends_and_shares::<Reaper<Sent, Sent>>();
     sends_and_shares::<WeakReaper<Sent, Sent>>();
+    sends_and_shares::<WeakTimerWheel>();
     sends_and_shares::<WatchGuard>();
     sends_and_shares::<WatchOptions>();
     sends_and_shares::<IdleHandle>();
@@ -58,7 +59,7 @@ fn futures_and_streams_are_as_their_contents() {
 fn errors_and_reports_are_as_their_contents() {
     sends_and_shares::<BuildError>();
     sends_and_shares::<Elapsed>();
-    sends_and_shares::<Closed>();
+    sends_and_shares::<ClosedError>();
     sends_and_shares::<TryRecvError>();
     sends_and_shares::<drop_in::InstallError>();
     sends_and_shares::<SetTimerError<u32, u32>>();

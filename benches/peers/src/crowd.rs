@@ -17,7 +17,7 @@ pub const ONE: &str = "one wheel";
 const SLEEPERS: u64 = 100;
 
 /// Tasks that sleep for 1 to 3 s again and again, on many wheels or on one. The wheels have the
-/// settings of a program that compiles `precise` in.
+/// default settings.
 pub fn run(scale: Scale, is_many: bool) {
     let (series, wheels) = if is_many {
         (MANY, scale.pick(100, 1_000))

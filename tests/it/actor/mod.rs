@@ -9,4 +9,5 @@ mod paused;
 #[cfg(all(feature = "precise", target_os = "linux"))]
 mod precise;
 mod shutdown;
+mod weak;
 mod year;

@@ -13,11 +13,11 @@ fn us(micros: u64) -> Duration {
     Duration::from_micros(micros)
 }
 
-/// A runtime of each kind, with an I/O driver.
+/// A runtime of each kind, one with an I/O driver.
 fn runtimes() -> [Runtime; 2] {
     let (mut one, mut two) = (Builder::new_current_thread(), Builder::new_multi_thread());
     let two = two.worker_threads(2);
-    [one.enable_all(), two.enable_all()].map(|builder| builder.build().unwrap())
+    [one.enable_time(), two.enable_all()].map(|builder| builder.build().unwrap())
 }
 
 fn wheel(precise: bool) -> TimerWheel {
@@ -110,15 +110,35 @@ fn lone_sleep_is_punctual_after_a_dense_load() {
     }
 }
 
+/// How many threads of this process have that name.
+fn threads_named(name: &str) -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let names = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")));
+    // One may end meanwhile.
+    names
+        .filter(|is| is.as_deref().is_ok_and(|is| is.trim_end() == name))
+        .count()
+}
+
 #[test]
-fn wheel_without_io_driver_waits_on_tokios_timer() {
+fn only_a_precise_wheel_has_a_thread_until_it_ends() {
     let runtime = Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
-        let wheel = wheel(true);
-        for delay in delays() {
-            let deadline = Instant::now() + delay;
-            wheel.sleep(delay).await;
-            assert!(Instant::now() >= deadline);
+        let name = "one-of-precise";
+        let builder = TimerWheel::builder().name(name);
+        let default = builder.clone().start().unwrap();
+        default.sleep(us(100)).await;
+        assert_eq!(
+            threads_named(name),
+            0,
+            "the feature is on, and nobody asked for it"
+        );
+        let precise = builder.precise(true).start().unwrap();
+        precise.sleep(us(100)).await;
+        assert_eq!(threads_named(name), 1);
+        precise.shutdown().await;
+        while threads_named(name) > 0 {
+            tokio::time::sleep(us(1_000)).await;
         }
     });
 }

@@ -4,7 +4,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use tickwheel::{SetTimerError, TimerWheel};
+use tickwheel::{ClosedError, SetTimerError, TimerWheel};
 use tokio::time::Instant;
 
 use crate::support::{advance, assert_balanced, jump, ms, received, timed};
@@ -63,7 +63,10 @@ async fn set_if_absent_is_refused_only_when_it_would_set() {
     assert_eq!(full, Err(SetTimerError::Full(2, 'c')));
     drop(stream);
     let closed = timers.set_if_absent(1, 'd', ms(5));
-    assert_eq!(closed, Err(SetTimerError::Closed(1, 'd')));
+    assert_eq!(
+        closed,
+        Err(SetTimerError::Closed(1, 'd', ClosedError::StreamDropped))
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures::poll;
-use tickwheel::{SetTimerError, TimerWheel, TryRecvError};
+use tickwheel::{ClosedError, SetTimerError, TimerWheel, TryRecvError};
 use tokio::time::Instant;
 
 use crate::support::{advance, assert_balanced, jump, ms, received};
@@ -93,15 +93,15 @@ async fn p15_gives_values_back_after_shutdown() {
     let at = Instant::now();
     assert_eq!(
         timers.set_timer("k", 2, ms(1)),
-        Err(SetTimerError::Closed("k", 2))
+        Err(SetTimerError::Closed("k", 2, ClosedError::Shutdown))
     );
     assert_eq!(
         timers.set_timer_at("k", 3, at),
-        Err(SetTimerError::Closed("k", 3))
+        Err(SetTimerError::Closed("k", 3, ClosedError::Shutdown))
     );
     assert_eq!(
         timers.set_interval("k", 4, ms(1)),
-        Err(SetTimerError::Closed("k", 4))
+        Err(SetTimerError::Closed("k", 4, ClosedError::Shutdown))
     );
     assert!(timers.move_timer("left", ms(1)).is_err());
     assert!(timers.move_timer_at("left", at).is_err());

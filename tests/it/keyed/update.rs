@@ -98,7 +98,7 @@ async fn update_of_a_closed_set_is_an_error() {
     drop(stream);
     assert!(timers.update(&1, |_| ()).is_err());
     let refused = timers.set_or_update(1, 2, ms(1), |_, _| ());
-    assert!(matches!(refused, Err(SetTimerError::Closed(1, 2))));
+    assert!(matches!(refused, Err(SetTimerError::Closed(1, 2, _))));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use tickwheel::{Closed, Expirations, KeyedTimers, SetTimerError};
+use tickwheel::{ClosedError, Expirations, KeyedTimers, SetTimerError};
 use tokio::sync::mpsc::UnboundedSender;
 
 pub type Reminders = KeyedTimers<String, u32>;
@@ -28,11 +28,11 @@ pub fn remind(
 }
 
 /// Returns whether there was a reminder.
-pub fn postpone(reminders: &Reminders, order: &str, delay: Duration) -> Result<bool, Closed> {
+pub fn postpone(reminders: &Reminders, order: &str, delay: Duration) -> Result<bool, ClosedError> {
     reminders.move_timer(order, delay)
 }
 
 /// Returns the items if the reminder was there, which then never expires.
-pub fn paid(reminders: &Reminders, order: &str) -> Result<Option<u32>, Closed> {
+pub fn paid(reminders: &Reminders, order: &str) -> Result<Option<u32>, ClosedError> {
     reminders.remove_timer(order)
 }

@@ -1,6 +1,6 @@
 //! The end of a reaper: dropped handles, a dropped stream, and the shutdown.
 
-use tickwheel::{SetTimerError, TimerWheel, TryRecvError, WatchGuard, WatchOptions};
+use tickwheel::{ClosedError, SetTimerError, TimerWheel, TryRecvError, WatchGuard, WatchOptions};
 use tokio::time::{self, Instant};
 use tokio_test::{assert_pending, assert_ready, task};
 
@@ -22,7 +22,10 @@ async fn stops_watching_when_the_stream_is_dropped() {
     assert!(!watch.busy().is_effective());
     assert_eq!(reaper.len(), 0);
     let closed = reaper.watch(3, "late").unwrap_err();
-    assert!(matches!(closed, SetTimerError::Closed(3, "late")));
+    assert!(matches!(
+        closed,
+        SetTimerError::Closed(3, "late", ClosedError::StreamDropped)
+    ));
     drop((watch, due));
     wheel.settle().await;
     assert_eq!(wheel.metrics().keyed_pending, 0);
@@ -55,7 +58,10 @@ async fn p15_all_watches_are_unexpired_after_shutdown() {
     drop(dropped);
     assert_eq!(reaper.len(), 4);
     let closed = reaper.watch(9, "too late").unwrap_err();
-    assert!(matches!(closed, SetTimerError::Closed(9, "too late")));
+    assert!(matches!(
+        closed,
+        SetTimerError::Closed(9, "too late", ClosedError::Shutdown)
+    ));
 
     assert_eq!(idle.recv().await, None);
     let unexpired: Vec<_> = idle.unexpired();

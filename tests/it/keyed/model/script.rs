@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use futures::{FutureExt, poll};
 use tickwheel::{
-    Closed, Expirations, Expired, KeyedTimers, SetTimerError, TimerWheel, TryRecvError, Unexpired,
+    ClosedError, Expirations, Expired, KeyedTimers, SetTimerError, TimerWheel, TryRecvError,
+    Unexpired,
 };
 use tokio::time::{self, Instant};
 
@@ -292,7 +293,7 @@ impl Run {
         &mut self,
         key: u8,
         deadline: Nanos,
-        call: impl FnOnce(&KeyedTimers<u8, Value>) -> Result<bool, Closed>,
+        call: impl FnOnce(&KeyedTimers<u8, Value>) -> Result<bool, ClosedError>,
     ) {
         let Some(timers) = self.handles.last() else {
             return;
