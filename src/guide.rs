@@ -77,8 +77,9 @@
 //! * [`dispatch`](Expirations::dispatch) runs a handler for each expiration, one for a key at a
 //!   time. A handler that fails returns [`Outcome::Again`](crate::Outcome::Again), and a removal in
 //!   the meantime wins over that.
-//! * A consumer that sets timers in its own set holds a [`WeakKeyedTimers`](crate::WeakKeyedTimers),
-//!   so that the stream can end. Keep a strong handle elsewhere, or the consumer can set none.
+//! * A consumer that sets timers in its own set holds a
+//!   [`WeakKeyedTimers`](crate::WeakKeyedTimers), so that the stream can end. Keep a strong handle
+//!   elsewhere, or the consumer can set none.
 //!
 //! # Idle connections and sessions
 //!

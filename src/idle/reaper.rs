@@ -484,8 +484,8 @@ impl<K, V> Reaper<K, V> {
     ///
     /// # Errors
     ///
-    /// [`ClosedError`] when the wheel is shut down or the stream dropped. If that happens during the
-    /// call, it returns what it has taken.
+    /// [`ClosedError`] when the wheel is shut down or the stream dropped. If that happens during
+    /// the call, it returns what it has taken.
     ///
     /// # Examples
     ///

@@ -1,7 +1,6 @@
 //! The handles' half of a set: the calls that set, move, read and remove timers.
 
 use std::borrow::Borrow;
-use std::mem;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -28,56 +27,30 @@ impl<K: Eq, V> Set<K, Plain<V>> {
         deadline: Timestamp,
         repeat: Option<Repeat<K, Plain<V>>>,
     ) -> Result<Option<V>, SetTimerError<K, V>> {
-        self.shared.check_clock();
-        let mut guard = self.lock();
-        if !guard.is_open() {
-            return Err(SetTimerError::Closed(key, value, guard.closed()));
-        }
-        let found = guard.table.find(hash, |other| *other == key);
-        let Some(index) = found else {
-            let index = guard.add(hash, key, Plain(value), deadline, deadline)?;
-            guard.set_repeat(index, repeat);
-            return Ok(None);
-        };
-        guard.rearm(index, deadline);
-        guard.set_repeat(index, repeat);
-        let timer = guard.table.timer_mut(index);
-        let replaced = timer.map(|timer| mem::replace(&mut timer.value, Plain(value)).0);
-        guard.counters.add(Event::KeyedReplaced, 1);
-        drop(guard);
-        // The caller gets its result even if the drop of the key panics.
-        drop_caught([key]);
-        Ok(replaced)
+        self.set_or(
+            hash,
+            key,
+            value,
+            deadline,
+            repeat,
+            |timer, key, value, repeat| {
+                let replaced = timer.replace(value, deadline, repeat);
+                // The caller gets its result even if the drop of the key panics.
+                drop_caught([key]);
+                replaced
+            },
+        )
     }
 
-    /// Sets a timer under a key that has none. Returns key and value if it has one.
-    pub(crate) fn set_if_absent(
+    /// Sets a timer under a key that has none, or calls `other` with the one it has.
+    pub(crate) fn set_or<R>(
         &self,
         hash: u32,
         key: K,
         value: V,
         deadline: Timestamp,
-    ) -> Result<Option<(K, V)>, SetTimerError<K, V>> {
-        self.shared.check_clock();
-        let mut guard = self.lock();
-        if !guard.is_open() {
-            return Err(SetTimerError::Closed(key, value, guard.closed()));
-        }
-        if guard.table.find(hash, |other| *other == key).is_some() {
-            return Ok(Some((key, value)));
-        }
-        guard.add(hash, key, Plain(value), deadline, deadline)?;
-        Ok(None)
-    }
-
-    /// Sets a timer under a key that has none, or calls `update` with the one it has and the value.
-    pub(crate) fn set_or_update<R>(
-        &self,
-        hash: u32,
-        key: K,
-        value: V,
-        deadline: Timestamp,
-        update: impl FnOnce(TimerMut<'_, K, V>, V) -> R,
+        repeat: Option<Repeat<K, Plain<V>>>,
+        other: impl FnOnce(TimerMut<'_, K, V>, K, V, Option<Repeat<K, Plain<V>>>) -> R,
     ) -> Result<Option<R>, SetTimerError<K, V>> {
         self.shared.check_clock();
         let mut guard = self.lock();
@@ -85,10 +58,10 @@ impl<K: Eq, V> Set<K, Plain<V>> {
             return Err(SetTimerError::Closed(key, value, guard.closed()));
         }
         if let Some(index) = guard.table.find(hash, |other| *other == key) {
-            // The key outlives the guard, which `update` drops.
-            return Ok(Some(update(TimerMut::new(guard, index), value)));
+            return Ok(Some(other(TimerMut::new(guard, index), key, value, repeat)));
         }
-        guard.add(hash, key, Plain(value), deadline, deadline)?;
+        let index = guard.add(hash, key, Plain(value), deadline, deadline)?;
+        guard.set_repeat(index, repeat);
         Ok(None)
     }
 
@@ -175,7 +148,7 @@ impl<K: Eq, V> Set<K, Plain<V>> {
 
 impl<K, S: Payload> Guard<'_, K, S> {
     /// The timer at an index repeats or does not.
-    fn set_repeat(&mut self, index: u32, repeat: Option<Repeat<K, S>>) {
+    pub(super) fn set_repeat(&mut self, index: u32, repeat: Option<Repeat<K, S>>) {
         match repeat {
             Some(repeat) => self.repeats.insert(index, repeat),
             None => self.repeats.remove(&index),

@@ -74,7 +74,7 @@ impl<K, V> Expirations<K, V> {
     /// # }
     /// ```
     pub fn handler_timeout(&mut self, limit: Duration) -> &mut Self {
-        self.handler_timeout = Some(limit);
+        self.limits.1 = Some(limit);
         self
     }
 
@@ -84,10 +84,10 @@ impl<K, V> Expirations<K, V> {
     /// The handler's [`Outcome`] says what follows: nothing, or the timer is set again. One that
     /// returns `()` is done. A handler that panics is logged, and done too.
     ///
-    /// One handler runs for a key at a time. If the key is set again meanwhile and its timer is due,
-    /// it waits in the set, as any timer that is not received: it can be moved and removed, and has
-    /// a handler once the one before has finished. Removing a key says `None` while its handler
-    /// runs, since the timer has expired; but the handler does not set it
+    /// One handler runs for a key at a time. If the key is set again meanwhile and its timer is
+    /// due, it waits in the set, as any timer that is not received: it can be moved and removed,
+    /// and has a handler once the one before has finished. Removing a key says `None` while its
+    /// handler runs, since the timer has expired; but the handler does not set it
     /// [again](Outcome::Again). An expiration counts for [`max_keyed`](crate::Builder::max_keyed),
     /// and keeps the stream from ending, until its handler has finished.
     ///
@@ -138,9 +138,9 @@ impl<K, V> Expirations<K, V> {
         H: FnMut(Expired<K, V>) -> F,
         F: Future<Output: Into<Outcome<V>>>,
     {
-        let limits = self.limits();
+        let limits = self.limits.clone();
         self.run(concurrency, |expired| {
-            limits.handle(catch_panic(HANDLER, || handler(expired)))
+            handle(catch_panic(HANDLER, || handler(expired)), &limits)
         })
         .await;
     }
@@ -162,20 +162,14 @@ impl<K, V> Expirations<K, V> {
         H: FnMut(Expired<K, V>) -> F,
         F: Future<Output: Into<Outcome<V>> + Send> + Send + 'static,
     {
-        let limits = self.limits();
+        let limits = self.limits.clone();
         self.run(concurrency, |expired| {
-            Task(tokio::spawn(
-                limits.handle(catch_panic(HANDLER, || handler(expired))),
-            ))
+            Task(tokio::spawn(handle(
+                catch_panic(HANDLER, || handler(expired)),
+                &limits,
+            )))
         })
         .await;
-    }
-
-    fn limits(&self) -> Limits {
-        Limits {
-            context: Arc::clone(&self.context),
-            timeout: self.handler_timeout,
-        }
     }
 
     /// Calls `start` for each expiration, with at most `concurrency` running at once.
@@ -222,30 +216,22 @@ impl<K, V> Expirations<K, V> {
     }
 }
 
-/// What limits handlers.
-struct Limits {
-    context: Arc<SleepContext>,
-    timeout: Option<Duration>,
-}
-
-impl Limits {
-    /// Limits the future that a handler has returned.
-    fn handle<F: Future>(
-        &self,
-        future: Option<F>,
-    ) -> Handler<impl Future<Output = Result<F::Output, Elapsed>> + use<F>> {
-        let future = future.map(|future| match self.timeout {
-            None => Either::Left(future.map(Ok)),
-            Some(limit) => {
-                let deadline = after(limit);
-                let reserved = Reserved::new(&self.context, deadline);
-                let resource = Resource::new(TimerType::Timeout);
-                let sleep = Sleep::after(resource, deadline, limit, reserved);
-                Either::Right(Timeout::new(future, sleep))
-            }
-        });
-        Handler { future }
-    }
+/// Limits the future that a handler has returned.
+fn handle<F: Future>(
+    future: Option<F>,
+    (context, limit): &(Arc<SleepContext>, Option<Duration>),
+) -> Handler<impl Future<Output = Result<F::Output, Elapsed>> + use<F>> {
+    let future = future.map(|future| match *limit {
+        None => Either::Left(future.map(Ok)),
+        Some(limit) => {
+            let deadline = after(limit);
+            let reserved = Reserved::new(context, deadline);
+            let resource = Resource::new(TimerType::Timeout);
+            let sleep = Sleep::after(resource, deadline, limit, reserved);
+            Either::Right(Timeout::new(future, sleep))
+        }
+    });
+    Handler { future }
 }
 
 pin_project! {

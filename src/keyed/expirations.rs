@@ -36,9 +36,8 @@ use crate::shared::SleepContext;
 pub struct Expirations<K, V> {
     pub(super) set: Arc<dyn ExpirationSource<K, V>>,
     pub(super) reader: Reader,
-    /// For the time limit of handlers.
-    pub(super) context: Arc<SleepContext>,
-    pub(super) handler_timeout: Option<Duration>,
+    /// How long a handler may take on the wheel, if there is a limit.
+    pub(super) limits: (Arc<SleepContext>, Option<Duration>),
     /// A poll has found that there will be no more.
     has_ended: bool,
 }
@@ -48,8 +47,7 @@ impl<K, V> Expirations<K, V> {
         Expirations {
             set,
             reader: Reader::new(),
-            context: Arc::clone(context),
-            handler_timeout: None,
+            limits: (Arc::clone(context), None),
             has_ended: false,
         }
     }

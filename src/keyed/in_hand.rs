@@ -6,6 +6,7 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use hashbrown::HashTable;
 
@@ -14,7 +15,6 @@ use super::payload::Payload;
 use super::receipt::Reader;
 use super::set::{Guard, Set};
 use crate::panic::drop_caught;
-use crate::tick::Timestamp;
 
 /// What a set needs to do with the keys that are in hand.
 pub(crate) struct KeyCalls<K> {
@@ -152,8 +152,20 @@ impl<K, S: Payload> Guard<'_, K, S> {
     }
 }
 
-impl<K, S: Payload> Set<K, S> {
-    pub(super) fn begin_dispatch(&self, calls: KeyCalls<K>) {
+/// What a dispatch needs of its set.
+pub(crate) trait Dispatched<K, V> {
+    /// From now on [`ticket`](Reader::ticket) is that of what was received last.
+    fn begin_dispatch(&self, calls: KeyCalls<K>);
+
+    /// A handler has finished, and wants its timer to be set again or not.
+    fn end_handler(&self, reader: &mut Reader, ticket: Ticket, again: Option<(V, Duration)>);
+
+    /// Nothing is in hand any more.
+    fn end_dispatch(&self, reader: &mut Reader);
+}
+
+impl<K, S: Payload> Dispatched<K, S::Value> for Set<K, S> {
+    fn begin_dispatch(&self, calls: KeyCalls<K>) {
         let in_hand = InHand {
             calls,
             handled: HashTable::new(),
@@ -162,33 +174,32 @@ impl<K, S: Payload> Set<K, S> {
         self.lock().in_hand = S::KEYED.then_some(in_hand);
     }
 
-    /// A handler has finished, and wants its timer to be set again or not.
-    pub(super) fn end_handler(
+    fn end_handler(
         &self,
         reader: &mut Reader,
         ticket: Ticket,
-        again: Option<(S::Value, Timestamp)>,
+        again: Option<(S::Value, Duration)>,
     ) {
-        let again = again.and_then(|(value, deadline)| Some((S::again(value)?, deadline)));
+        let deadline = |delay| self.shared.ticks.timestamp_after(delay);
+        let again = again.and_then(|(value, delay)| Some((S::again(value)?, deadline(delay))));
         let mut guard = self.lock();
         let handled = (guard.in_hand.as_mut()).and_then(|in_hand| in_hand.remove(ticket));
         let Some(handled) = handled else { return };
         reader.hints.extend(handled.due);
-        let (key, again) = match again {
+        let again = match again {
             Some((value, deadline)) if !handled.is_superseded => {
                 guard.add_reserved(ticket.hash, handled.key, value, deadline, deadline);
                 return;
             }
-            again => (handled.key, again),
+            again => again,
         };
         drop(guard);
         self.shared.unreserve(1);
-        drop_caught([key]);
+        drop_caught([handled.key]);
         drop_caught(again);
     }
 
-    /// Nothing is in hand any more.
-    pub(super) fn end_dispatch(&self, reader: &mut Reader) {
+    fn end_dispatch(&self, reader: &mut Reader) {
         let in_hand = self.lock().in_hand.take();
         let Some(in_hand) = in_hand else { return };
         self.shared.unreserve(in_hand.len());

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::error::TryRecvError;
 use super::expired::{Cause, Expired};
-use super::in_hand::{KeyCalls, Ticket};
+use super::in_hand::Dispatched;
 use super::payload::Payload;
 use super::receipt::{Reader, Receipt};
 use super::set::{BATCH, Set};
@@ -21,7 +21,9 @@ const HOLDS_PER_POLL: usize = 16;
 pub(crate) type Veto<'a, K, V> = dyn FnMut(&K, &mut V, Cause) -> bool + 'a;
 
 /// The source of a stream of expirations: a set with any payload.
-pub(crate) trait ExpirationSource<K, V>: Send + Sync + fmt::Debug {
+pub(crate) trait ExpirationSource<K, V>:
+    Dispatched<K, V> + Send + Sync + fmt::Debug
+{
     /// The next expiration; `None` when there will be no more.
     fn poll_recv(
         &self,
@@ -35,14 +37,6 @@ pub(crate) trait ExpirationSource<K, V>: Send + Sync + fmt::Debug {
     fn recv_more(&self, reader: &mut Reader, limit: usize, out: &mut Vec<Expired<K, V>>) -> usize;
 
     fn try_recv(&self, reader: &mut Reader) -> Result<Expired<K, V>, TryRecvError>;
-
-    /// From now on [`ticket`](Reader::ticket) is that of what was received last.
-    fn begin_dispatch(&self, calls: KeyCalls<K>);
-
-    /// A handler has finished, and wants its timer to be set again or not.
-    fn end_handler(&self, reader: &mut Reader, ticket: Ticket, again: Option<(V, Duration)>);
-
-    fn end_dispatch(&self, reader: &mut Reader);
 
     /// The timers that were not received when the actor ended.
     fn unexpired(&self) -> Vec<Unexpired<K, V>>;
@@ -101,25 +95,6 @@ where
                 (None, Receipt::Finished) => return Err(TryRecvError::Closed),
             }
         }
-    }
-
-    fn begin_dispatch(&self, calls: KeyCalls<K>) {
-        Set::begin_dispatch(self, calls);
-    }
-
-    fn end_handler(
-        &self,
-        reader: &mut Reader,
-        ticket: Ticket,
-        again: Option<(S::Value, Duration)>,
-    ) {
-        let deadline = |delay| self.shared.ticks.timestamp_after(delay);
-        let again = again.map(|(value, delay)| (value, deadline(delay)));
-        Set::end_handler(self, reader, ticket, again);
-    }
-
-    fn end_dispatch(&self, reader: &mut Reader) {
-        Set::end_dispatch(self, reader);
     }
 
     fn unexpired(&self) -> Vec<Unexpired<K, S::Value>> {

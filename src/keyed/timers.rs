@@ -266,6 +266,19 @@ impl<K: Hash + Eq, V, S: BuildHasher> KeyedTimers<K, V, S> {
         self.repeat(key, value, self.timestamp(first), self.period(period))
     }
 
+    fn set_or<R>(
+        &self,
+        key: K,
+        value: V,
+        deadline: Timestamp,
+        other: impl FnOnce(TimerMut<'_, K, V>, K, V) -> R,
+    ) -> Result<Option<R>, SetTimerError<K, V>> {
+        let (set, hash) = (&self.handles.set, self.hash(&key));
+        set.set_or(hash, key, value, deadline, None, |timer, key, value, _| {
+            other(timer, key, value)
+        })
+    }
+
     fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u32 {
         hash_of(&self.handles.hasher, key)
     }
@@ -339,9 +352,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> KeyedTimers<K, V, S> {
         value: V,
         delay: Duration,
     ) -> Result<Option<(K, V)>, SetTimerError<K, V>> {
-        self.handles
-            .set
-            .set_if_absent(self.hash(&key), key, value, self.timestamp_after(delay))
+        self.set_or(key, value, self.timestamp_after(delay), |_, key, value| {
+            (key, value)
+        })
     }
 
     /// Sets a timer that expires at `deadline`, unless its key has one already. Otherwise like
@@ -359,9 +372,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> KeyedTimers<K, V, S> {
         value: V,
         deadline: Instant,
     ) -> Result<Option<(K, V)>, SetTimerError<K, V>> {
-        self.handles
-            .set
-            .set_if_absent(self.hash(&key), key, value, self.timestamp(deadline))
+        self.set_or(key, value, self.timestamp(deadline), |_, key, value| {
+            (key, value)
+        })
     }
 
     /// Moves the timer with this key to expire `delay` from now, earlier or later than before. Its
@@ -568,8 +581,12 @@ impl<K: Hash + Eq, V, S: BuildHasher> KeyedTimers<K, V, S> {
         delay: Duration,
         update: impl FnOnce(TimerMut<'_, K, V>, V) -> R,
     ) -> Result<Option<R>, SetTimerError<K, V>> {
-        let deadline = self.timestamp_after(delay);
-        (self.handles.set).set_or_update(self.hash(&key), key, value, deadline, update)
+        self.set_or(
+            key,
+            value,
+            self.timestamp_after(delay),
+            |timer, _, value| update(timer, value),
+        )
     }
 
     /// Sets a timer that expires at `deadline`, or calls `update` with the one that its key has.
@@ -615,8 +632,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> KeyedTimers<K, V, S> {
         deadline: Instant,
         update: impl FnOnce(TimerMut<'_, K, V>, V) -> R,
     ) -> Result<Option<R>, SetTimerError<K, V>> {
-        let deadline = self.timestamp(deadline);
-        (self.handles.set).set_or_update(self.hash(&key), key, value, deadline, update)
+        self.set_or(key, value, self.timestamp(deadline), |timer, _, value| {
+            update(timer, value)
+        })
     }
 
     /// The deadline of the timer with this key; `None` if there is no such timer. It has passed if

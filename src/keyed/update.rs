@@ -1,11 +1,12 @@
 //! A timer that is looked at and changed under one hold of the lock.
 
 use std::fmt;
+use std::mem;
 
 use tokio::time::Instant;
 
 use super::payload::Plain;
-use super::set::Guard;
+use super::set::{Guard, Repeat};
 use super::table::Timer;
 use crate::metrics::Event;
 use crate::panic::drop_caught;
@@ -64,6 +65,19 @@ impl<'a, K, V> TimerMut<'a, K, V> {
     pub(super) fn move_to(&mut self, deadline: Timestamp) {
         self.guard.rearm(self.index, deadline);
         self.guard.counters.add(Event::KeyedMoved, 1);
+    }
+
+    /// Sets the timer anew, and unlocks the set. Returns the value before.
+    pub(super) fn replace(
+        mut self,
+        value: V,
+        deadline: Timestamp,
+        repeat: Option<Repeat<K, Plain<V>>>,
+    ) -> V {
+        self.guard.rearm(self.index, deadline);
+        self.guard.set_repeat(self.index, repeat);
+        self.guard.counters.add(Event::KeyedReplaced, 1);
+        mem::replace(self.value_mut(), value)
     }
 
     /// Removes the timer, unlocks the set, and returns the value. The timer never expires.
