@@ -244,16 +244,21 @@ impl WatchOptions {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tickwheel::WatchOptions;
+    /// use tickwheel::{Cause, WatchOptions};
+    /// use tokio::time::Instant;
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() {
     /// # let wheel = tickwheel::TimerWheel::new();
     /// let (reaper, mut idle) = wheel.reaper::<u32, ()>(Duration::from_secs(60));
+    /// let start = Instant::now();
     /// let hour = WatchOptions::new().max_age(Duration::from_secs(3600));
     /// let session = reaper.watch_with(1, (), &hour).unwrap();
     ///
-    /// let _request = session.busy(); // never idle
-    /// assert_eq!(idle.recv().await.unwrap().key, 1); // after 54 to 60 minutes
+    /// let _request = session.busy();
+    /// let ended = idle.recv().await.unwrap();
+    /// assert_eq!(ended.cause, Cause::MaxAge);
+    /// let minutes = (ended.deadline - start).as_secs_f64() / 60.0;
+    /// assert!((54.0..=60.0).contains(&minutes));
     /// # }
     /// ```
     ///
@@ -287,7 +292,7 @@ impl WatchOptions {
     /// let token = WatchOptions::new().max_age(Duration::from_secs(3600)).exact();
     /// let session = reaper.watch_with(1, (), &token).unwrap();
     ///
-    /// let _request = session.busy(); // never idle
+    /// let _request = session.busy();
     /// assert_eq!(idle.recv().await.unwrap().deadline, start + Duration::from_secs(3600));
     /// # }
     /// ```

@@ -185,8 +185,8 @@ impl Builder {
     /// # async fn main() -> Result<(), tickwheel::BuildError> {
     /// let exact = TimerWheel::builder().precise(true).start()?;
     /// let thrifty = TimerWheel::builder().precise(false).start()?;
-    /// exact.sleep(Duration::from_micros(300)).await; // for about 0.4 ms
-    /// thrifty.sleep(Duration::from_micros(300)).await; // for one to two milliseconds
+    /// exact.sleep(Duration::from_micros(300)).await;
+    /// thrifty.sleep(Duration::from_micros(300)).await;
     /// # Ok(())
     /// # }
     /// ```
