@@ -3,6 +3,9 @@
 //! * Setting an item again replaces its value and deadline at once.
 //! * Items that were set together do not expire together: each expiry is changed by up to 5 %.
 //! * Beyond its limit, the cache evicts the least recently used item.
+//! * The task that removes expired items ends with the cache.
+//!
+//! The program checks each of these, and exits with 1 if one does not hold.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -11,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tickwheel::{Expirations, KeyedTimers, TimerWheel};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 #[path = "support/say.rs"]
@@ -27,9 +31,18 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 struct Cache<V> {
     items: Arc<Mutex<Items<V>>>,
-    /// The value is the version of the item that is to expire.
-    timers: KeyedTimers<String, u64>,
+    timers: Arc<Timers>,
     expiry: Duration,
+}
+
+/// The value is the version of the item that is to expire.
+struct Timers(KeyedTimers<String, u64>);
+
+impl Drop for Timers {
+    fn drop(&mut self) {
+        // Or the task would stay until the last item expires, and all items with it.
+        let _ = self.0.drain();
+    }
 }
 
 struct Items<V> {
@@ -56,7 +69,8 @@ struct Statistics {
 }
 
 impl<V: Clone + Send + 'static> Cache<V> {
-    fn new(wheel: &TimerWheel, expiry: Duration, limit: usize) -> Self {
+    /// A cache, and the task that removes its expired items.
+    fn new(wheel: &TimerWheel, expiry: Duration, limit: usize) -> (Self, JoinHandle<()>) {
         let (timers, expirations) = wheel.keyed();
         let items = Arc::new(Mutex::new(Items {
             by_key: HashMap::new(),
@@ -65,13 +79,14 @@ impl<V: Clone + Send + 'static> Cache<V> {
             limit,
             statistics: Statistics::default(),
         }));
-        // It ends when the cache and its timers are gone.
-        tokio::spawn(remove_expired(expirations, Arc::clone(&items)));
-        Cache {
+        let removing = tokio::spawn(remove_expired(expirations, Arc::clone(&items)));
+        let timers = Arc::new(Timers(timers));
+        let cache = Cache {
             items,
             timers,
             expiry,
-        }
+        };
+        (cache, removing)
     }
 
     fn set(&self, key: &str, value: V) {
@@ -80,9 +95,9 @@ impl<V: Clone + Send + 'static> Cache<V> {
         let version = items.clock;
         // With the items locked, so that item and timer get the same version. An error means that
         // the wheel is shut down: then nothing expires.
-        let _ = (self.timers).set_timer(key.to_owned(), version, spread(self.expiry));
+        let _ = (self.timers.0).set_timer(key.to_owned(), version, spread(self.expiry));
         if let Some(evicted) = evicted {
-            let _ = self.timers.remove_timer(&evicted);
+            let _ = self.timers.0.remove_timer(&evicted);
         }
     }
 
@@ -92,7 +107,7 @@ impl<V: Clone + Send + 'static> Cache<V> {
 
     fn remove(&self, key: &str) -> Option<V> {
         let mut items = self.lock();
-        let _ = self.timers.remove_timer(key);
+        let _ = self.timers.0.remove_timer(key);
         items.remove(key)
     }
 
@@ -176,11 +191,12 @@ fn spread(duration: Duration) -> Duration {
 }
 
 #[tokio::main]
+#[allow(clippy::too_many_lines)] // one check after the other
 async fn main() -> ExitCode {
     say::takes_no_arguments("A cache whose items expire");
     let wheel = TimerWheel::new();
     let expiry = Duration::from_millis(1_500);
-    let cache = Cache::new(&wheel, expiry, 1_000);
+    let (cache, removing) = Cache::new(&wheel, expiry, 1_000);
     let printing = tokio::spawn(print_statistics(wheel.clone(), cache.clone()));
     let mut failed = false;
     // On a machine that stops for so long that items expire meanwhile, what was set at `since`
@@ -217,7 +233,7 @@ async fn main() -> ExitCode {
     check(
         "an evicted item has no timer any more",
         began,
-        cache.timers.len() == cache.len(),
+        cache.timers.0.len() == cache.len(),
     );
 
     let set = Instant::now();
@@ -237,7 +253,7 @@ async fn main() -> ExitCode {
 
     let mut lives = Vec::new();
     for user in 300..1_200 {
-        let deadline = cache.timers.deadline(format!("user {user}").as_str());
+        let deadline = cache.timers.0.deadline(format!("user {user}").as_str());
         lives.extend(deadline.map(|at| at - began));
     }
     let shortest = lives.iter().min().copied().unwrap_or_default();
@@ -284,6 +300,13 @@ async fn main() -> ExitCode {
     );
 
     printing.abort();
+    let _ = printing.await;
+    let end = Instant::now();
+    cache.set("user 1", 1);
+    drop(cache);
+    let ended = wheel.timeout(TIMEOUT, removing).await;
+    let is_at_once = end.elapsed() < shortest_life;
+    check("its task ends with it", end, ended.is_ok() && is_at_once);
     wheel.shutdown().await;
     ExitCode::from(u8::from(failed))
 }

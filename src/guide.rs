@@ -113,7 +113,7 @@
 //! ## Closing gracefully
 //!
 //! Tell the peer before you close an idle connection: stop reading, say goodbye, and give the peer
-//! a grace period.
+//! a grace period. Then drop one that has not closed:
 //!
 //! ```
 //! use std::io::{self, ErrorKind};
@@ -135,7 +135,7 @@
 //!             Err(error) => return Err(error),
 //!         }
 //!     }
-//!     // The inner stream is untouched: say goodbye on it, and wait for the peer to close.
+//!     // Say goodbye on the inner stream, and wait for the peer to close.
 //!     let mut socket = socket.into_inner();
 //!     let goodbye = async {
 //!         socket.write_all(b"idle, closing\n").await?;
@@ -143,19 +143,24 @@
 //!         while socket.read(&mut buffer).await? > 0 {}
 //!         Ok(())
 //!     };
-//!     // A peer that does not close is dropped after the grace period.
 //!     wheel.timeout(Duration::from_secs(5), goodbye).await.unwrap_or(Ok(()))
 //! }
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() {
+//! # for closes in [true, false] {
 //! # let wheel = TimerWheel::new();
+//! # let start = tokio::time::Instant::now();
 //! # let (server, mut client) = tokio::io::duplex(64);
 //! # let serving = tokio::spawn(async move { serve(&wheel, server).await });
 //! # let mut heard = String::new();
 //! # client.read_to_string(&mut heard).await.unwrap();
 //! # assert_eq!(heard, "idle, closing\n");
-//! # drop(client);
+//! # let client = (!closes).then_some(client);
 //! # serving.await.unwrap().unwrap();
+//! # drop(client);
+//! # let secs = start.elapsed().as_secs();
+//! # assert_eq!(secs, if closes { 30 } else { 35 });
+//! # }
 //! # }
 //! ```
 //!

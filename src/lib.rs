@@ -28,22 +28,23 @@
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     let wheel = TimerWheel::new();
 //!
-//!     // Timers with keys: set, move and remove them from any task or thread.
+//!     // Timers with keys.
 //!     let (timers, mut expirations) = wheel.keyed::<&str, u32>();
 //!     timers.set_timer("alice", 17, Duration::from_secs(60))?;
 //!     timers.set_timer("bob", 18, Duration::from_secs(60))?;
-//!     // Alice is moved, later or earlier; her value stays.
 //!     assert!(timers.move_timer("alice", Duration::from_millis(20))?);
-//!     // Bob is removed. `Some` means that his timer will never expire.
 //!     assert_eq!(timers.remove_timer("bob")?, Some(18));
-//!     if let Some(expired) = expirations.recv().await {
-//!         println!("{} has expired, with {}", expired.key, expired.value);
-//!     }
 //!
-//!     // As in `tokio::time`: a future has until a deadline to complete.
+//!     let expired = expirations.recv().await.ok_or("closed")?;
+//!     println!("{} has expired, with {}", expired.key, expired.value);
+//!     assert_eq!((expired.key, expired.value), ("alice", 17));
+//!     assert!(timers.is_empty());
+//!
+//!     // As in `tokio::time`.
 //!     let stuck = std::future::pending::<()>();
 //!     let outcome = wheel.timeout(Duration::from_millis(20), stuck).await;
 //!     println!("{outcome:?}");
+//!     assert!(outcome.is_err());
 //!     Ok(())
 //! }
 //! ```

@@ -14,8 +14,9 @@
 //! assert!(time::timeout(Duration::from_secs(5), stuck).await.is_err());
 //!
 //! let mut heartbeat = time::interval(Duration::from_secs(10));
-//! heartbeat.tick().await; // the first comes at once
-//! heartbeat.tick().await;
+//! let start = heartbeat.tick().await;
+//! assert_eq!(start, Instant::now());
+//! assert_eq!(heartbeat.tick().await - start, Duration::from_secs(10));
 //! # }
 //! ```
 //!
@@ -317,7 +318,8 @@ pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::Int
 /// # async fn main() {
 /// let start = Instant::now();
 /// let mut heartbeat = time::interval(Duration::from_secs(10));
-/// heartbeat.tick().await; // the first comes at once
+/// heartbeat.tick().await;
+/// assert_eq!(start.elapsed(), Duration::ZERO);
 /// heartbeat.tick().await;
 /// assert_eq!(start.elapsed(), Duration::from_secs(10));
 /// # }

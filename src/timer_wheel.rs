@@ -117,8 +117,12 @@ impl TimerWheel {
     /// Makes a future that completes once `duration` has passed.
     ///
     /// The duration counts from this call. The future is never early, and at most a tick late plus
-    /// what the [runtime adds](mod@crate::guide#accuracy-and-ticks). If it is due at its first
-    /// poll, it is ready. A duration too long to be represented never completes.
+    /// what the [runtime adds](mod@crate::guide#accuracy-and-ticks). A duration too long to be
+    /// represented never completes.
+    ///
+    /// A future that is due at its first poll is ready then, and takes a unit of the task's
+    /// cooperative budget. So a sleep of zero or of nanoseconds paces no [loop that
+    /// polls](mod@crate::guide::switching#loops-that-sleep-for-zero), as Tokio's millisecond does.
     ///
     /// # Cancel safety
     ///

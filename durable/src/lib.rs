@@ -32,10 +32,8 @@
 //! // Alice was active: give her more time.
 //! assert_eq!(timers.move_timer(key, 4 * hour).await?, Moved::Done);
 //!
-//! // This instance, or any other.
 //! let claim = claims.recv().await.ok_or("the stream has ended")?;
 //! println!("{} forgot {} items", claim.value.customer, claim.value.items);
-//! // If the process crashes before this, the timer is delivered again.
 //! claim.ack().await?;
 //! assert_eq!(timers.remove_timer(key).await?, Removed::Absent);
 //! # Ok(())

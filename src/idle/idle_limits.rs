@@ -125,7 +125,7 @@ impl IdleLimits {
     ///
     /// client.write_all(b"a").await?;
     /// assert_eq!(requests.read_u8().await?, b'a');
-    /// // The handler takes a minute. Meanwhile the server waits for the client to hang up, as hyper does.
+    /// // The handler takes a minute.
     /// let hung_up = tokio::spawn(async move { requests.read_u8().await });
     /// sleep(Duration::from_secs(60)).await;
     /// responses.write_all(b"A").await?;

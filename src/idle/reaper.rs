@@ -66,7 +66,10 @@ const SPREAD: f64 = 0.1;
 #[doc(alias = "session")]
 #[doc(alias = "idle_timeout")]
 #[doc(alias = "time_to_idle")]
-pub struct Reaper<K, V> {
+pub struct Reaper<K, V>(Arc<ReaperState<K, V>>);
+
+/// What clones of a reaper share.
+struct ReaperState<K, V> {
     watches: Arc<Watches>,
     handles: Arc<Handles<K, Watched<V>>>,
 }
@@ -75,10 +78,7 @@ pub struct Reaper<K, V> {
 ///
 /// The stream ends once no [`Reaper`] and no watch is left. A consumer that watches more with this
 /// reaper holds a weak handle, and [upgrades](Self::upgrade) it to do so.
-pub struct WeakReaper<K, V> {
-    watches: Weak<Watches>,
-    handles: Weak<Handles<K, Watched<V>>>,
-}
+pub struct WeakReaper<K, V>(Weak<ReaperState<K, V>>);
 
 /// Keeps a connection or session watched, and the wheel's actor running. Dropping the guard ends
 /// the watch without an expiration. After a shutdown it changes nothing: the watch has ended, and
@@ -182,15 +182,15 @@ where
     let watches = Watches {
         ticks: wheel.shared.ticks,
         idle: nanos(idle),
-        hints: Arc::clone(set.hints()),
+        hints: Arc::clone(&set.hints),
         set: Arc::clone(&set) as Arc<dyn WatchSet>,
         _wheel: Arc::clone(wheel),
     };
-    let reaper = Reaper {
+    let state = ReaperState {
         watches: Arc::new(watches),
         handles: Handles::new(&set, (), wheel),
     };
-    (reaper, Expirations::new(set, context))
+    (Reaper(Arc::new(state)), Expirations::new(set, context))
 }
 
 impl WatchOptions {
@@ -248,16 +248,21 @@ impl WatchOptions {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tickwheel::WatchOptions;
+    /// use tickwheel::{Cause, WatchOptions};
+    /// use tokio::time::Instant;
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() {
     /// # let wheel = tickwheel::TimerWheel::new();
     /// let (reaper, mut idle) = wheel.reaper::<u32, ()>(Duration::from_secs(60));
+    /// let start = Instant::now();
     /// let hour = WatchOptions::new().max_age(Duration::from_secs(3600));
     /// let session = reaper.watch_with(1, (), &hour).unwrap();
     ///
-    /// let _request = session.busy(); // never idle
-    /// assert_eq!(idle.recv().await.unwrap().key, 1); // after 54 to 60 minutes
+    /// let _request = session.busy();
+    /// let ended = idle.recv().await.unwrap();
+    /// assert_eq!(ended.cause, Cause::MaxAge);
+    /// let minutes = (ended.deadline - start).as_secs_f64() / 60.0;
+    /// assert!((54.0..=60.0).contains(&minutes));
     /// # }
     /// ```
     ///
@@ -291,7 +296,7 @@ impl WatchOptions {
     /// let token = WatchOptions::new().max_age(Duration::from_secs(3600)).exact();
     /// let session = reaper.watch_with(1, (), &token).unwrap();
     ///
-    /// let _request = session.busy(); // never idle
+    /// let _request = session.busy();
     /// assert_eq!(idle.recv().await.unwrap().deadline, start + Duration::from_secs(3600));
     /// # }
     /// ```
@@ -372,11 +377,11 @@ impl<K, V> Reaper<K, V> {
         value: V,
         options: &WatchOptions,
     ) -> Result<WatchGuard, SetTimerError<K, V>> {
-        let ticks = self.watches.ticks;
+        let ticks = self.0.watches.ticks;
         let now = ticks.nanos(clock::now());
         let oldest = options.age().and_then(after);
         let oldest = oldest.map_or(Timestamp::NEVER, |at| ticks.timestamp(at));
-        let idle = options.idle.map_or(self.watches.idle, nanos);
+        let idle = options.idle.map_or(self.0.watches.idle, nanos);
         let activity = Arc::new(Activity::new(now, ticks.tick_nanos()));
         let watched = Watched {
             value,
@@ -385,13 +390,13 @@ impl<K, V> Reaper<K, V> {
             ended: None,
             waits_for_guards: options.waits_for_guards,
         };
-        let set = &self.handles.set;
+        let set = &self.0.handles.set;
         set.shortest_idle.fetch_min(idle, Ordering::Relaxed);
         let index = set.add(key, watched, oldest, Timestamp::at(now))?;
         activity.index.store(index, Ordering::Relaxed);
         Ok(WatchGuard {
             activity,
-            watches: Arc::clone(&self.watches),
+            watches: Arc::clone(&self.0.watches),
             waits_from: if options.waits_for_guards {
                 oldest
             } else {
@@ -426,12 +431,12 @@ impl<K, V> Reaper<K, V> {
     {
         let activity = &watch.activity;
         let read = |watched: &Watched<V>| watched.is_of(activity).then(|| watched.value.clone());
-        self.handles.set.read_value(index(activity), read)
+        self.0.handles.set.read_value(index(activity), read)
     }
 
     /// How many watches there are, exactly.
     pub fn len(&self) -> usize {
-        self.handles.set.len()
+        self.0.handles.set.len()
     }
 
     /// Whether there are no watches.
@@ -441,7 +446,7 @@ impl<K, V> Reaper<K, V> {
 
     /// Whether nothing can be watched any more: the wheel is shut down, or the stream dropped.
     pub fn is_closed(&self) -> bool {
-        self.handles.set.is_closed()
+        self.0.handles.set.is_closed()
     }
 
     /// Ends every watch and returns them, in the order in which they would have ended. Their
@@ -472,7 +477,7 @@ impl<K, V> Reaper<K, V> {
     /// ```
     #[doc(alias = "clear")]
     pub fn drain(&self) -> Result<Vec<Unexpired<K, V>>, ClosedError> {
-        self.handles.set.drain()
+        self.0.handles.set.drain()
     }
 
     /// Ends every watch that is not [busy](WatchGuard::busy) and returns them, in the order in
@@ -515,7 +520,7 @@ impl<K, V> Reaper<K, V> {
         let is_idle = |watched: &Watched<V>| {
             watched.ended.is_none() && matches!(watched.activity.reap_if(|_| true), Reap::Reaped(_))
         };
-        self.handles.set.drain_if(is_idle)
+        self.0.handles.set.drain_if(is_idle)
     }
 
     /// A handle that does not keep the stream of expirations open.
@@ -537,19 +542,14 @@ impl<K, V> Reaper<K, V> {
     /// # }
     /// ```
     pub fn downgrade(&self) -> WeakReaper<K, V> {
-        WeakReaper {
-            watches: Arc::downgrade(&self.watches),
-            handles: Arc::downgrade(&self.handles),
-        }
+        WeakReaper(Arc::downgrade(&self.0))
     }
 }
 
 impl<K, V> WeakReaper<K, V> {
     /// A strong handle; `None` once the last [`Reaper`] is dropped.
     pub fn upgrade(&self) -> Option<Reaper<K, V>> {
-        let handles = self.handles.upgrade()?;
-        let watches = self.watches.upgrade()?;
-        Some(Reaper { watches, handles })
+        self.0.upgrade().map(Reaper)
     }
 }
 
@@ -678,33 +678,27 @@ fn spread(age: Duration) -> Duration {
 
 impl<K, V> Clone for Reaper<K, V> {
     fn clone(&self) -> Self {
-        Reaper {
-            watches: Arc::clone(&self.watches),
-            handles: Arc::clone(&self.handles),
-        }
+        Reaper(Arc::clone(&self.0))
     }
 }
 
 impl<K, V> Clone for WeakReaper<K, V> {
     fn clone(&self) -> Self {
-        WeakReaper {
-            watches: Weak::clone(&self.watches),
-            handles: Weak::clone(&self.handles),
-        }
+        WeakReaper(Weak::clone(&self.0))
     }
 }
 
 impl<K, V> fmt::Debug for WeakReaper<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WeakReaper")
-            .field("is_open", &(self.handles.strong_count() > 0))
+            .field("is_open", &(self.0.strong_count() > 0))
             .finish_non_exhaustive()
     }
 }
 
 impl<K, V> fmt::Debug for Reaper<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.handles.set.fmt_as("Reaper", f)
+        self.0.handles.set.fmt_as("Reaper", f)
     }
 }
 

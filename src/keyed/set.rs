@@ -32,7 +32,7 @@ pub(crate) struct Set<K, S: Payload> {
     /// The shortest idle duration of a watch, in nanoseconds; zero for keyed timers.
     pub(crate) shortest_idle: AtomicU64,
     state: Mutex<State<K, S>>,
-    pub(super) hints: Arc<Hints>,
+    pub(crate) hints: Arc<Hints>,
     pub(super) resource: SetResource,
 }
 
@@ -153,10 +153,6 @@ impl<K, S: Payload> Set<K, S> {
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
-    }
-
-    pub(crate) fn hints(&self) -> &Arc<Hints> {
-        &self.hints
     }
 
     pub(crate) fn len(&self) -> usize {

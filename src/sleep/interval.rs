@@ -37,7 +37,8 @@ use crate::tick;
 ///
 /// let mut heartbeat = wheel.interval(Duration::from_secs(10));
 /// heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-/// heartbeat.tick().await; // the first comes at once
+/// heartbeat.tick().await;
+/// assert_eq!(start.elapsed(), Duration::ZERO);
 /// heartbeat.tick().await;
 /// assert_eq!(start.elapsed(), Duration::from_secs(10));
 /// # }

@@ -22,10 +22,10 @@ use super::registry;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
 /// let reminder = tokio::spawn(time::sleep(Duration::from_secs(60)));
-/// tokio::task::yield_now().await; // it begins to wait
+/// tokio::task::yield_now().await;
 /// time::pause();
 /// time::advance(Duration::from_secs(61)).await;
-/// tokio::task::yield_now().await; // it has been woken, and runs
+/// tokio::task::yield_now().await;
 /// assert!(reminder.is_finished());
 /// # }
 /// ```

@@ -185,8 +185,8 @@ impl Builder {
     /// # }
     /// let precise = TimerWheel::builder().precise(true).start()?;
     /// let default = TimerWheel::builder().start()?;
-    /// precise.sleep(Duration::from_micros(300)).await; // for about 0.4 ms
-    /// default.sleep(Duration::from_micros(300)).await; // for one to two milliseconds
+    /// precise.sleep(Duration::from_micros(300)).await;
+    /// default.sleep(Duration::from_micros(300)).await;
     /// # Ok(())
     /// # }
     /// ```

@@ -234,6 +234,33 @@ async fn p11_sleeps_that_are_always_ready_let_others_run() {
     }
 }
 
+/// A loop around `sleep(ZERO)` yields as often as one around any other resource of Tokio's.
+#[tokio::test]
+async fn a_ready_sleep_takes_one_unit_of_the_budget() {
+    let wheel = start_wheel();
+    let mut units = Vec::new();
+    std::future::poll_fn(|cx| {
+        let is_first = units.is_empty();
+        let mut is_ready = || {
+            let mut sleep = wheel.sleep(Duration::ZERO);
+            if is_first {
+                std::pin::Pin::new(&mut sleep).poll(cx).is_ready()
+            } else {
+                let unit = tokio::task::coop::poll_proceed(cx);
+                unit.map(|unit| unit.made_progress()).is_ready()
+            }
+        };
+        units.push((0..10_000).take_while(|_| is_ready()).count());
+        if is_first {
+            return std::task::Poll::Pending; // its refusal has woken this task
+        }
+        std::task::Poll::Ready(())
+    })
+    .await;
+    assert_eq!(units[0], units[1]);
+    assert!(units[0] < 10_000);
+}
+
 #[tokio::test(start_paused = true)]
 async fn stays_ready_when_polled_without_budget() {
     let wheel = start_wheel();

@@ -15,8 +15,6 @@ pub async fn run(
     }
 }
 
-// From any task or thread. Each call has taken effect when it returns.
-
 /// Returns what was set before.
 pub fn remind(
     reminders: &Reminders,
