@@ -2,9 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::mem;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// The error of a [`Timeout`](crate::Timeout): its deadline came before its future completed.
@@ -45,7 +43,7 @@ impl From<tokio::time::error::Elapsed> for Elapsed {
 }
 
 /// Why [`Builder::start`](crate::Builder::start) failed.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
     /// [`Builder::tick`](crate::Builder::tick) is out of bounds.
@@ -60,20 +58,9 @@ pub enum BuildError {
     /// [`Builder::precise`](crate::Builder::precise) is set, and the crate is built without its
     /// feature `precise`.
     NoPreciseFeature,
-    /// [`Builder::runtime`](crate::Builder::runtime) and
-    /// [`Builder::dedicated_thread`](crate::Builder::dedicated_thread) are both set; they exclude
-    /// each other.
-    RuntimeAndThread,
     /// The caller is outside a Tokio runtime, and [`Builder::runtime`](crate::Builder::runtime) was
     /// not set.
     NoRuntime,
-    /// Tokio's clock is paused, and a [dedicated thread](crate::Builder::dedicated_thread) cannot
-    /// follow it.
-    PausedClock,
-    /// The operating system could not spawn the [dedicated
-    /// thread](crate::Builder::dedicated_thread). [`source`](std::error::Error::source) has its
-    /// error too.
-    Thread(Arc<io::Error>),
     /// The Tokio runtime has no time driver: it was built without `enable_time()` or
     /// `enable_all()`.
     NoTimer,
@@ -94,20 +81,10 @@ impl fmt::Display for BuildError {
                 "`Builder::precise` needs the feature `precise` of tickwheel: enable it in \
                 `Cargo.toml`"
             }
-            BuildError::RuntimeAndThread => {
-                "`Builder::runtime` and `Builder::dedicated_thread` exclude each other: set one of \
-                them"
-            }
             BuildError::NoRuntime => {
                 "no Tokio runtime: start the wheel within one, or pass its handle to \
                 `Builder::runtime`"
             }
-            BuildError::PausedClock => {
-                "Tokio's clock is paused here, and a dedicated thread could not follow it: start \
-                the wheel without `Builder::dedicated_thread`"
-            }
-            // The source prints the reason.
-            BuildError::Thread(_) => "the dedicated thread could not be started",
             BuildError::NoTimer => {
                 "the Tokio runtime has no timer: build it with `enable_time()` or `enable_all()`"
             }
@@ -115,29 +92,7 @@ impl fmt::Display for BuildError {
     }
 }
 
-impl std::error::Error for BuildError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            BuildError::Thread(error) => Some(&**error),
-            _ => None,
-        }
-    }
-}
-
-/// Errors of the operating system are equal if they are of one kind.
-impl PartialEq for BuildError {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (BuildError::Tick { value: one, .. }, BuildError::Tick { value: other, .. }) => {
-                one == other
-            }
-            (BuildError::Thread(one), BuildError::Thread(other)) => one.kind() == other.kind(),
-            _ => mem::discriminant(self) == mem::discriminant(other),
-        }
-    }
-}
-
-impl Eq for BuildError {}
+impl std::error::Error for BuildError {}
 
 #[cfg(test)]
 mod tests {

@@ -181,10 +181,11 @@
 //! different instants and each rounds the deadline up. A shorter tick, down to a microsecond, makes
 //! the *order* of timers finer; [`Builder::tick`] says when it makes them more punctual.
 //!
-//! Where tasks that are always ready keep a runtime busy, timers are as late as Tokio's own. With
-//! the actor on its own thread they were 0.1 times as late, beside 200 such tasks on a
-//! `current_thread` runtime. A sleep that is shorter than a round of those tasks, and due before
-//! all other timers, is later: its command waits for a turn of the actor.
+//! Where tasks that are always ready keep a runtime busy, timers are as late as Tokio's own. On a
+//! wheel with [its own thread](recipes#a-wheel-on-its-own-thread) they were 0.1 times as late,
+//! beside 200 such tasks on a `current_thread` runtime. A sleep that is shorter than a round of
+//! those tasks, and due before all other timers, is later: its command waits for a turn of the
+//! actor.
 //!
 //! A duration of zero and a deadline in the past are no errors. A sleep is then ready at its first
 //! poll. A keyed timer expires on the actor's next turn, or with the next tick if its deadline lies
