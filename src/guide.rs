@@ -254,12 +254,11 @@
 //!
 //! With the feature `console`, [tokio-console](https://docs.rs/tokio-console) shows timers among
 //! its resources, as it does Tokio's: their types, the lines that made them, their durations, the
-//! polls of the tasks that wait for them. A set of keyed timers is one resource; its state `len`
-//! is the number of its pending timers. Build as for any use of the console, with
-//! `--cfg tokio_unstable`: without it this feature compiles, and emits the same spans and events,
-//! but Tokio emits no tasks and `console-subscriber` does not start. While no subscriber wants the
-//! spans, the feature costs an atomic load for each timer and a word in it. Without the feature it
-//! costs nothing.
+//! polls of the tasks that wait for them. Sets of keyed timers and reapers are not
+//! among them. Build as for any use of the console, with `--cfg tokio_unstable`: without it this
+//! feature compiles, and emits the same spans and events, but Tokio emits no tasks and
+//! `console-subscriber` does not start. While no subscriber wants the spans, the feature costs an
+//! atomic load for each timer and a word in it. Without the feature it costs nothing.
 //!
 //! [`Duration::MAX`]: std::time::Duration::MAX
 //! [advance]: https://docs.rs/tokio/latest/tokio/time/fn.advance.html

@@ -106,7 +106,6 @@ pub struct WatchOptions {
 }
 
 /// A new reaper on the wheel. The caller has checked that `idle` is not zero.
-#[cfg_attr(feature = "console", track_caller)]
 pub(crate) fn reaper<K, V>(wheel: &Arc<Alive>, idle: Duration) -> (Reaper<K, V>, Expirations<K, V>)
 where
     K: Send + 'static,

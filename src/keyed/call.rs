@@ -161,7 +161,6 @@ impl<K, S: Payload> Guard<'_, K, S> {
             return Err(SetTimerError::Full(key, value.into_value()));
         }
         self.counters.add(Event::KeyedAdded, 1);
-        self.set().resource.changed(1);
         let due = value.due(deadline, now, &self.set().silence(Gap::default()));
         let number = self.next_number();
         let timer = Timer {

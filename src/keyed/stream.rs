@@ -42,8 +42,7 @@ where
         reader: &mut Reader,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Expired<K, S::Value>>> {
-        let poll = || self.poll_receive(reader, cx.waker());
-        self.resource.poll(poll)
+        self.poll_receive(reader, cx.waker())
     }
 
     fn recv_more(

@@ -87,7 +87,6 @@ pub struct KeyedTimers<K, V> {
 }
 
 /// A new set on the wheel.
-#[cfg_attr(feature = "console", track_caller)]
 pub(crate) fn pair<K, V>(wheel: &Arc<Alive>) -> (KeyedTimers<K, V>, Expirations<K, V>)
 where
     K: Hash + Eq + Send + 'static,
