@@ -5,10 +5,9 @@
 //! program that made it. A task waits for an *operation* of the resource, a span
 //! `runtime.resource.async_op`. Each poll of the operation is one entry into its span
 //! `runtime.resource.async_op.poll`, within the other two, and ends with an event that says whether
-//! it was ready. Other events update the *state* of the resource: how far away its deadline is, or
-//! how many timers a set has.
+//! it was ready. Other events update the *state* of the resource: how far away its deadline is.
 //!
-//! Nothing is emitted while a lock is held.
+//! Sets of keyed timers and reapers are not shown: [metrics](crate::WheelMetrics) count them.
 
 #[cfg(not(feature = "console"))]
 mod absent;
@@ -16,9 +15,9 @@ mod absent;
 mod shown;
 
 #[cfg(not(feature = "console"))]
-pub(crate) use absent::{Resource, SetResource};
+pub(crate) use absent::Resource;
 #[cfg(feature = "console")]
-pub(crate) use shown::{Resource, SetResource};
+pub(crate) use shown::Resource;
 
 /// The types of timers that are resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +26,4 @@ pub(crate) enum TimerType {
     Timeout,
     Interval,
     IdleTimer,
-    KeyedTimers,
-    Reaper,
 }

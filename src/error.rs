@@ -59,20 +59,9 @@ pub enum BuildError {
     /// [`Builder::precise`](crate::Builder::precise) is set, and the crate is built without its
     /// feature `precise`.
     NoPreciseFeature,
-    /// [`Builder::runtime`](crate::Builder::runtime) and
-    /// [`Builder::dedicated_thread`](crate::Builder::dedicated_thread) are both set; they exclude
-    /// each other.
-    RuntimeAndThread,
     /// The caller is outside a Tokio runtime, and [`Builder::runtime`](crate::Builder::runtime) was
     /// not set.
     NoRuntime,
-    /// Tokio's clock is paused, and a [dedicated thread](crate::Builder::dedicated_thread) cannot
-    /// follow it.
-    PausedClock,
-    /// The operating system could not spawn the [dedicated
-    /// thread](crate::Builder::dedicated_thread). [`source`](std::error::Error::source) has its
-    /// error too.
-    Thread(io::Error),
     /// The Tokio runtime has no time driver: it was built without `enable_time()` or
     /// `enable_all()`.
     NoTimer,
@@ -93,20 +82,10 @@ impl fmt::Display for BuildError {
                 "`Builder::precise` needs the feature `precise` of tickwheel: enable it in \
                 `Cargo.toml`"
             }
-            BuildError::RuntimeAndThread => {
-                "`Builder::runtime` and `Builder::dedicated_thread` exclude each other: set one of \
-                them"
-            }
             BuildError::NoRuntime => {
                 "no Tokio runtime: start the wheel within one, or pass its handle to \
                 `Builder::runtime`"
             }
-            BuildError::PausedClock => {
-                "Tokio's clock is paused here, and a dedicated thread could not follow it: start \
-                the wheel without `Builder::dedicated_thread`"
-            }
-            // The source prints the reason.
-            BuildError::Thread(_) => "the dedicated thread could not be started",
             BuildError::NoTimer => {
                 "the Tokio runtime has no timer: build it with `enable_time()` or `enable_all()`"
             }
@@ -114,14 +93,7 @@ impl fmt::Display for BuildError {
     }
 }
 
-impl std::error::Error for BuildError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            BuildError::Thread(error) => Some(error),
-            _ => None,
-        }
-    }
-}
+impl std::error::Error for BuildError {}
 
 #[cfg(test)]
 mod tests {

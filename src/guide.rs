@@ -197,10 +197,11 @@
 //! different instants and each rounds the deadline up. A shorter tick, down to a microsecond, makes
 //! the *order* of timers finer; [`Builder::tick`] says when it makes them more punctual.
 //!
-//! Where tasks that are always ready keep a runtime busy, timers are as late as Tokio's own. With
-//! the actor on its own thread they were 0.1 times as late, beside 200 such tasks on a
-//! `current_thread` runtime. A sleep that is shorter than a round of those tasks, and due before
-//! all other timers, is later: its command waits for a turn of the actor.
+//! Where tasks that are always ready keep a runtime busy, timers are as late as Tokio's own. On a
+//! wheel with [its own thread](recipes#a-wheel-on-its-own-thread) they were 0.1 times as late,
+//! beside 200 such tasks on a `current_thread` runtime. A sleep that is shorter than a round of
+//! those tasks, and due before all other timers, is later: its command waits for a turn of the
+//! actor.
 //!
 //! A duration of zero and a deadline in the past are no errors. A sleep is then ready at its first
 //! poll. A keyed timer expires on the actor's next turn, or with the next tick if its deadline lies
@@ -269,12 +270,11 @@
 //!
 //! With the feature `console`, [tokio-console](https://docs.rs/tokio-console) shows timers among
 //! its resources, as it does Tokio's: their types, the lines that made them, their durations, the
-//! polls of the tasks that wait for them. A set of keyed timers is one resource; its state `len`
-//! is the number of its pending timers. Build as for any use of the console, with
-//! `--cfg tokio_unstable`: without it this feature compiles, and emits the same spans and events,
-//! but Tokio emits no tasks and `console-subscriber` does not start. While no subscriber wants the
-//! spans, the feature costs an atomic load for each timer and a word in it. Without the feature it
-//! costs nothing.
+//! polls of the tasks that wait for them. Sets of keyed timers and reapers are not
+//! among them. Build as for any use of the console, with `--cfg tokio_unstable`: without it this
+//! feature compiles, and emits the same spans and events, but Tokio emits no tasks and
+//! `console-subscriber` does not start. While no subscriber wants the spans, the feature costs an
+//! atomic load for each timer and a word in it. Without the feature it costs nothing.
 //!
 //! [`Duration::MAX`]: std::time::Duration::MAX
 //! [advance]: https://docs.rs/tokio/latest/tokio/time/fn.advance.html

@@ -284,7 +284,6 @@ impl TimerWheel {
     /// # Ok(())
     /// # }
     /// ```
-    #[cfg_attr(feature = "console", track_caller)]
     pub fn keyed_with_hasher<K, V, S>(&self, hasher: S) -> (KeyedTimers<K, V, S>, Expirations<K, V>)
     where
         K: Hash + Eq + Send + 'static,

@@ -270,8 +270,10 @@ mod tests {
 
     /// A snapshot in which no two counts are the same.
     fn distinct() -> WheelMetrics {
-        let wheel = TimerWheel::builder().dedicated_thread().start();
-        let mut metrics = wheel.expect("it needs no runtime").metrics();
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_time().build().expect("a runtime");
+        let wheel = TimerWheel::builder().runtime(runtime.handle().clone());
+        let mut metrics = wheel.start().expect("a wheel").metrics();
         let WheelMetrics {
             sleeps_pending,
             sleeps_made,

@@ -147,7 +147,7 @@ mod tests {
     use crate::shared::notifier::ActorNotifier;
 
     fn mailbox() -> CommandMailbox {
-        CommandMailbox::new(2, ActorNotifier::for_thread())
+        CommandMailbox::new(2, ActorNotifier::of_nobody())
     }
 
     fn push(mailbox: &CommandMailbox, queue: usize, commands: usize) {

@@ -39,7 +39,6 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::thread;
 use std::time::Duration;
 
 use super::backlog::{Backlog, COMMANDS_PER_TURN, Deferred};
@@ -58,7 +57,6 @@ use crate::metrics::Event;
 use crate::panic::{WOKEN, catch_panic, wake};
 use crate::shared::command::{Command, Request};
 use crate::shared::entry::Expiration;
-use crate::shared::notifier::ActorNotifier;
 use crate::shared::turn::Turn;
 use crate::shared::{Shared, SleepContext};
 use crate::sync::IN_EXPLORER;
@@ -197,25 +195,6 @@ impl Actor {
         .await;
     }
 
-    /// Runs on this thread, which does nothing else. Otherwise like [`run`](Self::run).
-    pub(crate) fn run_on_thread(mut self) {
-        let span = tracing::debug_span!("tickwheel", wheel = %self.shared.name);
-        let _in_span = span.enter();
-        if let ActorNotifier::Thread(this, _) = self.shared.mailbox.notifier() {
-            this.get_or_init(thread::current);
-        }
-        loop {
-            match self.step() {
-                // The operating system shares the processors among the threads. A yield after each
-                // turn would delay the actor whenever more threads are busy than there are
-                // processors.
-                Step::Again => {}
-                Step::Wait => self.wait_on_thread(),
-                Step::End => break,
-            }
-        }
-    }
-
     /// Takes a turn, and says what to do after it.
     pub(crate) fn step(&mut self) -> Step {
         self.shared.mailbox.publish_awake();
@@ -278,10 +257,8 @@ impl Actor {
 
     /// Waits for a notification, or for the tick at which a wheel has something to do.
     async fn wait(&mut self, driver: &Waker) {
-        let ActorNotifier::Task(notifier) = self.shared.mailbox.notifier() else {
-            return;
-        };
         let shared = &self.shared;
+        let notifier = shared.mailbox.notifier();
         let (next, after_next) = (self.next_turn(), self.turn_after_next());
         (self.timer).set(next, after_next, shared.clock.can_pause(), &shared.name);
         let timer = &mut self.timer;
@@ -292,14 +269,6 @@ impl Actor {
             timer.poll_elapsed(&mut Context::from_waker(driver))
         })
         .await;
-    }
-
-    /// Waits on a dedicated thread until a notification or the next turn.
-    fn wait_on_thread(&self) {
-        match self.next_turn() {
-            None => thread::park(),
-            Some(at) => thread::park_timeout(at.saturating_duration_since(clock::now())),
-        }
     }
 
     /// Does a bounded amount of work. Returns whether some is left, and when the turn ended.

@@ -11,9 +11,6 @@ use super::TimerType;
 #[derive(Debug, Default)]
 pub(crate) struct Resource;
 
-#[derive(Debug)]
-pub(crate) struct SetResource;
-
 impl Resource {
     #[inline]
     pub(crate) fn new(_: TimerType) -> Self {
@@ -27,22 +24,4 @@ impl Resource {
 
     #[inline]
     pub(crate) fn reset(&mut self, _: Instant) {}
-}
-
-impl SetResource {
-    #[inline]
-    pub(crate) fn new(_: TimerType) -> Self {
-        SetResource
-    }
-
-    #[inline]
-    pub(crate) fn poll<T>(&self, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
-        poll()
-    }
-
-    #[inline]
-    pub(crate) fn changed(&self, _: i64) {}
-
-    #[inline]
-    pub(crate) fn unlocked(&self) {}
 }

@@ -1,7 +1,6 @@
 //! With the feature: Tokio's spans and events.
 
 use std::panic::{AssertUnwindSafe, Location};
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::Poll;
 
 use tokio::time::Instant;
@@ -13,7 +12,7 @@ use crate::clock;
 impl TimerType {
     /// Its name; the calls that make an operation, at first and after a reset; the one that polls.
     fn names(self) -> [&'static str; 4] {
-        let (reset, recv) = ("Sleep::reset", "Expirations::recv");
+        let reset = "Sleep::reset";
         match self {
             TimerType::Sleep => ["Sleep", "TimerWheel::sleep", reset, "poll_elapsed"],
             TimerType::Timeout => ["Timeout", "TimerWheel::timeout", reset, "poll_elapsed"],
@@ -24,8 +23,6 @@ impl TimerType {
                 "IdleTimer::poll",
                 "poll_idle",
             ],
-            TimerType::KeyedTimers => ["KeyedTimers", recv, recv, "poll_recv"],
-            TimerType::Reaper => ["Reaper", recv, recv, "poll_recv"],
         }
     }
 }
@@ -153,67 +150,6 @@ impl Timer {
             duration = u64::try_from(duration).unwrap_or(u64::MAX),
             duration.unit = "ms",
             duration.op = "override",
-        );
-    }
-}
-
-/// A set of timers, and its length.
-///
-/// A thread that changes the set notes under its lock by how much the length changes, and the next
-/// one that unlocks it emits that. Events of several threads may change places, so each is a
-/// difference, and their sum is the length.
-#[derive(Debug)]
-pub(crate) struct SetResource {
-    /// `None` if no subscriber wants them.
-    spans: Option<Spans>,
-    /// By how much the length has changed since that was emitted.
-    change: AtomicI64,
-}
-
-impl SetResource {
-    #[track_caller]
-    pub(crate) fn new(shown_as: TimerType) -> Self {
-        let spans = Spans::new(shown_as);
-        let change = AtomicI64::new(0);
-        let resource = SetResource { spans, change };
-        resource.emit(0);
-        resource
-    }
-
-    /// Polls the stream of expirations.
-    pub(crate) fn poll<T>(&self, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
-        match &self.spans {
-            Some(spans) => spans.poll(poll),
-            None => poll(),
-        }
-    }
-
-    /// The length changes.
-    pub(crate) fn changed(&self, by: i64) {
-        if self.spans.is_some() {
-            self.change.fetch_add(by, Ordering::Relaxed);
-        }
-    }
-
-    /// The set has just been unlocked.
-    pub(crate) fn unlocked(&self) {
-        if self.spans.is_none() {
-            return;
-        }
-        match self.change.swap(0, Ordering::Relaxed) {
-            0 => {}
-            change => self.emit(change),
-        }
-    }
-
-    fn emit(&self, change: i64) {
-        let Some(spans) = &self.spans else { return };
-        let _resource = spans.resource.enter();
-        trace!(
-            target: "runtime::resource::state_update",
-            len = change,
-            len.unit = "timers",
-            len.op = "add",
         );
     }
 }

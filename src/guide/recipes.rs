@@ -1,5 +1,5 @@
-//! Recipes for keyed timers: debounce, throttle, and a map with items that expire. Documentation
-//! only; its example is a test.
+//! Recipes: debounce, throttle, a map with items that expire, and a wheel on its own thread.
+//! Documentation only; its examples are tests.
 //!
 //! # Debounce
 //!
@@ -88,6 +88,46 @@
 //! Items that lie in a map of your own are no part of the set: between the receipt and the removal
 //! from the map, a caller may refresh one. So change an item and its timer under the map's lock,
 //! and remove the item only if its key has no [timer again](KeyedTimers::contains) then.
+//!
+//! # A wheel on its own thread
+//!
+//! Timers fire even while every worker of your runtime is blocked, and can be set without any
+//! runtime, if the wheel has a runtime and a thread to itself. A woken task still waits for a
+//! worker. The wheel goes by the real clock: do not use it in tests with a paused one.
+//!
+//! ```
+//! use std::io;
+//! use std::thread::{self, JoinHandle};
+//! use std::time::Duration;
+//!
+//! use tickwheel::{Builder, TimerWheel};
+//!
+//! /// Starts a wheel on a thread, which ends with the wheel.
+//! fn start_on_thread(builder: Builder) -> io::Result<(TimerWheel, JoinHandle<()>)> {
+//!     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+//!     let builder = builder.runtime(runtime.handle().clone());
+//!     let wheel = builder.start().map_err(io::Error::other)?;
+//!     let weak = wheel.downgrade();
+//!     let thread = thread::Builder::new().name("timers".to_owned());
+//!     let thread = thread.spawn(move || runtime.block_on(weak.closed()))?;
+//!     Ok((wheel, thread))
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (wheel, thread) = start_on_thread(TimerWheel::builder())?;
+//! let (timers, mut expirations) = wheel.keyed();
+//! timers.set_timer("lease", (), Duration::from_millis(5))?;
+//! // There is no runtime here, and the thread blocks.
+//! while expirations.try_recv().is_err() {
+//!     thread::yield_now();
+//! }
+//! assert_eq!(wheel.metrics().keyed_fired, 1);
+//!
+//! drop((wheel, timers));
+//! assert!(thread.join().is_ok(), "it ends with the last handle");
+//! # Ok(())
+//! # }
+//! ```
 
 // For the links above.
 #[allow(unused_imports)]

@@ -168,7 +168,6 @@ pub struct WatchOptions {
 }
 
 /// A new reaper on the wheel. The caller has checked that `idle` is not zero.
-#[cfg_attr(feature = "console", track_caller)]
 pub(crate) fn reaper<K, V>(
     wheel: &Arc<Alive>,
     context: &Arc<SleepContext>,

@@ -185,7 +185,6 @@ impl<K, S: Payload> Guard<'_, K, S> {
         now: Timestamp,
     ) -> u32 {
         self.counters.add(Event::KeyedAdded, 1);
-        self.set().resource.changed(1);
         let due = value.due(deadline, now, &self.set().silence(Gap::default()));
         let number = self.next_number();
         let timer = Timer {

@@ -14,7 +14,6 @@ use super::in_hand::InHand;
 use super::payload::{Payload, Silence};
 use super::set_key::SetKey;
 use super::table::{Table, Timer};
-use crate::console::{SetResource, TimerType};
 use crate::metrics::{Event, OwnCounters};
 use crate::shared::command::Request;
 use crate::shared::mailbox::WakeBy;
@@ -33,7 +32,6 @@ pub(crate) struct Set<K, S: Payload> {
     pub(crate) shortest_idle: AtomicU64,
     state: Mutex<State<K, S>>,
     pub(crate) hints: Arc<Hints>,
-    pub(super) resource: SetResource,
 }
 
 /// What the lock of a set guards.
@@ -99,7 +97,6 @@ impl<K, S: Payload> Drop for AfterUnlock<'_, K, S> {
         if self.wake_by != WakeBy::NEVER {
             self.set.shared.mailbox.wake(self.wake_by);
         }
-        self.set.resource.unlocked();
     }
 }
 
@@ -120,13 +117,7 @@ impl<K, S: Payload> DerefMut for Guard<'_, K, S> {
 }
 
 impl<K, S: Payload> Set<K, S> {
-    #[cfg_attr(feature = "console", track_caller)]
     pub(crate) fn new(shared: &Arc<Shared>, idle: u64) -> Arc<Self> {
-        let resource = SetResource::new(if S::KEYED {
-            TimerType::KeyedTimers
-        } else {
-            TimerType::Reaper
-        });
         let set = Set {
             shared: Arc::clone(shared),
             shortest_idle: AtomicU64::new(idle),
@@ -142,7 +133,6 @@ impl<K, S: Payload> Set<K, S> {
                 has_handles: true,
             }),
             hints: Arc::new(Hints::new()),
-            resource,
         };
         let is_known = set.lock().register();
         if !is_known {
@@ -273,9 +263,7 @@ impl<K, S: Payload> Guard<'_, K, S> {
     /// Counts the end of timers, which left the set.
     pub(super) fn count_ended(&self, event: Event, n: usize) {
         self.counters.add(event, n as u64);
-        let set = self.set();
-        set.resource.changed(-i64::try_from(n).unwrap_or(i64::MAX));
-        set.shared.unreserve(n);
+        self.set().shared.unreserve(n);
     }
 }
 

@@ -56,8 +56,7 @@ where
         cx: &mut Context<'_>,
         may_expire: &mut Veto<'_, K, S::Value>,
     ) -> Poll<Option<Expired<K, S::Value>>> {
-        let poll = || self.poll_receive(reader, cx.waker(), may_expire);
-        self.resource.poll(poll)
+        self.poll_receive(reader, cx.waker(), may_expire)
     }
 
     fn recv_more(

@@ -187,7 +187,7 @@ fn set() -> (Arc<Shared>, Keyed) {
         ticks: Ticks::new(Instant::now(), Duration::from_millis(1)).expect("not zero"),
         late_warning: Duration::MAX,
         max_keyed: 1 << 20,
-        notifier: ActorNotifier::for_thread(),
+        notifier: ActorNotifier::of_nobody(),
         clock: ClockPolicy::new(None, false, true),
     }));
     let set = Keyed::new(&shared);

@@ -89,7 +89,6 @@ pub struct KeyedTimers<K, V, S = RandomState> {
 }
 
 /// A new set on the wheel.
-#[cfg_attr(feature = "console", track_caller)]
 pub(crate) fn pair<K, V, S>(
     hasher: S,
     wheel: &Arc<Alive>,

@@ -1,4 +1,4 @@
-//! How the actor is notified: a task by a [signal](super::signal), a thread by unparking it.
+//! How the actor's task is notified, by a [signal](super::signal).
 //!
 //! # Where the actor's task is queued
 //!
@@ -18,7 +18,7 @@
 //! * *The deferred tasks.* [`yield_now`](tokio::task::yield_now) keeps a task on a private list of
 //!   its worker until that has run its local queue or polls the drivers. The queue holds the very
 //!   tasks that the actor has just woken, any of which may block. Hence the actor wakes itself
-//!   between turns and returns `Pending` once ([`yield_to_others`](TaskNotifier::yield_to_others)).
+//!   between turns and returns `Pending` once ([`yield_to_others`](ActorNotifier::yield_to_others)).
 //!   A task that is woken while it runs goes to the back of the queue, where others can steal it.
 //!   One that a driver wakes goes into the LIFO slot, and an empty task pushes it out as above.
 //!
@@ -41,9 +41,8 @@
 use std::future::poll_fn;
 // Not loom's, nor the explorer's: neither runs a task.
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
-use std::thread::Thread;
 use std::time::Duration;
 
 use tokio::runtime::{Handle, Id, RuntimeFlavor};
@@ -56,18 +55,7 @@ use crate::tick::nanos;
 
 /// Stores one notification: if it comes while the actor does not wait, its next wait ends at once.
 #[derive(Debug)]
-pub(crate) enum ActorNotifier {
-    Task(TaskNotifier),
-    /// The actor's own thread. It is set before the actor first publishes that it waits.
-    Thread(OnceLock<Thread>, LastNotified),
-    /// The explorer's function; its own thread drives the actor.
-    #[cfg(tickwheel_shuttle)]
-    Explored(fn()),
-}
-
-/// Notifies an actor that is a task.
-#[derive(Debug)]
-pub(crate) struct TaskNotifier {
+pub(crate) struct ActorNotifier {
     signal: Signal,
     /// The actor's runtime, if it has several workers.
     several_workers: Option<Id>,
@@ -76,6 +64,9 @@ pub(crate) struct TaskNotifier {
     /// only to be cloned or taken.
     runtime: Mutex<Option<Handle>>,
     last: LastNotified,
+    /// The explorer's function; its own thread drives the actor.
+    #[cfg(tickwheel_shuttle)]
+    explored: Option<fn()>,
 }
 
 /// The time of the last notification. It orders nothing: the signal does, or the unparking.
@@ -109,74 +100,70 @@ impl LastNotified {
 
 impl ActorNotifier {
     /// For a task of this runtime.
-    pub(crate) fn for_task(runtime: &Handle) -> Self {
+    pub(crate) fn new(runtime: &Handle) -> Self {
         let has_several = runtime.runtime_flavor() == RuntimeFlavor::MultiThread
             && runtime.metrics().num_workers() > 1;
-        ActorNotifier::Task(TaskNotifier {
-            signal: Signal::new(),
+        ActorNotifier {
             several_workers: has_several.then(|| runtime.id()),
             runtime: Mutex::new(has_several.then(|| runtime.clone())),
-            last: LastNotified::new(),
-        })
+            ..Self::without_runtime()
+        }
     }
 
-    /// For a thread that is about to be started.
-    pub(crate) fn for_thread() -> Self {
-        ActorNotifier::Thread(OnceLock::new(), LastNotified::new())
+    /// For an actor that is no task.
+    fn without_runtime() -> Self {
+        ActorNotifier {
+            signal: Signal::new(),
+            several_workers: None,
+            runtime: Mutex::new(None),
+            last: LastNotified::new(),
+            #[cfg(tickwheel_shuttle)]
+            explored: None,
+        }
+    }
+
+    /// For an actor that the explorer drives.
+    #[cfg(all(test, tickwheel_shuttle))]
+    pub(crate) fn explored(notify: fn()) -> Self {
+        ActorNotifier {
+            explored: Some(notify),
+            ..Self::without_runtime()
+        }
+    }
+
+    /// For a test without an actor.
+    #[cfg(all(test, not(tickwheel_shuttle)))]
+    pub(crate) fn of_nobody() -> Self {
+        Self::without_runtime()
     }
 
     /// When the actor was last notified.
     pub(crate) fn last_notified(&self) -> Option<Instant> {
-        match self {
-            ActorNotifier::Task(task) => task.last.get(),
-            ActorNotifier::Thread(_, last) => last.get(),
-            #[cfg(tickwheel_shuttle)]
-            ActorNotifier::Explored(_) => None,
-        }
-    }
-
-    /// Lets other tasks run between two turns. `in_task` says whether the actor's task calls it,
-    /// and not a driver.
-    pub(crate) async fn yield_to_others(&self, in_task: bool) {
-        if let ActorNotifier::Task(task) = self {
-            task.yield_to_others(in_task).await;
-        }
+        self.last.get()
     }
 
     /// The actor has ended.
     pub(crate) fn actor_ended(&self) {
-        if let ActorNotifier::Task(task) = self {
-            // Not while it is locked: this may be the last handle, and its drop runs a user's code.
-            let runtime = task.runtime().take();
-            drop(runtime);
-            drop(task.signal.unregister());
-        }
+        // Not while it is locked: this may be the last handle, and its drop runs a user's code.
+        let runtime = self.runtime().take();
+        drop(runtime);
+        drop(self.signal.unregister());
     }
 }
 
 impl Notifier for ActorNotifier {
     fn notify(&self) {
-        match self {
-            ActorNotifier::Task(task) => task.notify(),
-            ActorNotifier::Thread(thread, last) => {
-                last.set();
-                if let Some(thread) = thread.get() {
-                    thread.unpark();
-                }
-            }
-            #[cfg(tickwheel_shuttle)]
-            ActorNotifier::Explored(notify) => notify(),
+        #[cfg(tickwheel_shuttle)]
+        if let Some(notify) = self.explored {
+            return notify();
         }
-    }
-}
-
-impl TaskNotifier {
-    fn notify(&self) {
         self.last.set();
         self.signal.set();
         self.leave_lifo_slot();
     }
+}
 
+impl ActorNotifier {
     /// Pushes the actor out of the LIFO slot, where there is one: see the module.
     fn leave_lifo_slot(&self) {
         if self.several_workers.is_none() {
@@ -202,7 +189,9 @@ impl TaskNotifier {
         self.signal.poll(cx)
     }
 
-    async fn yield_to_others(&self, in_task: bool) {
+    /// Lets other tasks run between two turns. `in_task` says whether the actor's task calls it,
+    /// and not a driver.
+    pub(crate) async fn yield_to_others(&self, in_task: bool) {
         if self.several_workers.is_none() && in_task {
             return tokio::task::yield_now().await;
         }

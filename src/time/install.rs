@@ -16,9 +16,6 @@ use crate::timer_wheel::{Builder, TimerWheel};
 /// [`Builder::runtime`] must not name another one. Once the wheel is [shut
 /// down](TimerWheel::shutdown), another one can be installed.
 ///
-/// A wheel with [a thread of its own](Builder::dedicated_thread) goes by the real clock, also once
-/// that of the runtime is paused.
-///
 /// # Errors
 ///
 /// [`InstallError`] says why no wheel was installed.

@@ -3,7 +3,6 @@
 use std::ops::RangeInclusive;
 use std::panic::catch_unwind;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -52,7 +51,6 @@ pub struct Builder {
     late_warning: Duration,
     name: String,
     runtime: Option<Handle>,
-    dedicated_thread: bool,
     precise: bool,
     sleeps_on_wheel: bool,
 }
@@ -66,7 +64,6 @@ impl Builder {
             late_warning: Duration::from_secs(1),
             name: String::from("tickwheel"),
             runtime: None,
-            dedicated_thread: false,
             precise: false,
             // The unit tests are about the wheel.
             sleeps_on_wheel: cfg!(test),
@@ -78,11 +75,10 @@ impl Builder {
     /// A timer fires at the first tick that begins at its deadline or later: never early, and up to
     /// a tick late. The guide says [how to choose a tick](mod@crate::guide#accuracy-and-ticks).
     ///
-    /// A shorter one makes timers more punctual only with [`precise`](Self::precise) or on a
-    /// [dedicated thread](Self::dedicated_thread). At 1,000 sleeps a second `precise` with 0.1 ms,
-    /// 50, 20 and 10 us had a median lateness of 0.11, 0.09, 0.06 and 0.06 ms. The CPU time was the
-    /// same down to 20 us, and a quarter more with 10 us. At 10,000 a second it made no difference,
-    /// since the actor batches them.
+    /// A shorter one makes timers more punctual only with [`precise`](Self::precise). At 1,000
+    /// sleeps a second `precise` with 0.1 ms, 50, 20 and 10 us had a median lateness of 0.11, 0.09,
+    /// 0.06 and 0.06 ms. The CPU time was the same down to 20 us, and a quarter more with 10 us. At
+    /// 10,000 a second it made no difference, since the actor batches them.
     #[doc(alias = "resolution")]
     #[doc(alias = "granularity")]
     #[doc(alias = "precision")]
@@ -114,8 +110,8 @@ impl Builder {
         self
     }
 
-    /// Sets the wheel's name, which appears in logs and spans and names the [dedicated
-    /// thread](Self::dedicated_thread). The default is `"tickwheel"`.
+    /// Sets the wheel's name, which appears in logs and spans and names the thread of a
+    /// [precise](Self::precise) wheel. The default is `"tickwheel"`.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
@@ -123,37 +119,10 @@ impl Builder {
 
     /// Sets the runtime that the actor runs on. The default is the current one.
     ///
-    /// It excludes [`dedicated_thread`](Self::dedicated_thread).
-    /// [`time::install`](crate::time::install) accepts the current runtime only.
+    /// [`time::install`](crate::time::install) accepts the current runtime only. For a wheel on a
+    /// thread of its own, see the [recipe](mod@crate::guide::recipes#a-wheel-on-its-own-thread).
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
-        self
-    }
-
-    /// Runs the actor on a dedicated thread instead of as a task. It then needs no runtime, and
-    /// excludes [`runtime`](Self::runtime).
-    ///
-    /// Timers fire on time even while every worker of the runtime is blocked, as precisely as the
-    /// operating system wakes a thread. A woken task still waits for a worker. The thread ends with
-    /// the wheel.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tickwheel::TimerWheel;
-    ///
-    /// # fn main() -> Result<(), tickwheel::BuildError> {
-    /// // No runtime is needed to start it, nor to set timers.
-    /// let wheel = TimerWheel::builder().dedicated_thread().start()?;
-    /// let (timers, _expirations) = wheel.keyed::<&str, ()>();
-    /// assert_eq!(timers.set_timer("lease", (), Duration::from_secs(5)), Ok(None));
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[doc(alias = "realtime")]
-    pub fn dedicated_thread(mut self) -> Self {
-        self.dedicated_thread = true;
         self
     }
 
@@ -225,17 +194,14 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`BuildError`] names a setting that is out of bounds, with its value and bounds, or two
-    /// settings that exclude each other. Starting also fails without a runtime, and on one without
-    /// a time driver. A dedicated thread cannot start while Tokio's clock is paused, or when the
-    /// operating system refuses to spawn it.
+    /// [`BuildError`] names a setting that is out of bounds, with its value and bounds. Starting
+    /// also fails without a runtime, and on one without a time driver.
     ///
     /// # Panics
     ///
     /// Only making a Tokio sleep shows whether a runtime has a time driver, by a panic. `start`
     /// catches it and returns [`BuildError::NoTimer`], after the panic hook has printed Tokio's
-    /// message. With `panic = "abort"`, a runtime without a time driver aborts the process. A
-    /// [dedicated thread](Self::dedicated_thread) needs none.
+    /// message. With `panic = "abort"`, a runtime without a time driver aborts the process.
     pub fn start(self) -> Result<TimerWheel, BuildError> {
         if !TICKS.contains(&self.tick) {
             return Err(BuildError::Tick {
@@ -249,24 +215,6 @@ impl Builder {
         if self.precise && !cfg!(feature = "precise") {
             return Err(BuildError::NoPreciseFeature);
         }
-        if self.dedicated_thread && self.runtime.is_some() {
-            return Err(BuildError::RuntimeAndThread);
-        }
-        let shared = if self.dedicated_thread {
-            self.start_thread()?
-        } else {
-            self.start_task()?
-        };
-        Ok(TimerWheel::new_handle(shared))
-    }
-
-    /// The runtime that was chosen, if any.
-    pub(crate) fn chosen_runtime(&self) -> Option<&Handle> {
-        self.runtime.as_ref()
-    }
-
-    /// Starts the actor as a task.
-    fn start_task(self) -> Result<Arc<Shared>, BuildError> {
         let runtime = match &self.runtime {
             Some(runtime) => runtime.clone(),
             None => Handle::try_current().map_err(|_| BuildError::NoRuntime)?,
@@ -282,29 +230,17 @@ impl Builder {
         } else {
             ActorTimer::tokio()
         };
-        let shared = self.shared(ActorNotifier::for_task(&runtime), Some(&runtime));
+        let shared = self.shared(ActorNotifier::new(&runtime), Some(&runtime));
         drop(within);
         let actor = Actor::new(Arc::clone(&shared), slots, timer);
         let actors = runtime.clone();
         drop(runtime.spawn(hosted::run(|driver| actor.run(driver, actors))));
-        Ok(shared)
+        Ok(TimerWheel::new_handle(shared))
     }
 
-    /// Starts the actor on a dedicated thread.
-    fn start_thread(self) -> Result<Arc<Shared>, BuildError> {
-        if clock::is_virtual() {
-            return Err(BuildError::PausedClock);
-        }
-        let slots = self.slots;
-        // A thread's name cannot have a zero byte.
-        let name = self.name.replace('\0', " ");
-        let shared = self.shared(ActorNotifier::for_thread(), None);
-        let actor = Actor::new(Arc::clone(&shared), slots, ActorTimer::tokio());
-        let thread = thread::Builder::new().name(name);
-        match thread.spawn(|| actor.run_on_thread()) {
-            Ok(_) => Ok(shared),
-            Err(error) => Err(BuildError::Thread(error)),
-        }
+    /// The runtime that was chosen, if any.
+    pub(crate) fn chosen_runtime(&self) -> Option<&Handle> {
+        self.runtime.as_ref()
     }
 
     /// Makes a wheel with an actor that the explorer drives: it calls [`Actor::step`], waits until
@@ -313,7 +249,7 @@ impl Builder {
     #[cfg(all(test, tickwheel_shuttle))]
     pub(crate) fn start_explored(self, notify: fn()) -> (TimerWheel, Actor) {
         let slots = self.slots;
-        let shared = self.shared(ActorNotifier::Explored(notify), None);
+        let shared = self.shared(ActorNotifier::explored(notify), None);
         let actor = Actor::new(Arc::clone(&shared), slots, ActorTimer::tokio());
         (TimerWheel::new_handle(shared), actor)
     }

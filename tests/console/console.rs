@@ -24,13 +24,6 @@ fn timer() -> Option<Kind> {
     Some(Kind { kind: Some(kind) })
 }
 
-fn len(seen: &Seen, resource: &Resource) -> Option<i64> {
-    match seen.state(resource, "len")?.0 {
-        Value::I64Val(len) => Some(len),
-        other => panic!("the length is {other:?}"),
-    }
-}
-
 /// The milliseconds to the deadline of a timer, when it got that.
 fn duration(seen: &Seen, resource: &Resource) -> Option<u64> {
     let (duration, unit) = seen.state(resource, "duration")?;
@@ -166,100 +159,11 @@ async fn interval_has_an_operation_for_each_tick() {
 }
 
 #[tokio::test]
-async fn keyed_set_appears_with_its_length() {
-    let mut watch = Watch::start().await;
-    let wheel = TimerWheel::new();
-    let (line, (timers, mut expirations)) = (line!(), wheel.keyed::<u32, ()>());
-    let resource = watch.resource(line).await;
-    assert_eq!(resource.concrete_type, "KeyedTimers");
-    assert_eq!(resource.kind, timer());
-    let mut has_len = async |expected| {
-        let what = format!("a length of {expected}");
-        let shown = watch.until(&what, |seen| {
-            (len(seen, &resource) == Some(expected)).then_some(())
-        });
-        shown.await;
-    };
-    has_len(0).await;
-    for key in 0..5 {
-        timers.set_timer(key, (), HOUR).unwrap();
-    }
-    has_len(5).await;
-    // Replaced, moved and refused ones do not count.
-    timers.set_timer(0, (), HOUR).unwrap();
-    timers.set_if_absent(0, (), HOUR).unwrap();
-    timers.move_timer(&1, HOUR * 2).unwrap();
-    timers.remove_timer(&7).unwrap();
-    timers.remove_timer(&2).unwrap();
-    has_len(4).await;
-    timers.set_timer(3, (), Duration::ZERO).unwrap();
-    expirations.recv().await.unwrap();
-    has_len(3).await;
-    timers.drain().unwrap();
-    has_len(0).await;
-
-    let received = tokio::spawn(async move { expirations.recv().await.map(|expired| expired.key) });
-    let waits = watch.until("a poll of the stream", |seen| {
-        let polled = seen.polls(&resource).contains(&("poll_recv", false));
-        (polled && seen.sources(&resource) == ["Expirations::recv"]).then_some(())
-    });
-    waits.await;
-    timers.set_timer(9, (), Duration::ZERO).unwrap();
-    assert_eq!(received.await.unwrap(), Some(9));
-    let ready = watch.until("a ready poll of the stream", |seen| {
-        let polled = seen.polls(&resource).contains(&("poll_recv", true));
-        polled.then_some(())
-    });
-    ready.await;
-    drop(timers);
-    // The actor holds the set until its next turn.
-    wheel.settle().await;
-    let dropped = watch.until("the drop", |seen| seen.is_dropped(&resource).then_some(()));
-    dropped.await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn length_is_right_after_changes_by_many_threads() {
-    let mut watch = Watch::start().await;
-    let wheel = TimerWheel::new();
-    let (line, (timers, mut expirations)) = (line!(), wheel.keyed::<u32, ()>());
-    let mut changes = JoinSet::new();
-    for task in 0..4 {
-        let timers = timers.clone();
-        changes.spawn(async move {
-            for n in 0..500 {
-                let key = task * 1000 + n;
-                let delay = if n % 2 == 0 { HOUR } else { Duration::ZERO };
-                timers.set_timer(key, (), delay).unwrap();
-                if n % 5 == 0 {
-                    // Taken out by this call, or by the actor at the same moment.
-                    timers.remove_timer(&key).unwrap();
-                }
-                tokio::task::yield_now().await;
-            }
-        });
-    }
-    changes.join_all().await;
-    wheel.settle().await;
-    while expirations.try_recv().is_ok() {}
-    let resource = watch.resource(line).await;
-    let left = i64::try_from(timers.len()).unwrap();
-    // Per task 250 for an hour, and every fifth of them removed.
-    assert_eq!(left, 4 * 200);
-    let shown = watch.until("the length", |seen| {
-        (len(seen, &resource) == Some(left)).then_some(())
-    });
-    shown.await;
-}
-
-#[tokio::test]
-async fn idle_timers_and_reapers_appear() {
+async fn idle_timers_and_streams_appear() {
     let mut watch = Watch::start().await;
     let wheel = TimerWheel::new();
     let (line, idle) = (line!(), wheel.idle_timer(HOUR));
     let (line_of_stream, _stream) = (line!(), wheel.idle_stream((), HOUR));
-    let (line_of_reaper, (reaper, _reaped)) = (line!(), wheel.reaper::<u32, ()>(HOUR));
-    let _watch = reaper.watch(1, ()).unwrap();
     let waiting = tokio::spawn(idle);
 
     let resource = watch.resource(line).await;
@@ -271,11 +175,5 @@ async fn idle_timers_and_reapers_appear() {
     polled.await;
     let stream = watch.resource(line_of_stream).await;
     assert_eq!(stream.concrete_type, "IdleTimer");
-    let resource = watch.resource(line_of_reaper).await;
-    assert_eq!(resource.concrete_type, "Reaper");
-    let shown = watch.until("a length of 1", |seen| {
-        (len(seen, &resource) == Some(1)).then_some(())
-    });
-    shown.await;
     waiting.abort();
 }

@@ -1,44 +1,12 @@
-//! Settings without bounds: the name of the thread, and the lateness at which the actor warns.
+//! A setting without bounds: the lateness at which the actor warns.
 
-use std::sync::{Arc, Mutex};
-use std::thread;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::display::warnings::Warnings;
-use crate::support::{HOUR, builder, jump, ms, poll_idly, poll_with, waker_fn};
-use futures::executor::block_on;
+use crate::support::{builder, jump, ms, poll_idly};
 use tickwheel::Builder;
 use tokio_test::assert_pending;
-
-/// The name of the thread on which the wheel wakes tasks.
-fn thread_name(builder: Builder) -> String {
-    let wheel = builder.dedicated_thread().start().unwrap();
-    let name = Arc::new(Mutex::new(String::new()));
-    let seen = Arc::clone(&name);
-    let waker = waker_fn(move || {
-        let name = thread::current().name().unwrap_or("unnamed").to_owned();
-        *seen.lock().unwrap() = name;
-    });
-    let mut sleep = wheel.sleep(HOUR);
-    assert_pending!(poll_with(&mut sleep, &waker));
-    // A sleep that waits is woken when the actor ends, to go on with Tokio's timer.
-    block_on(wheel.shutdown());
-    let name = name.lock().unwrap();
-    name.clone()
-}
-
-#[test]
-fn names_its_dedicated_thread() {
-    assert_eq!(thread_name(builder()), "tickwheel");
-    assert_eq!(thread_name(builder().name("calls")), "calls");
-}
-
-#[test]
-fn starts_a_thread_whose_name_has_a_nul() {
-    let name = thread_name(builder().name("a\0b"));
-    assert!(name.starts_with('a') && name.ends_with('b'), "{name:?}");
-    assert!(!name.contains('\0'), "{name:?}");
-}
 
 /// How many warnings a wheel logs whose actor processes timers of these lengths after `by`, in one
 /// turn.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use crate::support::{HOUR, ms};
+use crate::support::{HOUR, ms, start_on_thread};
 use tickwheel::{TimerWheel, WheelMetrics};
 
 /// Each count of keyed timers that can only grow.
@@ -25,7 +25,7 @@ fn growing(metrics: &WheelMetrics) -> [u64; 6] {
 #[test]
 fn p16_set_is_counted_once_while_it_is_dropped() {
     const READS: usize = 3_000;
-    let wheel = TimerWheel::builder().dedicated_thread().start().unwrap();
+    let wheel = start_on_thread(TimerWheel::builder());
     let (begun, done) = (AtomicU64::new(0), AtomicU64::new(0));
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -92,7 +92,7 @@ fn can_be_read_while_a_value_is_dropped_with_its_set() {
         }
     }
 
-    let wheel = TimerWheel::builder().dedicated_thread().start().unwrap();
+    let wheel = start_on_thread(TimerWheel::builder());
     let (timers, expirations) = wheel.keyed::<u32, Reads>();
     let (tell, told) = mpsc::channel();
     let value = Reads(wheel.clone(), tell);
@@ -129,7 +129,7 @@ impl Drop for StopOnDrop {
 #[test]
 fn p16_counters_add_up_in_every_snapshot() {
     const READS: usize = 3_000;
-    let wheel = TimerWheel::builder().dedicated_thread().start().unwrap();
+    let wheel = start_on_thread(TimerWheel::builder());
     let (timers, mut expirations) = wheel.keyed::<u32, u32>();
     thread::scope(|scope| {
         let stop = StopOnDrop::default();
@@ -189,7 +189,7 @@ fn reads_the_counts_while_a_set_is_locked() {
 
     impl Eq for Waits {}
 
-    let wheel = TimerWheel::builder().dedicated_thread().start().unwrap();
+    let wheel = start_on_thread(TimerWheel::builder());
     let (timers, _expirations) = wheel.keyed::<Waits, u32>();
     timers.set_timer(Waits(None), 1, HOUR).unwrap();
     let was_freed = Arc::new(AtomicBool::new(false));

@@ -11,7 +11,7 @@ use tickwheel::{Sleep, TimerWheel, WheelMetrics};
 use tokio::time::Instant;
 
 use crate::measure::{Scale, emit};
-use crate::sides::runtime;
+use crate::sides::{runtime, wheel_on_thread};
 
 /// The name of the actor's thread.
 const ACTOR: &str = "measured-actor";
@@ -23,11 +23,7 @@ const SPAN: Duration = Duration::from_secs(1);
 /// does nothing.
 pub fn run(scale: Scale) {
     let timers = scale.pick(100_000, 1_000_000);
-    let wheel = TimerWheel::builder()
-        .name(ACTOR)
-        .dedicated_thread()
-        .start()
-        .expect("the wheel starts");
+    let wheel = wheel_on_thread(TimerWheel::builder().name(ACTOR));
     for _ in 0..scale.pick(2, 5) {
         sleeps(&wheel, timers);
         keyed(&wheel, timers);

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::churn::LONG;
 use crate::measure::{Meter, Scale, alternate, cpu, emit, emit_cost};
-use crate::sides::{runtime, wheel_on};
+use crate::sides::{runtime, wheel_on, wheel_on_thread};
 
 const MESSAGE: usize = 64;
 
@@ -81,10 +81,7 @@ const PERIODS: u32 = 2;
 pub fn watches(scale: Scale) {
     let connections: usize = scale.pick(100_000, 1_000_000);
     let idle = Duration::from_secs(scale.pick(2, 12));
-    let wheel = TimerWheel::builder()
-        .dedicated_thread()
-        .start()
-        .expect("the thread starts");
+    let wheel = wheel_on_thread(TimerWheel::builder());
     let (reaper, mut expirations) = wheel.reaper::<usize, ()>(idle);
     let watches: Arc<[_]> = (0..connections)
         .map(|key| reaper.watch(key, ()).expect("there is room"))

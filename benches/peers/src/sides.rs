@@ -323,7 +323,7 @@ pub fn wheel_of(side: Side, runtime: &Runtime) -> TimerWheel {
     let builder = TimerWheel::builder().precise(false);
     let builder = match side {
         Side::LongTick => builder.tick(micros(1_000)),
-        Side::OwnThread => builder.dedicated_thread(),
+        Side::OwnThread => return wheel_on_thread(builder),
         Side::Precise => builder.precise(true),
         Side::Precise50 => builder.precise(true).tick(micros(50)),
         Side::Precise20 => builder.precise(true).tick(micros(20)),
@@ -332,6 +332,19 @@ pub fn wheel_of(side: Side, runtime: &Runtime) -> TimerWheel {
     };
     let wheel = runtime.block_on(async { builder.start() });
     wheel.expect("the wheel starts")
+}
+
+/// A wheel on a thread of its own, which bears its name.
+pub fn wheel_on_thread(builder: tickwheel::Builder) -> TimerWheel {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = runtime.expect("the runtime starts");
+    let wheel = builder.runtime(runtime.handle().clone()).start();
+    let wheel = wheel.expect("the wheel starts");
+    let weak = wheel.downgrade();
+    let thread = std::thread::Builder::new().name(wheel.name().to_owned());
+    let thread = thread.spawn(move || runtime.block_on(weak.closed()));
+    drop(thread.expect("the thread starts"));
+    wheel
 }
 
 /// Pending once, and ready when polled again.

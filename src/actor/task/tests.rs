@@ -9,6 +9,7 @@ use tokio::time;
 use super::*;
 use crate::clock::ClockPolicy;
 use crate::shared::Config;
+use crate::shared::notifier::ActorNotifier;
 use crate::tick::Ticks;
 use crate::{KeyedTimers, Sleep, TimerWheel};
 
@@ -42,7 +43,7 @@ fn start_with(late_warning: Duration) -> (Actor, TimerWheel) {
         ticks: Ticks::new(Instant::now(), ms(1)).expect("not zero"),
         late_warning,
         max_keyed: usize::MAX,
-        notifier: ActorNotifier::for_task(&Handle::current()),
+        notifier: ActorNotifier::new(&Handle::current()),
         clock: ClockPolicy::new(Some(Handle::current().id()), false, true),
     }));
     let actor = Actor::new(Arc::clone(&shared), 64, ActorTimer::tokio());
@@ -90,11 +91,8 @@ fn late_step(actor: &mut Actor) -> &'static str {
 
 /// Whether the actor was notified since the last call.
 fn was_notified(shared: &Shared) -> bool {
-    let ActorNotifier::Task(notifier) = shared.mailbox.notifier() else {
-        unreachable!("it has no thread");
-    };
     let mut cx = Context::from_waker(Waker::noop());
-    notifier.poll_notified(&mut cx).is_ready()
+    (shared.mailbox.notifier().poll_notified(&mut cx)).is_ready()
 }
 
 fn fired(wheel: &TimerWheel) -> u64 {

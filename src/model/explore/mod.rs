@@ -18,7 +18,7 @@
 //! | limits that a short schedule would not reach | `sync::IN_EXPLORER` |
 //! | the clock | `clock::now`, which reads what `clock::set` has written |
 //! | an actor without a runtime | `Builder::start_explored`, with `Actor::step` and `Actor::next_turn` |
-//! | what notifies it | `ActorNotifier::Explored`, a function |
+//! | what notifies it | `ActorNotifier::explored`, a function |
 //! | the queue of a thread, the same at each replay | `sync::thread_number` |
 //!
 //! # Numbers

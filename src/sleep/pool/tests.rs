@@ -306,10 +306,10 @@ async fn entry_of_an_unpolled_sleep_keeps_its_tick() {
 fn pool_releases_its_entries_when_its_thread_ends() {
     use futures::executor::block_on;
 
-    let wheel = TimerWheel::builder()
-        .dedicated_thread()
-        .start()
-        .expect("a thread");
+    let runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = { runtime }.enable_time().build().unwrap();
+    let wheel = TimerWheel::builder().runtime(runtime.handle().clone());
+    let wheel = wheel.start().unwrap();
     let pool_one = || {
         let wheel = wheel.clone();
         let pooling =

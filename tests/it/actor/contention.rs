@@ -13,7 +13,7 @@ use tickwheel::{Cause, KeyedTimers, TimerWheel, WatchGuard};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{self, Instant};
 
-use crate::support::{HOUR, ms};
+use crate::support::{HOUR, ms, start_on_thread};
 
 /// How long the hearts beat.
 const TIME: Duration = Duration::from_secs(1);
@@ -136,7 +136,7 @@ fn compare_on_both<C: FnMut() + Send + 'static>(caller: impl Fn(&TimerWheel) -> 
     let wheel = TimerWheel::builder().runtime(runtime.handle().clone());
     let wheel = wheel.start().unwrap();
     assert_keeps_up(|| compare(&wheel, || caller(&wheel)));
-    let wheel = TimerWheel::builder().dedicated_thread().start().unwrap();
+    let wheel = start_on_thread(TimerWheel::builder());
     assert_keeps_up(|| compare(&wheel, || caller(&wheel)));
 }
 

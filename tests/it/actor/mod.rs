@@ -2,9 +2,9 @@
 
 mod blocked_workers;
 mod contention;
-mod dedicated_thread;
 mod fairness;
 mod faults;
+mod own_thread;
 mod paused;
 #[cfg(all(feature = "precise", target_os = "linux"))]
 mod precise;

@@ -143,18 +143,6 @@ fn only_a_precise_wheel_has_a_thread_until_it_ends() {
     });
 }
 
-#[test]
-fn precise_wheel_serves_a_thread_of_its_own() {
-    let runtime = Builder::new_current_thread().enable_time().build().unwrap();
-    let builder = TimerWheel::builder().precise(true).dedicated_thread();
-    let wheel = builder.start().unwrap();
-    runtime.block_on(async {
-        let deadline = Instant::now() + us(3_000);
-        wheel.sleep(us(3_000)).await;
-        assert!(Instant::now() >= deadline);
-    });
-}
-
 /// How often the actor went to sleep in this time, once it had done what it was told: the least of
 /// three times, since its thread may be paused as it goes to sleep at first.
 async fn wake_ups(wheel: &TimerWheel, time: Duration) -> u64 {

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::support::{
-    HOUR, Wakes, builder, jump, ms, poll_idly, poll_with, reset, start_wheel, us,
+    HOUR, Wakes, builder, jump, ms, poll_idly, poll_with, reset, start_on_thread, start_wheel, us,
 };
 use futures::FutureExt;
 use tickwheel::{Interval, TimerWheel};
@@ -170,7 +170,7 @@ async fn completes_an_endless_sleep_given_an_end_after_shutdown() {
 
 #[test]
 fn goes_on_outside_a_runtime_when_its_wheel_has_ended() {
-    let wheel = builder().dedicated_thread().start().unwrap();
+    let wheel = start_on_thread(builder());
     let mut armed = wheel.sleep(ms(60));
     let _ = poll_idly(&mut armed);
     let mut never = wheel.sleep(Duration::MAX);
@@ -331,7 +331,7 @@ async fn counters_add_up_when_a_waker_drop_panics() {
 fn counts_a_sleep_once_when_poll_and_actor_meet() {
     const THREADS: u64 = 3;
     const ROUNDS: u64 = 1_500;
-    let wheel = builder().dedicated_thread().tick(us(20)).start().unwrap();
+    let wheel = start_on_thread(builder().tick(us(20)));
     thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {

@@ -45,6 +45,20 @@ pub(crate) fn builder() -> Builder {
     TimerWheel::builder().sleeps_on_wheel()
 }
 
+/// Starts a wheel whose actor runs on a thread of its own, as in the recipe of the guide. The
+/// thread ends with the wheel, and has its name.
+pub(crate) fn start_on_thread(builder: Builder) -> TimerWheel {
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = { runtime }.enable_time().build().unwrap();
+    let wheel = builder.runtime(runtime.handle().clone()).start().unwrap();
+    let (name, weak) = (wheel.name().to_owned(), wheel.downgrade());
+    let thread = std::thread::Builder::new().name(name);
+    thread
+        .spawn(move || runtime.block_on(weak.closed()))
+        .unwrap();
+    wheel
+}
+
 /// An hour less `n` milliseconds.
 pub(crate) fn less_than_an_hour(n: u64) -> Duration {
     HOUR.saturating_sub(ms(n))

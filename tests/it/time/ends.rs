@@ -8,8 +8,7 @@ use std::task::{Context, Poll};
 use tokio::runtime::Runtime;
 
 use super::{current_thread, made, multi_thread};
-use crate::support::{HANG_TIMEOUT, HOUR, ms, poll_idly};
-use tickwheel::TimerWheel;
+use crate::support::{HOUR, ms, poll_idly};
 use tickwheel::time::{self, Instant, Sleep};
 
 #[tokio::test(start_paused = true)]
@@ -46,24 +45,6 @@ async fn starts_another_wheel_for_all_workers_after_a_shutdown() {
         }
         assert_eq!(made(), 8);
     }
-}
-
-#[test]
-fn ends_a_wheel_on_a_thread_with_its_runtime() {
-    let runtime = current_thread();
-    let (wheel, sleep) = runtime.block_on(async {
-        let wheel = time::install(TimerWheel::builder().dedicated_thread()).unwrap();
-        time::sleep(ms(1)).await;
-        (wheel, time::sleep(ms(20)))
-    });
-    // This thread's slot holds the wheel, and so does the test.
-    drop(runtime);
-    let limit = std::time::Instant::now() + HANG_TIMEOUT;
-    while !wheel.is_shutdown() {
-        assert!(std::time::Instant::now() < limit, "the actor goes on");
-        std::thread::sleep(ms(1));
-    }
-    current_thread().block_on(sleep);
 }
 
 /// A sleep that waits on the wheel of this runtime. Its length doubles until its first poll comes

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use super::{current_thread, made, multi_thread, paused};
+use super::{current_thread, multi_thread, paused};
 use crate::support::{HOUR, builder, ms};
 use tickwheel::time::{self, InstallError, Instant, install};
 use tickwheel::{BuildError, TimerWheel};
@@ -84,19 +84,6 @@ fn installs_for_the_current_runtime_only() {
         assert_eq!(second.block_on(second.spawn(task)).unwrap(), "second");
     }
     paused().block_on(async { assert_eq!(time::wheel().name(), "tickwheel") });
-}
-
-#[test]
-fn drives_a_runtime_from_a_wheel_on_a_thread() {
-    let here = current_thread();
-    let wheel = here.block_on(async {
-        let wheel = install(TimerWheel::builder().dedicated_thread()).unwrap();
-        time::sleep(ms(5)).await;
-        assert_eq!(made(), 1);
-        wheel
-    });
-    drop(here);
-    current_thread().block_on(wheel.shutdown());
 }
 
 // The setting was taken for where the actor runs, without a word: the wheel was that of the current

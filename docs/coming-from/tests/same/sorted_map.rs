@@ -59,12 +59,10 @@ async fn same_items_are_there_at_the_same_instants() {
     }
 }
 
-/// The wheel has a thread, and this one blocks: the timer fires, and the task that removes items
-/// cannot run.
+/// This thread blocks, so the task that removes items cannot run.
 #[tokio::test]
 async fn item_set_while_its_expiration_waits_stays() {
-    let wheel = TimerWheel::builder().dedicated_thread().start();
-    let wheel = wheel.expect("there is a thread");
+    let wheel = TimerWheel::new();
     for ttl in [None, Some(ms(3_600_000))] {
         let store = after::Store::new(&wheel);
         store.set("a", 1, Some(ms(5))).expect("it is open");

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Barrier, PoisonError};
+use std::thread;
 use std::thread::JoinHandle;
 
 use super::*;

@@ -1,15 +1,15 @@
-//! A wheel with its actor on a dedicated thread.
+//! A wheel on a thread of its own: a runtime there, and `Builder::runtime`, as in the recipe of the
+//! guide.
 
 use std::time::Duration;
 
-use tickwheel::{BuildError, TimerWheel};
+use tickwheel::TimerWheel;
 use tokio::time::Instant;
 
-use crate::support::{HANG_TIMEOUT, ms};
+use crate::support::{HANG_TIMEOUT, ms, start_on_thread};
 
 fn start() -> TimerWheel {
-    let builder = TimerWheel::builder().tick(Duration::from_micros(50));
-    builder.dedicated_thread().start().expect("it starts")
+    start_on_thread(TimerWheel::builder().tick(Duration::from_micros(50)))
 }
 
 #[test]
@@ -78,7 +78,7 @@ async fn keeps_a_fine_tick_and_fires_no_sleep_early() {
 }
 
 #[test]
-fn dedicated_thread_rests_with_nothing_to_wait_for() {
+fn its_thread_rests_with_nothing_to_wait_for() {
     let (wheel, other) = (start(), start());
     let (timers, mut expirations) = other.keyed();
     for key in 0..5 {
@@ -112,7 +112,7 @@ fn has_thread(name: &str) -> bool {
 #[tokio::test]
 async fn its_thread_is_gone_after_shutdown() {
     let builder = TimerWheel::builder().name("wheel-that-ends");
-    let wheel = builder.dedicated_thread().start().expect("it starts");
+    let wheel = start_on_thread(builder);
     wheel.settle().await;
     assert!(has_thread("wheel-that-ends"));
     wheel.shutdown().await;
@@ -123,20 +123,4 @@ async fn its_thread_is_gone_after_shutdown() {
         tokio::time::sleep(ms(1)).await;
     }
     drop(wheel);
-}
-
-#[tokio::test(start_paused = true)]
-async fn rejects_a_paused_clock() {
-    let refused = TimerWheel::builder().dedicated_thread().start();
-    assert!(matches!(refused, Err(BuildError::PausedClock)));
-}
-
-// The runtime was ignored without a word.
-#[test]
-fn thread_and_runtime_exclude_each_other() {
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = runtime.enable_time().build().unwrap();
-    let builder = TimerWheel::builder().runtime(runtime.handle().clone());
-    let refused = builder.dedicated_thread().start();
-    assert!(matches!(refused, Err(BuildError::RuntimeAndThread)));
 }
