@@ -149,7 +149,7 @@ impl Builder {
     /// # async fn main() -> Result<(), tickwheel::BuildError> {
     /// # if !cfg!(feature = "precise") {
     /// #     let refused = TimerWheel::builder().precise(true).start();
-    /// #     assert_eq!(refused.unwrap_err(), tickwheel::BuildError::NoPreciseFeature);
+    /// #     assert!(matches!(refused, Err(tickwheel::BuildError::NoPreciseFeature)));
     /// #     return Ok(());
     /// # }
     /// let precise = TimerWheel::builder().precise(true).start()?;
