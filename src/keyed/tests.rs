@@ -137,7 +137,7 @@ impl Keyed {
         let mut keys = Vec::new();
         let reader = &mut self.reader.borrow_mut();
         let out = |expired: Expired<u64, ()>| keys.push(expired.key);
-        let receipt = Set::receive(&self.set, reader, limit, &mut |_, _, _| true, out);
+        let receipt = Set::receive(&self.set, reader, limit, &mut |_, (), _| true, out);
         (receipt, keys)
     }
 
@@ -160,7 +160,7 @@ impl Keyed {
             &*self.set,
             &mut self.reader.borrow_mut(),
             &mut cx,
-            &mut |_, _, _| true,
+            &mut |_, (), _| true,
         );
         polled.map(|expired| expired.map(|expired| expired.key))
     }

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use futures::FutureExt;
-use tickwheel::{Cause, TimerWheel, WatchOptions};
+use tickwheel::{Cause, TimerWheel, WatchGuard, WatchOptions};
 use tokio::time::{self, Instant};
 
 use super::{IDLE, T, is_empty, next};
@@ -221,11 +221,7 @@ async fn drain_idle_leaves_busy_and_ended_watches() {
     let watches: Vec<_> = (0..1_000)
         .map(|key| reaper.watch(key, "w").unwrap())
         .collect();
-    let guards: Vec<_> = watches
-        .iter()
-        .step_by(10)
-        .map(|watch| watch.busy())
-        .collect();
+    let guards: Vec<_> = watches.iter().step_by(10).map(WatchGuard::busy).collect();
     assert!(watches[5].expire_now());
     advance(&wheel, ms(20)).await;
     assert!(watches[1].touch());

@@ -62,11 +62,9 @@ async fn completes_once_in_a_select_loop_until_restarted() {
     assert_eq!(completed, 1);
 
     let mut end = time::sleep(ms(1_050)).boxed().fuse();
-    loop {
-        futures::select! {
-            () = &mut idle => panic!("it is terminated"),
-            () = &mut end => break,
-        }
+    futures::select! {
+        () = &mut idle => panic!("it is terminated"),
+        () = &mut end => {}
     }
     let mut end = pin!(time::sleep(ms(1_050)));
     idle.restart();
