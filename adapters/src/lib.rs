@@ -8,7 +8,8 @@
 //! |---|---|---|
 //! | `axum` | a server on [axum](https://docs.rs/axum) | `axum::serve(IdleListener::with_limits(listener, &wheel, idle, limits), app)`, and `drain(listener, signal)` for a stop that cuts no request |
 //! | `tower` | axum, tonic, or another stack of [tower](https://docs.rs/tower) layers | `.layer(StatusTimeoutLayer::new(&wheel, limit, status))`, or `TimeoutLayer` where the caller handles the error |
-//! | `tower` | bodies that may stall | `RequestBodyTimeoutLayer`, `ResponseBodyTimeoutLayer`, or a `TimeoutBody` |
+//! | `tower` | clients that name a deadline in a header, as in gRPC | `.layer(DeadlineLayer::new(&wheel, longest, status))` |
+//! | `tower` | bodies that may stall or trickle | `RequestBodyTimeoutLayer`, `ResponseBodyTimeoutLayer`, or a `TimeoutBody` |
 //! | `hyper` | a server or client on [hyper](https://docs.rs/hyper) or hyper-util | pass `WheelTimer::new(&wheel)` to `timer(..)`, for `header_read_timeout`, HTTP/2 pings and pools |
 //! | `quinn` | a QUIC endpoint of [quinn](https://docs.rs/quinn) | `Endpoint::new(.., Arc::new(WheelRuntime::new(&wheel)))` |
 //! | - | a server that answers requests, such as HTTP/1 | a [`KeepAliveStream`](keep_alive::KeepAliveStream) closes its connections between them |
@@ -27,7 +28,7 @@
 //! | what takes too long | limit |
 //! |---|---|
 //! | the handler | `StatusTimeoutLayer` |
-//! | a body that the client sends or takes | `RequestBodyTimeoutLayer`; for responses, [`IdleLimits::write`](tickwheel::IdleLimits::write) on the stream |
+//! | a body that the client sends or takes | `RequestBodyTimeoutLayer`, with a total for one that trickles; for responses, [`IdleLimits::write`](tickwheel::IdleLimits::write) on the stream |
 //! | the head of a request | hyper's `header_read_timeout`; [`IdleLimits::read`](tickwheel::IdleLimits::read), longer than any handler takes, where hyper is hidden |
 //! | the next request, while none is in flight | a [`KeepAliveStream`](keep_alive::KeepAliveStream) |
 //!

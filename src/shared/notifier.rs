@@ -18,7 +18,8 @@
 //! * *The deferred tasks.* [`yield_now`](tokio::task::yield_now) keeps a task on a private list of
 //!   its worker until that has run its local queue or polls the drivers. The queue holds the very
 //!   tasks that the actor has just woken, any of which may block. Hence the actor wakes itself
-//!   between turns and returns `Pending` once ([`yield_to_others`](ActorNotifier::yield_to_others)).
+//!   between turns and returns `Pending` once: see
+//!   [`yield_to_others`](ActorNotifier::yield_to_others).
 //!   A task that is woken while it runs goes to the back of the queue, where others can steal it.
 //!   One that a driver wakes goes into the LIFO slot, and an empty task pushes it out as above.
 //!
