@@ -200,8 +200,7 @@ fn keyed_timers_and_watches_warn_of_another_clock_once() {
     let here = here.enable_time().build().unwrap();
     let warnings = Arc::new(Warnings::default());
     let _here = tracing::subscriber::set_default(Arc::clone(&warnings));
-    type Call = fn(&TimerWheel);
-    let calls: [(&str, Call); 5] = [
+    let calls: [(&str, fn(&TimerWheel)); 5] = [
         ("set_timer", |wheel| {
             let (timers, _expirations) = wheel.keyed();
             assert_eq!(timers.set_timer(1, (), ms(5)), Ok(None));
