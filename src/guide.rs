@@ -27,7 +27,7 @@
 //! | repeat something for many keys, without a task for each | [`KeyedTimers::set_interval`] |
 //! | expire unused sessions, or close idle connections from one place | [`TimerWheel::reaper`] |
 //! | fail reads and writes on a silent connection | [`TimerWheel::idle_stream`] |
-//! | close a connection between requests, never during one | [`IdleLimits::keep_alive`](crate::IdleLimits::keep_alive), or a [`BusyGuard`] for each request |
+//! | close a connection between requests, never during one | a [`BusyGuard`] for each request, or `KeepAliveStream` of [`tickwheel-adapters`](https://docs.rs/tickwheel-adapters) |
 //! | limit requests, bodies and connections of axum, hyper, tower or quinn | the package [`tickwheel-adapters`](https://docs.rs/tickwheel-adapters) |
 //! | detect in one task that nothing has happened for a while | [`TimerWheel::idle_timer`] |
 //! | drive timers from an event loop or runtime other than Tokio's | [`wheel::Wheel`](crate::wheel::Wheel); the example `other_runtime` in the repository makes sleeps of it for any executor |
@@ -88,15 +88,15 @@
 //!
 //! | use | when | idle means | result |
 //! |---|---|---|---|
-//! | [`IdleStream`] | a task owns the connection, and any byte is activity | nothing was read or written; other [limits](crate::IdleLimits) count one direction, or the time between requests | operations fail with [`TimedOut`](std::io::ErrorKind::TimedOut) |
+//! | [`IdleStream`] | a task owns the connection, and any byte is activity | nothing was read or written; other [limits](crate::IdleLimits) count one direction | operations fail with [`TimedOut`](std::io::ErrorKind::TimedOut) |
 //! | [`IdleTimer`] | a task owns the connection, and you say what activity is | no task touched it, and no [`BusyGuard`] is held | a future to race with the work |
 //! | [`Reaper`] | one place decides for many connections or sessions | the same, for each [`WatchGuard`](crate::WatchGuard) | an expiration with key and value, from one stream |
 //!
 //! "Idle" means *no bytes* or *no request in flight*. For the first, touch at each read and write,
 //! or wrap the stream. For the second, hold a [`BusyGuard`] during each request. A server that
 //! answers requests wants the second: a limit on bytes would close the connection while a slow
-//! handler works. [`IdleLimits::keep_alive`](crate::IdleLimits::keep_alive) approximates it from
-//! the bytes alone, and lists where it cannot.
+//! handler works. `KeepAliveStream` of the package `tickwheel-adapters` approximates it from the
+//! bytes alone, and lists where it cannot.
 //!
 //! A consumer that removes guards from a map by their keys
 //! [asks them first](crate::WatchGuard::is_watched): a key may have a new watch.

@@ -28,8 +28,9 @@
 //! use hyper::service::service_fn;
 //! use hyper::{Request, Response, body::Incoming};
 //! use hyper_util::rt::TokioIo;
-//! use tickwheel::{IdleLimits, TimerWheel};
+//! use tickwheel::TimerWheel;
 //! use tickwheel_adapters::hyper::WheelTimer;
+//! use tickwheel_adapters::keep_alive::KeepAliveStream;
 //! use tokio::net::TcpListener;
 //!
 //! async fn answer(_: Request<Incoming>) -> Result<Response<String>, Infallible> {
@@ -39,10 +40,9 @@
 //! async fn serve(listener: TcpListener, wheel: TimerWheel) -> std::io::Result<()> {
 //!     let mut http = http1::Builder::new();
 //!     http.timer(WheelTimer::new(&wheel)).header_read_timeout(Duration::from_secs(10));
-//!     let limits = IdleLimits::none().keep_alive(Duration::from_secs(60));
 //!     loop {
 //!         let (socket, _) = listener.accept().await?;
-//!         let socket = wheel.idle_stream_with(socket, &limits);
+//!         let socket = KeepAliveStream::new(socket, &wheel, Duration::from_secs(60));
 //!         tokio::spawn(http.serve_connection(TokioIo::new(socket), service_fn(answer)));
 //!     }
 //! }

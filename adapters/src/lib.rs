@@ -6,11 +6,13 @@
 //!
 //! | feature | you have | do |
 //! |---|---|---|
-//! | `axum` | a server on [axum](https://docs.rs/axum) | `axum::serve(IdleListener::new(listener, &wheel, idle), app)`, and `drain(listener, signal)` for a stop that cuts no request |
+//! | `axum` | a server on [axum](https://docs.rs/axum) | `axum::serve(IdleListener::with_limits(listener, &wheel, idle, limits), app)`, and `drain(listener, signal)` for a stop that cuts no request |
 //! | `tower` | axum, tonic, or another stack of [tower](https://docs.rs/tower) layers | `.layer(StatusTimeoutLayer::new(&wheel, limit, status))`, or `TimeoutLayer` where the caller handles the error |
-//! | `tower` | bodies that may stall | `RequestBodyTimeoutLayer`, `ResponseBodyTimeoutLayer`, or a `TimeoutBody` |
+//! | `tower` | clients that name a deadline in a header, as in gRPC | `.layer(DeadlineLayer::new(&wheel, longest, status))` |
+//! | `tower` | bodies that may stall or trickle | `RequestBodyTimeoutLayer`, `ResponseBodyTimeoutLayer`, or a `TimeoutBody` |
 //! | `hyper` | a server or client on [hyper](https://docs.rs/hyper) or hyper-util | pass `WheelTimer::new(&wheel)` to `timer(..)`, for `header_read_timeout`, HTTP/2 pings and pools |
 //! | `quinn` | a QUIC endpoint of [quinn](https://docs.rs/quinn) | `Endpoint::new(.., Arc::new(WheelRuntime::new(&wheel)))` |
+//! | - | a server that answers requests, such as HTTP/1 | a [`KeepAliveStream`](keep_alive::KeepAliveStream) closes its connections between them |
 //! | `metrics` | an exporter of the [metrics](https://docs.rs/metrics) facade, such as Prometheus | `tokio::spawn(Reporter::new(&wheel).run(period))` |
 //!
 //! These need no adapter: `backon` takes `.sleep(move |delay| wheel.sleep(delay))`, and the AWS SDK
@@ -26,11 +28,11 @@
 //! | what takes too long | limit |
 //! |---|---|
 //! | the handler | `StatusTimeoutLayer` |
-//! | a body that the client sends or takes | `RequestBodyTimeoutLayer`; for responses, [`IdleLimits::write`](tickwheel::IdleLimits::write) on the stream |
+//! | a body that the client sends or takes | `RequestBodyTimeoutLayer`, with a total for one that trickles; for responses, [`IdleLimits::write`](tickwheel::IdleLimits::write) on the stream |
 //! | the head of a request | hyper's `header_read_timeout`; [`IdleLimits::read`](tickwheel::IdleLimits::read), longer than any handler takes, where hyper is hidden |
-//! | the next request, while none is in flight | [`IdleLimits::keep_alive`](tickwheel::IdleLimits::keep_alive) on the stream |
+//! | the next request, while none is in flight | a [`KeepAliveStream`](keep_alive::KeepAliveStream) |
 //!
-//! `keep_alive` does cut a response that has begun and then pauses for longer than the limit: for
+//! That one does cut a response that has begun and then pauses for longer than the limit: for
 //! server-sent events and the like, hold a [`BusyGuard`](tickwheel::BusyGuard) for each request.
 //! The feature `axum` has a listener with these limits, and its module says which connections it
 //! closes when.
@@ -58,9 +60,9 @@
 //!     ));
 //!     // Half a request looks like one that is being handled: the second limit, longer than any
 //!     // handler takes, ends it.
-//!     let limits = IdleLimits::none().keep_alive(idle).read(idle + 3 * limit);
+//!     let limits = IdleLimits::none().read(idle + 3 * limit);
 //!     let (listener, drained) = drain(listener, stop);
-//!     let listener = IdleListener::with_limits(listener, wheel, limits);
+//!     let listener = IdleListener::with_limits(listener, wheel, idle, limits);
 //!     axum::serve(
 //!         listener,
 //!         app.into_make_service_with_connect_info::<SocketAddr>(),
@@ -85,6 +87,7 @@
 pub mod axum;
 #[cfg(feature = "hyper")]
 pub mod hyper;
+pub mod keep_alive;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 #[cfg(feature = "quinn")]

@@ -55,7 +55,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use ::metrics::{Key, KeyName, Label, Level, Metadata, Recorder, Unit, with_recorder};
-use tickwheel::{DurationHistogram, TimerWheel, WheelMetrics};
+use tickwheel::{DurationHistogram, TimerWheel, WeakTimerWheel, WheelMetrics};
+use tokio::time::timeout;
 
 type Gauge = (&'static str, Unit, &'static str, fn(&WheelMetrics) -> f64);
 type Counter = (&'static str, &'static str, fn(&WheelMetrics) -> u64);
@@ -162,11 +163,11 @@ const LATENESS: &str = "tickwheel_lateness_seconds";
 
 /// Publishes what one wheel has counted, see the [module](self).
 ///
-/// It holds a handle to its wheel, so the wheel runs at least as long.
+/// It keeps no wheel alive: the wheel ends with its last handle elsewhere.
 #[derive(Debug)]
 #[must_use = "a reporter publishes when `report` is called or `run` is awaited"]
 pub struct Reporter {
-    wheel: TimerWheel,
+    wheel: WeakTimerWheel,
     label: Label,
     /// How many timers have been recorded of each bucket of lateness, by the bucket's end.
     recorded: HashMap<Duration, u64>,
@@ -176,16 +177,16 @@ impl Reporter {
     /// A reporter of `wheel`. It publishes nothing yet.
     pub fn new(wheel: &TimerWheel) -> Self {
         Reporter {
-            wheel: wheel.clone(),
+            wheel: wheel.downgrade(),
             label: Label::new("wheel", wheel.name().to_owned()),
             recorded: HashMap::new(),
         }
     }
 
-    /// Publishes at once, then every `period`, and a last time when the wheel has shut down. Then
-    /// it completes.
+    /// Publishes at once, then every `period`, and a last time when the wheel has
+    /// [ended](WeakTimerWheel::closed). Then it completes.
     ///
-    /// It waits on a sleep of the wheel, which the metrics count. With a period too long to be
+    /// It waits on Tokio's timer, so that it keeps no wheel running. With a period too long to be
     /// represented it publishes the first and the last time only. Without an installed recorder,
     /// counters are lost until the next time, and histogram values for good.
     ///
@@ -195,18 +196,16 @@ impl Reporter {
     ///
     /// # Panics
     ///
-    /// Panics if `period` is zero, when it is called.
+    /// Panics if `period` is zero, when it is called. The future panics in a runtime without a time
+    /// driver.
     #[track_caller]
     pub fn run(mut self, period: Duration) -> impl Future<Output = ()> + Send + 'static {
         assert!(!period.is_zero(), "`period` must be non-zero");
         async move {
             with_recorder(describe);
-            // This set never has a timer, so its stream ends once the wheel has shut down.
-            let (_timers, mut expirations) = self.wheel.keyed::<(), ()>();
             loop {
                 self.report();
-                let shutdown = expirations.recv();
-                if self.wheel.timeout(period, shutdown).await.is_ok() {
+                if timeout(period, self.wheel.closed()).await.is_ok() {
                     return self.report();
                 }
             }

@@ -48,9 +48,9 @@ async fn serve(
     ));
     // Half a request looks like one that is being handled: the second limit, longer than any
     // handler takes, ends it.
-    let limits = IdleLimits::none().keep_alive(idle).read(idle + 3 * limit);
+    let limits = IdleLimits::none().read(idle + 3 * limit);
     let (listener, drained) = drain(listener, stop);
-    let listener = IdleListener::with_limits(listener, wheel, limits);
+    let listener = IdleListener::with_limits(listener, wheel, idle, limits);
     axum::serve(
         listener,
         app.into_make_service_with_connect_info::<SocketAddr>(),

@@ -182,12 +182,9 @@ async fn serve(
         stop.await;
         stop_all.send_replace(true);
     };
-    let limits = IdleLimits::none()
-        .keep_alive(SILENT)
-        .read(SILENT)
-        .write(SILENT);
+    let limits = IdleLimits::none().read(SILENT).write(SILENT);
     let (listener, drained) = drain(listener, stop);
-    let listener = IdleListener::with_limits(listener, &wheel, limits);
+    let listener = IdleListener::with_limits(listener, &wheel, SILENT, limits);
     axum::serve(listener, app)
         .with_graceful_shutdown(drained)
         .await

@@ -11,7 +11,6 @@ use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
 use super::idle_limits::IdleLimits;
 use super::idle_timer::{IdleHandle, IdleTimer};
-use super::request_guess::RequestGuess;
 use crate::shared::Shared;
 use crate::shared::idle_clock::Kind;
 use crate::shared::pending::{Direction, Pending};
@@ -27,9 +26,10 @@ pin_project! {
     /// the end of the file are no activity.
     ///
     /// Bytes written to a silent peer are activity too. A server that writes on its own, such as a
-    /// chat, limits reading instead, by [`IdleLimits::read`]. A server that reads while its
-    /// handlers run, such as hyper or axum, uses [`IdleLimits::keep_alive`]: a limit on
-    /// [`either`](IdleLimits::either) direction cuts a request with a slow handler.
+    /// chat, limits reading instead, by [`IdleLimits::read`]. A limit on
+    /// [`either`](IdleLimits::either) direction cuts a request with a slow handler: a server that
+    /// reads while its handlers run, such as hyper or axum, holds a [guard](IdleHandle::busy) for
+    /// each request, or uses `KeepAliveStream` of the package `tickwheel-adapters`.
     ///
     /// An operation that can make progress succeeds, however late it is; only a pending one finds
     /// the stream idle. That is final: the pending operation in the other direction fails, and so
@@ -89,7 +89,8 @@ struct Guard {
     /// Wakes the operations that are pending.
     waker: Waker,
     is_idle: bool,
-    guess: RequestGuess,
+    /// The unconsumed bytes last seen in the buffer of a buffered inner stream.
+    buffered: usize,
 }
 
 impl Guard {
@@ -101,7 +102,7 @@ impl Guard {
             waker: Waker::from(Arc::clone(&pending)),
             pending,
             is_idle: false,
-            guess: RequestGuess::default(),
+            buffered: 0,
         }
     }
 
@@ -113,10 +114,10 @@ impl Guard {
         Ok(())
     }
 
-    /// Bytes arrived from the inner stream.
-    fn has_read(&mut self) {
+    /// Bytes were taken out of the buffer of the inner stream, if it has one.
+    fn has_taken(&mut self, bytes: usize) {
+        self.buffered = self.buffered.saturating_sub(bytes);
         self.progress(Kind::Read);
-        self.guess.has_read(self.timer.clock());
     }
 
     /// Bytes were read or written.
@@ -247,16 +248,12 @@ impl<S> IdleStream<S> {
         Poll::Ready(Err(idle_error()))
     }
 
-    /// Runs one operation that writes bytes, which begin with `first`.
+    /// Runs one operation that writes bytes.
     fn poll_write_op(
-        mut self: Pin<&mut Self>,
-        first: &[u8],
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         op: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
-        if let (Some(guard), false) = (self.as_mut().project().guard, first.is_empty()) {
-            guard.guess.begins_write(first, guard.timer.clock());
-        }
         self.poll_op(Direction::Write, cx, op, |guard, &written| {
             if written > 0 {
                 guard.progress(Kind::Write);
@@ -278,8 +275,7 @@ impl<S: AsyncRead> AsyncRead for IdleStream<S> {
         };
         let read = self.poll_op(Direction::Read, cx, op, |guard, &read| {
             if read > 0 {
-                guard.has_read();
-                guard.guess.has_taken(read);
+                guard.has_taken(read);
             }
         });
         Poll::Ready(ready!(read).map(|_| ()))
@@ -305,9 +301,11 @@ impl<S: AsyncBufRead> AsyncBufRead for IdleStream<S> {
             ready!(guard.poll_idle(Direction::Read, cx));
             return Poll::Ready(Err(idle_error()));
         };
-        if guard.guess.has_buffered(buf.len()) {
-            guard.has_read();
+        if buf.len() > guard.buffered {
+            // Bytes have arrived.
+            guard.progress(Kind::Read);
         }
+        guard.buffered = buf.len();
         Poll::Ready(Ok(buf))
     }
 
@@ -315,8 +313,7 @@ impl<S: AsyncBufRead> AsyncBufRead for IdleStream<S> {
         let this = self.project();
         this.inner.consume(amount);
         if let (Some(guard), true) = (this.guard, amount > 0) {
-            guard.guess.has_taken(amount);
-            guard.progress(Kind::Read);
+            guard.has_taken(amount);
         }
     }
 }
@@ -327,7 +324,7 @@ impl<S: AsyncWrite> AsyncWrite for IdleStream<S> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.poll_write_op(buf, cx, |inner, cx| inner.poll_write(cx, buf))
+        self.poll_write_op(cx, |inner, cx| inner.poll_write(cx, buf))
     }
 
     fn poll_write_vectored(
@@ -335,9 +332,7 @@ impl<S: AsyncWrite> AsyncWrite for IdleStream<S> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let first = bufs.iter().find(|buf| !buf.is_empty());
-        let first = first.map_or(&[][..], |buf| buf);
-        self.poll_write_op(first, cx, |inner, cx| inner.poll_write_vectored(cx, bufs))
+        self.poll_write_op(cx, |inner, cx| inner.poll_write_vectored(cx, bufs))
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -137,9 +137,8 @@ impl IdleTimer {
             either,
             read,
             write,
-            keep_alive,
         } = *limits;
-        let kinds = [read, write, keep_alive];
+        let kinds = [read, write];
         let stalls = Arc::clone(&shared.stalls);
         let clock = Arc::new(IdleClock::new(shared.ticks, stalls, either, kinds, now));
         let sleep = Sleep::on_clock(resource, shared, Arc::clone(&clock), far_future());

@@ -20,7 +20,6 @@ mod idle_limits;
 mod idle_stream;
 mod idle_timer;
 mod reaper;
-mod request_guess;
 mod watched;
 
 pub(crate) use idle_timer::assert_not_zero;

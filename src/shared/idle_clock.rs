@@ -5,9 +5,8 @@
 //! [due](IdleClock::due), and wakes the future then. The future [decides](IdleClock::decide) when
 //! it is polled.
 //!
-//! An idle timer has one limit, for activity of either kind. A stream may have others: for reading,
-//! for writing, and one that applies only while no response is owed. Each limit has an [`Activity`]
-//! of its own.
+//! An idle timer has one limit, for activity of either kind. A stream may have others: for reading
+//! and for writing. Each limit has an [`Activity`] of its own.
 //!
 //! 1. [`decide`](IdleClock::decide) marks one activity as gone by its compare-and-exchange. That is
 //!    the decision, for all limits: from then on [`touch`](IdleClock::touch) and
@@ -50,8 +49,6 @@ impl<F: Fn(u64, u64) -> u64 + Copy> PutOff for F {}
 pub(crate) enum Kind {
     Read,
     Write,
-    /// Between a response and the next request. It is busy while a response is owed.
-    KeepAlive,
 }
 
 /// See the module.
@@ -62,7 +59,7 @@ pub(crate) struct IdleClock {
     /// Activity of any kind, whether limited or not.
     either: Limited,
     /// By [`Kind`]. `None` if there is no such limit, as in idle timers.
-    kinds: Option<Box<[Limited; 3]>>,
+    kinds: Option<Box<[Limited; 2]>>,
 }
 
 /// Activity, and how long it may be absent.
@@ -107,7 +104,7 @@ impl IdleClock {
         ticks: Ticks,
         stalls: Arc<Stalls>,
         either: Option<Duration>,
-        kinds: [Option<Duration>; 3],
+        kinds: [Option<Duration>; 2],
         now: u64,
     ) -> Self {
         let limited = |idle: Option<Duration>| Limited {
@@ -167,8 +164,7 @@ impl IdleClock {
 
     /// Records that bytes were read or written.
     pub(crate) fn progress(&self, kind: Kind, nanos: u64) {
-        let kinds = [kind, Kind::KeepAlive].map(|kind| self.kind(kind));
-        for activity in std::iter::once(&self.either.activity).chain(kinds.into_iter().flatten()) {
+        for activity in std::iter::once(&self.either.activity).chain(self.kind(kind)) {
             activity.touch(nanos, self.ticks.tick_nanos());
         }
     }
@@ -191,18 +187,6 @@ impl IdleClock {
     pub(crate) fn leave(&self, nanos: u64) {
         self.each()
             .for_each(|limited| limited.activity.leave(nanos, self.ticks.tick_nanos()));
-    }
-
-    /// A response is owed from now on. Returns `false` if nothing depends on that.
-    pub(crate) fn owe(&self) -> bool {
-        self.kind(Kind::KeepAlive).is_some_and(Activity::enter)
-    }
-
-    /// The response that was [owed](Self::owe) begins, which is activity of that kind.
-    pub(crate) fn respond(&self, nanos: u64) {
-        if let Some(activity) = self.kind(Kind::KeepAlive) {
-            activity.leave(nanos, self.ticks.tick_nanos());
-        }
     }
 
     /// When this will be idle, if nothing happens until then; `None` if never.

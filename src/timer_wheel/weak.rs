@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use super::TimerWheel;
+use crate::metrics::WheelMetrics;
 use crate::shared::{Alive, SleepContext};
 
 /// A handle that does not keep the wheel running. Made by [`TimerWheel::downgrade`].
@@ -27,10 +28,8 @@ use crate::shared::{Alive, SleepContext};
 ///             () = weak.closed() => return reports,
 ///             () = tokio::time::sleep(Duration::from_secs(60)) => {}
 ///         }
-///         if let Some(wheel) = weak.upgrade() {
-///             assert_eq!(wheel.metrics().keyed_pending, 0);
-///             reports += 1;
-///         }
+///         assert_eq!(weak.metrics().keyed_pending, 0);
+///         reports += 1;
 ///     }
 /// });
 /// wheel.sleep(Duration::from_secs(150)).await;
@@ -54,6 +53,12 @@ impl WeakTimerWheel {
             alive: self.alive.upgrade()?,
             context: Arc::clone(&self.context),
         })
+    }
+
+    /// Returns a snapshot of the wheel's counters, also once it has ended: see
+    /// [`TimerWheel::metrics`].
+    pub fn metrics(&self) -> WheelMetrics {
+        self.context.shared.metrics.0.read()
     }
 
     /// Waits until the wheel has ended, as [`TimerWheel::closed`] does. It also ends once no handle

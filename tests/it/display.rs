@@ -191,6 +191,8 @@ fn warns_when_used_from_another_runtime_under_a_paused_clock() {
     }
 }
 
+type Call = fn(&TimerWheel);
+
 // The deadline was of the clock here, and fired at once or hours late, without a word.
 #[test]
 fn keyed_timers_and_watches_warn_of_another_clock_once() {
@@ -200,7 +202,6 @@ fn keyed_timers_and_watches_warn_of_another_clock_once() {
     let here = here.enable_time().build().unwrap();
     let warnings = Arc::new(Warnings::default());
     let _here = tracing::subscriber::set_default(Arc::clone(&warnings));
-    type Call = fn(&TimerWheel);
     let calls: [(&str, Call); 5] = [
         ("set_timer", |wheel| {
             let (timers, _expirations) = wheel.keyed();

@@ -6,15 +6,15 @@
 //!
 //! # Examples
 //!
-//! A whole service. It closes a connection on which no request is in flight for a minute, and stops
-//! at Ctrl-C:
+//! A whole service. It closes a connection on which no request is in flight for a minute, or no
+//! byte arrives for five, and stops at Ctrl-C. No handler takes five minutes:
 //!
 //! ```no_run
 //! use std::net::SocketAddr;
 //! use std::time::Duration;
 //!
 //! use axum::{Router, extract::ConnectInfo, routing::get};
-//! use tickwheel::TimerWheel;
+//! use tickwheel::{IdleLimits, TimerWheel};
 //! use tickwheel_adapters::axum::{IdleListener, drain};
 //! use tokio::net::TcpListener;
 //!
@@ -28,7 +28,9 @@
 //!     let wheel = TimerWheel::new();
 //!     let app = Router::new().route("/", get(hello));
 //!     let (listener, drained) = drain(TcpListener::bind("0.0.0.0:3000").await?, ctrl_c());
-//!     let listener = IdleListener::new(listener, &wheel, Duration::from_secs(60));
+//!     // Without this limit half a request would stay open forever.
+//!     let limits = IdleLimits::none().read(Duration::from_secs(300));
+//!     let listener = IdleListener::with_limits(listener, &wheel, Duration::from_secs(60), limits);
 //!     axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())
 //!         .with_graceful_shutdown(drained)
 //!         .await
@@ -37,7 +39,7 @@
 //!
 //! # What closes a connection
 //!
-//! [`IdleListener::new`] limits the time [between requests](tickwheel::IdleLimits::keep_alive):
+//! [`IdleListener::new`] limits the time [between requests](crate::keep_alive):
 //!
 //! | connection | is closed |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! A limit on the wait for each frame of a body.
+//! Limits on the wait for each frame of a body, and on all of it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,10 +16,12 @@ use tower_service::Service;
 use super::{BoxError, Limit};
 
 pin_project! {
-    /// A body that fails with [`Elapsed`] when the next frame takes longer than a limit.
+    /// A body that fails with [`Elapsed`] when the next frame takes longer than a limit, or all of
+    /// it longer than a [total](Self::with_total).
     ///
     /// The limit counts from the poll that finds no frame, and again for each frame: a slow body of
-    /// any length passes, a stalled one does not. Time without a poll does not count.
+    /// any length passes, a stalled one does not. Time without a poll does not count. The total
+    /// counts from the beginning, without a poll too: it ends a body that trickles.
     ///
     /// The [`Default`] body is the default of `B`, without a limit: a layer around
     /// [`ResponseBodyTimeoutLayer`] can respond with an empty body.
@@ -28,6 +30,8 @@ pin_project! {
         #[pin]
         body: B,
         limit: Option<FrameLimit>,
+        // Fires when all of it has taken too long.
+        total: Option<Sleep>,
     }
 }
 
@@ -46,6 +50,38 @@ impl<B> TimeoutBody<B> {
         Self::with(wheel.sleep(limit), limit, body)
     }
 
+    /// Limits all of the body too, to `total` from this call on, by a timer on `wheel`.
+    ///
+    /// # Examples
+    ///
+    /// Five seconds for each frame, and a minute for the upload:
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::TimerWheel;
+    /// # use tickwheel_adapters::tower::TimeoutBody;
+    /// # fn limited<B>(wheel: &TimerWheel, body: B) -> TimeoutBody<B> {
+    /// TimeoutBody::new(wheel, Duration::from_secs(5), body).with_total(wheel,
+    /// Duration::from_secs(60))
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_total(self, wheel: &TimerWheel, total: Duration) -> Self {
+        TimeoutBody {
+            total: Some(wheel.sleep(total)),
+            ..self
+        }
+    }
+
+    /// Limits all of `body` alone.
+    pub(super) fn until(total: Option<Sleep>, body: B) -> Self {
+        TimeoutBody {
+            body,
+            limit: None,
+            total,
+        }
+    }
+
     fn with(sleep: Sleep, limit: Duration, body: B) -> Self {
         let limit = FrameLimit {
             sleep,
@@ -55,13 +91,32 @@ impl<B> TimeoutBody<B> {
         TimeoutBody {
             body,
             limit: Some(limit),
+            total: None,
         }
     }
 }
 
-impl Limit {
+/// The limits of a layer.
+#[derive(Debug, Clone)]
+struct BodyLimits {
+    frame: Limit,
+    total: Option<Duration>,
+}
+
+impl BodyLimits {
+    fn new(wheel: &TimerWheel, limit: Duration) -> Self {
+        BodyLimits {
+            frame: Limit::new(wheel, limit),
+            total: None,
+        }
+    }
+
     fn body<B>(&self, body: B) -> TimeoutBody<B> {
-        TimeoutBody::with(self.sleep(), self.duration(), body)
+        let body = TimeoutBody::with(self.frame.sleep(), self.frame.duration(), body);
+        match self.total {
+            Some(total) => body.with_total(self.frame.wheel(), total),
+            None => body,
+        }
     }
 }
 
@@ -79,6 +134,11 @@ where
     ) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
         let this = self.project();
         let polled = this.body.poll_frame(cx);
+        if !matches!(polled, Poll::Ready(None))
+            && (this.total.as_mut()).is_some_and(|total| Pin::new(total).poll(cx).is_ready())
+        {
+            return Poll::Ready(Some(Err(Elapsed::new().into())));
+        }
         let Some(limit) = this.limit else {
             return polled.map_err(Into::into);
         };
@@ -107,18 +167,25 @@ where
     }
 }
 
-/// Limits the wait for each frame of a request's body, see [`TimeoutBody`].
+/// Limits the wait for each frame of a request's body, and perhaps all of it: see [`TimeoutBody`].
 #[derive(Debug, Clone)]
 pub struct RequestBodyTimeoutLayer {
-    limit: Limit,
+    limits: BodyLimits,
 }
 
 impl RequestBodyTimeoutLayer {
     /// Limits the wait for each frame to `limit`, by timers on `wheel`.
     pub fn new(wheel: &TimerWheel, limit: Duration) -> Self {
         RequestBodyTimeoutLayer {
-            limit: Limit::new(wheel, limit),
+            limits: BodyLimits::new(wheel, limit),
         }
+    }
+
+    /// Limits each whole body too: see [`TimeoutBody::with_total`].
+    #[must_use]
+    pub fn with_total(mut self, total: Duration) -> Self {
+        self.limits.total = Some(total);
+        self
     }
 }
 
@@ -128,7 +195,7 @@ impl<S> Layer<S> for RequestBodyTimeoutLayer {
     fn layer(&self, inner: S) -> RequestBodyTimeout<S> {
         RequestBodyTimeout {
             inner,
-            limit: self.limit.clone(),
+            limits: self.limits.clone(),
         }
     }
 }
@@ -137,7 +204,7 @@ impl<S> Layer<S> for RequestBodyTimeoutLayer {
 #[derive(Debug, Clone)]
 pub struct RequestBodyTimeout<S> {
     inner: S,
-    limit: Limit,
+    limits: BodyLimits,
 }
 
 impl<S, B> Service<Request<B>> for RequestBodyTimeout<S>
@@ -153,23 +220,30 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> S::Future {
-        let request = request.map(|body| self.limit.body(body));
+        let request = request.map(|body| self.limits.body(body));
         self.inner.call(request)
     }
 }
 
-/// Limits the wait for each frame of a response's body, see [`TimeoutBody`].
+/// Limits the wait for each frame of a response's body, and perhaps all of it: see [`TimeoutBody`].
 #[derive(Debug, Clone)]
 pub struct ResponseBodyTimeoutLayer {
-    limit: Limit,
+    limits: BodyLimits,
 }
 
 impl ResponseBodyTimeoutLayer {
     /// Limits the wait for each frame to `limit`, by timers on `wheel`.
     pub fn new(wheel: &TimerWheel, limit: Duration) -> Self {
         ResponseBodyTimeoutLayer {
-            limit: Limit::new(wheel, limit),
+            limits: BodyLimits::new(wheel, limit),
         }
+    }
+
+    /// Limits each whole body too: see [`TimeoutBody::with_total`].
+    #[must_use]
+    pub fn with_total(mut self, total: Duration) -> Self {
+        self.limits.total = Some(total);
+        self
     }
 }
 
@@ -179,7 +253,7 @@ impl<S> Layer<S> for ResponseBodyTimeoutLayer {
     fn layer(&self, inner: S) -> ResponseBodyTimeout<S> {
         ResponseBodyTimeout {
             inner,
-            limit: self.limit.clone(),
+            limits: self.limits.clone(),
         }
     }
 }
@@ -188,7 +262,7 @@ impl<S> Layer<S> for ResponseBodyTimeoutLayer {
 #[derive(Debug, Clone)]
 pub struct ResponseBodyTimeout<S> {
     inner: S,
-    limit: Limit,
+    limits: BodyLimits,
 }
 
 impl<S, R, B> Service<R> for ResponseBodyTimeout<S>
@@ -206,7 +280,7 @@ where
     fn call(&mut self, request: R) -> Self::Future {
         ResponseBodyFuture {
             response: self.inner.call(request),
-            limit: self.limit.clone(),
+            limits: self.limits.clone(),
         }
     }
 }
@@ -217,7 +291,7 @@ pin_project! {
     pub struct ResponseBodyFuture<F> {
         #[pin]
         response: F,
-        limit: Limit,
+        limits: BodyLimits,
     }
 }
 
@@ -230,6 +304,6 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let response = ready!(this.response.poll(cx))?;
-        Poll::Ready(Ok(response.map(|body| this.limit.body(body))))
+        Poll::Ready(Ok(response.map(|body| this.limits.body(body))))
     }
 }

@@ -4,8 +4,9 @@
 //! |---|---|---|
 //! | [`TimeoutLayer`] | the time from a call until its response | the call fails with [`Elapsed`](tickwheel::Elapsed) in a [`BoxError`], as with `tower::timeout` |
 //! | [`StatusTimeoutLayer`] | the same, of an HTTP service | the response is an empty one with a status of your choice, as with `tower_http::timeout` |
-//! | [`RequestBodyTimeoutLayer`] | the wait for each frame of a request's body | reading the body fails with [`Elapsed`](tickwheel::Elapsed) in a [`BoxError`] |
-//! | [`ResponseBodyTimeoutLayer`] | the wait for each frame of a response's body | the body fails with [`Elapsed`](tickwheel::Elapsed) in a [`BoxError`], and the server ends the connection |
+//! | [`DeadlineLayer`] | a whole request, to the time that its client gives in a header | the response is one with a status of your choice, or `DEADLINE_EXCEEDED`; a body that has begun fails |
+//! | [`RequestBodyTimeoutLayer`] | the wait for each frame of a request's body, and all of it | reading the body fails with [`Elapsed`](tickwheel::Elapsed) in a [`BoxError`] |
+//! | [`ResponseBodyTimeoutLayer`] | the wait for each frame of a response's body, and all of it | the body fails with [`Elapsed`](tickwheel::Elapsed) in a [`BoxError`], and the server ends the connection |
 //!
 //! A request that completes in time costs what [`TimerWheel::timeout`] costs, and one change of a
 //! count that the layer's services share. A call or body that is dropped leaves no timer behind.
@@ -47,7 +48,8 @@
 //! # gRPC
 //!
 //! A gRPC call that takes too long should return `DEADLINE_EXCEEDED`, which is a header and not an
-//! HTTP status. So map the error of [`TimeoutLayer`]. With tonic the response is
+//! HTTP status. [`DeadlineLayer`] does so, for the client's deadline and for a longest one. Or map
+//! the error of [`TimeoutLayer`]. With tonic the response is
 //! `Status::deadline_exceeded("..").into_http()`; these are its headers:
 //!
 //! ```
@@ -113,6 +115,7 @@
 //! [`TimerWheel::timeout`]: tickwheel::TimerWheel::timeout
 
 mod body;
+mod deadline;
 mod status;
 mod timeout;
 
@@ -125,6 +128,7 @@ pub use body::{
     RequestBodyTimeout, RequestBodyTimeoutLayer, ResponseBodyFuture, ResponseBodyTimeout,
     ResponseBodyTimeoutLayer, TimeoutBody,
 };
+pub use deadline::{Deadline, DeadlineFuture, DeadlineLayer};
 pub use status::{StatusFuture, StatusTimeout, StatusTimeoutLayer};
 pub use timeout::{ResponseFuture, Timeout, TimeoutLayer};
 
@@ -147,11 +151,15 @@ impl Limit {
         self.0.1
     }
 
+    fn wheel(&self) -> &TimerWheel {
+        &self.0.0
+    }
+
     fn sleep(&self) -> Sleep {
-        self.0.0.sleep(self.duration())
+        self.wheel().sleep(self.duration())
     }
 
     fn timeout<F: IntoFuture>(&self, future: F) -> WheelTimeout<F::IntoFuture> {
-        self.0.0.timeout(self.duration(), future)
+        self.wheel().timeout(self.duration(), future)
     }
 }

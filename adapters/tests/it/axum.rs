@@ -117,14 +117,14 @@ fn switching() -> Response<Body> {
 }
 
 /// A server that limits its connections so; without any, one on the bare listener.
-fn serve(limits: Option<IdleLimits>) -> Clients {
+fn serve(limits: Option<(Duration, IdleLimits)>) -> Clients {
     let (clients, pipes) = pipes();
     tokio::spawn(async move {
         let app = application();
         match limits {
-            Some(limits) => {
+            Some((idle, limits)) => {
                 let wheel = start_wheel();
-                axum::serve(IdleListener::with_limits(pipes, &wheel, limits), app).await
+                axum::serve(IdleListener::with_limits(pipes, &wheel, idle, limits), app).await
             }
             None => axum::serve(pipes, app).await,
         }
@@ -132,8 +132,8 @@ fn serve(limits: Option<IdleLimits>) -> Clients {
     clients
 }
 
-fn keep_alive() -> IdleLimits {
-    IdleLimits::none().keep_alive(IDLE)
+fn keep_alive() -> (Duration, IdleLimits) {
+    (IDLE, IdleLimits::none())
 }
 
 async fn ask(client: &mut DuplexStream, path: &str) {
@@ -199,7 +199,7 @@ async fn keep_alive_connection_closes_once_idle() {
 
 #[tokio::test(start_paused = true)]
 async fn slow_handler_keeps_its_connection() {
-    let either = IdleLimits::none().either(IDLE);
+    let either = (Duration::MAX, IdleLimits::none().either(IDLE));
     for (limits, is_answered) in [(keep_alive(), true), (either, false)] {
         let mut client = serve(Some(limits.clone())).connect();
         ask(&mut client, "/slow").await;
@@ -222,7 +222,8 @@ async fn response_that_pauses_is_cut() {
 
 #[tokio::test(start_paused = true)]
 async fn half_request_ends_by_the_read_limit_only() {
-    for (limits, closes) in [(keep_alive().read(IDLE), true), (keep_alive(), false)] {
+    let read = (IDLE, IdleLimits::none().read(IDLE));
+    for (limits, closes) in [(read, true), (keep_alive(), false)] {
         let mut client = serve(Some(limits)).connect();
         client.write_all(b"GET / HT").await.unwrap();
         assert_eq!(is_idle(closed_after(&mut client).await), closes);

@@ -1,4 +1,4 @@
-//! `IdleLimits::keep_alive` behind a real hyper server, under the paused clock.
+//! A `KeepAliveStream` behind a real hyper server, under the paused clock.
 
 use std::convert::Infallible;
 use std::io::{self, ErrorKind};
@@ -11,6 +11,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tickwheel::{IdleLimits, TimerWheel};
+use tickwheel_adapters::keep_alive::KeepAliveStream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::JoinHandle;
 use tokio::time::{self, Instant};
@@ -27,18 +28,19 @@ const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-fn keep_alive() -> IdleLimits {
-    IdleLimits::none().keep_alive(IDLE)
+fn keep_alive() -> (Duration, IdleLimits) {
+    (IDLE, IdleLimits::none())
 }
 
 /// The end of a connection on the server's side: how long it lasted, and whether hyper failed.
 type Served = JoinHandle<(Duration, bool)>;
 
 /// A hyper server on one end of a pipe, with these limits, and the other end.
-fn serve(limits: &IdleLimits) -> (DuplexStream, Served) {
+fn serve((idle, limits): (Duration, IdleLimits)) -> (DuplexStream, Served) {
     let (client, socket) = duplex(4096);
     let wheel = TimerWheel::new();
-    let stream = wheel.idle_stream_with(socket, limits);
+    let stream = wheel.idle_stream_with(socket, &limits);
+    let stream = KeepAliveStream::new(stream, &wheel, idle);
     let handler = |request: Request<Incoming>| async move {
         let is_slow = request.uri().path() == "/slow";
         let _ = request.into_body().collect().await;
@@ -70,17 +72,17 @@ async fn get(client: &mut DuplexStream, path: &str) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&response).into_owned())
 }
 
-/// A limit on all bytes cuts a request in flight; `keep_alive` does not.
+/// A limit on all bytes cuts a request in flight; a `KeepAliveStream` does not.
 #[tokio::test(start_paused = true)]
 async fn limit_on_all_bytes_cuts_slow_request() {
-    let (mut client, served) = serve(&IdleLimits::none().either(IDLE));
+    let (mut client, served) = serve((Duration::MAX, IdleLimits::none().either(IDLE)));
     assert!(get(&mut client, "/slow").await.is_err());
     assert_eq!(served.await.unwrap(), (IDLE, true));
 }
 
 #[tokio::test(start_paused = true)]
 async fn slow_request_survives_and_silent_connection_is_closed() {
-    let (mut client, served) = serve(&keep_alive());
+    let (mut client, served) = serve(keep_alive());
     let start = Instant::now();
     for path in ["/slow", "/", "/slow", "/slow"] {
         let response = get(&mut client, path).await.expect("it is answered");
@@ -97,7 +99,7 @@ async fn slow_request_survives_and_silent_connection_is_closed() {
 #[tokio::test(start_paused = true)]
 async fn slow_request_whose_client_asks_to_go_on_survives() {
     for (path, idle) in [("/slow", SLOW + IDLE), ("/", IDLE)] {
-        let (mut client, served) = serve(&keep_alive());
+        let (mut client, served) = serve(keep_alive());
         let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\n");
         let request = head + "content-length: 1\r\n\r\nx";
         client.write_all(request.as_bytes()).await.unwrap();
@@ -111,7 +113,7 @@ async fn slow_request_whose_client_asks_to_go_on_survives() {
 
 #[tokio::test(start_paused = true)]
 async fn closes_connection_that_sends_nothing() {
-    let (mut client, served) = serve(&keep_alive());
+    let (mut client, served) = serve(keep_alive());
     assert_eq!(client.read(&mut [0]).await.expect("an end"), 0);
     assert_eq!(served.await.unwrap().0, IDLE);
 }
@@ -120,7 +122,7 @@ async fn closes_connection_that_sends_nothing() {
 /// below that.
 #[tokio::test(start_paused = true)]
 async fn read_limit_closes_half_sent_request() {
-    let (mut client, served) = serve(&keep_alive().read(ms(4_000)));
+    let (mut client, served) = serve((IDLE, IdleLimits::none().read(ms(4_000))));
     assert!(get(&mut client, "/slow").await.is_ok());
     client.write_all(b"GET / HT").await.expect("it is open");
     let half_sent = Instant::now();
@@ -128,7 +130,7 @@ async fn read_limit_closes_half_sent_request() {
     assert_eq!(half_sent.elapsed(), ms(4_000));
     served.await.unwrap();
 
-    let (mut client, served) = serve(&keep_alive());
+    let (mut client, served) = serve(keep_alive());
     client.write_all(b"GET / HT").await.expect("it is open");
     time::sleep(IDLE * 20).await;
     assert!(!served.is_finished(), "without that limit it stays");

@@ -3,6 +3,7 @@
 mod axum;
 mod hyper;
 mod keep_alive;
+mod keep_alive_stream;
 mod metrics;
 mod quinn;
 mod send_sync;

@@ -111,8 +111,25 @@ async fn publishes_at_once_then_periodically_and_at_the_end() {
     drop(wheel.sleep(Duration::from_secs(1)));
     wheel.shutdown().await;
     reporting.await.expect("it completes");
-    // The reporter's own sleep is the third.
-    assert_eq!(cancelled(), Some(3.0));
+    assert_eq!(cancelled(), Some(2.0));
+}
+
+// A wheel ran for as long as its reporter.
+#[tokio::test(start_paused = true)]
+async fn reporter_ends_with_the_last_handle_of_its_wheel() {
+    let recorder = recorder();
+    let _installed = metrics::set_default_local_recorder(&recorder);
+    let wheel = wheel();
+    let reporting = tokio::spawn(Reporter::new(&wheel).run(Duration::from_secs(10)));
+    time::sleep(Duration::from_secs(1)).await;
+    drop(wheel.sleep(Duration::from_secs(1)));
+    drop(wheel);
+    reporting.await.expect("it completes");
+    let page = recorder.handle().render();
+    assert_eq!(
+        value(&page, "tickwheel_sleeps_cancelled_total", ""),
+        Some(1.0)
+    );
 }
 
 #[tokio::test(start_paused = true)]

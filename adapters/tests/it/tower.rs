@@ -1,6 +1,7 @@
 //! The layers in real stacks of tower and axum, under the paused clock.
 
 mod body;
+mod deadline;
 
 use std::convert::Infallible;
 use std::future::{Future, pending, poll_fn, ready};

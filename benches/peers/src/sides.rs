@@ -336,7 +336,9 @@ pub fn wheel_of(side: Side, runtime: &Runtime) -> TimerWheel {
 
 /// A wheel on a thread of its own, which bears its name.
 pub fn wheel_on_thread(builder: tickwheel::Builder) -> TimerWheel {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
     let runtime = runtime.expect("the runtime starts");
     let wheel = builder.runtime(runtime.handle().clone()).start();
     let wheel = wheel.expect("the wheel starts");

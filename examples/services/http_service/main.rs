@@ -6,7 +6,7 @@
 //! | a handler | `StatusTimeoutLayer`: the response is 503 |
 //! | a body that stalls | `RequestBodyTimeoutLayer` |
 //! | the arrival of a head | hyper's `header_read_timeout`, with the wheel as its timer |
-//! | a connection on which no request is in flight | `IdleLimits::keep_alive` |
+//! | a connection on which no request is in flight | `KeepAliveStream` |
 //!
 //! Without arguments it demonstrates itself; with `--listen` it serves until Ctrl-C or SIGTERM, and
 //! then answers every request that a client has sent. `--help` says more.

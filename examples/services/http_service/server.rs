@@ -19,8 +19,9 @@ use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
-use tickwheel::{Elapsed, IdleHandle, IdleLimits, TimerWheel};
+use tickwheel::{Elapsed, IdleHandle, TimerWheel};
 use tickwheel_adapters::hyper::WheelTimer;
+use tickwheel_adapters::keep_alive::KeepAliveStream;
 use tickwheel_adapters::metrics::Reporter;
 use tickwheel_adapters::tower::{RequestBodyTimeoutLayer, StatusTimeoutLayer};
 use tokio::net::{TcpListener, TcpStream};
@@ -190,8 +191,7 @@ async fn serve(
     service: Router,
     mut stopped: watch::Receiver<()>,
 ) -> hyper::Result<()> {
-    let limits = IdleLimits::none().keep_alive(idle);
-    let socket = wheel.idle_stream_with(socket, &limits);
+    let socket = KeepAliveStream::new(socket, &wheel, idle);
     let handle = socket.handle();
     // The bytes show when the first of several pipelined requests is answered, and not that the
     // next is being handled.

@@ -16,7 +16,7 @@ use crate::shared::stalls::Gap;
 use crate::tick::Ticks;
 
 /// A clock with activity at 0, and with ticks of a nanosecond: activity is not rounded.
-fn clock(either: u64, kinds: [Option<u64>; 3]) -> Arc<IdleClock> {
+fn clock(either: u64, kinds: [Option<u64>; 2]) -> Arc<IdleClock> {
     let ticks = Ticks::new(Instant::now(), Duration::from_nanos(1)).expect("not zero");
     let kinds = kinds.map(|limit| limit.map(Duration::from_nanos));
     let either = Some(Duration::from_nanos(either));
@@ -55,7 +55,7 @@ fn touch(clock: &Arc<IdleClock>, nanos: u64) -> thread::JoinHandle<bool> {
 #[test]
 fn two_touchers_and_guard_against_decider() {
     check(Some(2), || {
-        let clock = clock(10, [None; 3]);
+        let clock = clock(10, [None; 2]);
         let touchers = [5, 7].map(|nanos| touch(&clock, nanos));
         let guard = hold_guard(&clock);
         // The idle duration has passed since the start, but not since any of the touches.
@@ -85,7 +85,7 @@ fn two_touchers_and_guard_against_decider() {
 #[test]
 fn touch_before_the_decision_is_the_last_activity() {
     check(None, || {
-        let clock = clock(10, [None; 3]);
+        let clock = clock(10, [None; 2]);
         let toucher = touch(&clock, 5);
         assert!(clock.decide(20, Gap::default()));
         let last = if toucher.join().unwrap() { 5 } else { 0 };
@@ -100,7 +100,7 @@ fn touch_before_the_decision_is_the_last_activity() {
 #[test]
 fn touch_against_decide_and_revive() {
     check(None, || {
-        let clock = clock(10, [None; 3]);
+        let clock = clock(10, [None; 2]);
         let toucher = touch(&clock, 12);
         let idle = clock.decide(11, Gap::default());
         if idle {
@@ -121,9 +121,9 @@ fn touch_against_decide_and_revive() {
 /// first, and if [`IdleClock::decide`] does not end it.
 #[test]
 fn touch_and_guard_against_decision_by_each_kind() {
-    for deciding in [Kind::Read, Kind::Write, Kind::KeepAlive] {
+    for deciding in [Kind::Read, Kind::Write] {
         check(Some(2), move || {
-            let mut kinds = [Some(1_000); 3];
+            let mut kinds = [Some(1_000); 2];
             kinds[deciding as usize] = Some(10);
             let clock = clock(1_000, kinds);
             let toucher = touch(&clock, 5);

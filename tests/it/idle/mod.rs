@@ -1,6 +1,5 @@
 //! Idle timers, idle streams and the reaper.
 
-mod keep_alive;
 mod reaper;
 mod sockets;
 mod stalls;

@@ -79,12 +79,8 @@ async fn wakes_other_direction_without_actor() {
 /// A touch that came too late was recorded, unless the limit on either direction was reached.
 #[tokio::test(start_paused = true)]
 async fn activity_that_comes_too_late_is_not_recorded() {
-    let limits: [fn(IdleLimits, Duration) -> IdleLimits; 4] = [
-        IdleLimits::either,
-        IdleLimits::read,
-        IdleLimits::write,
-        IdleLimits::keep_alive,
-    ];
+    let limits: [fn(IdleLimits, Duration) -> IdleLimits; 3] =
+        [IdleLimits::either, IdleLimits::read, IdleLimits::write];
     for limit in limits {
         let limits = limit(IdleLimits::none(), IDLE);
         let wheel = TimerWheel::new();

@@ -144,7 +144,7 @@ fn poll(
 }
 
 /// The limits, and which operations are activity to them.
-fn limits() -> [(IdleLimits, &'static [Operation]); 4] {
+fn limits() -> [(IdleLimits, &'static [Operation]); 3] {
     let none = IdleLimits::none;
     [
         (none().read(IDLE), &[Read, FillBuf, Consume]),
@@ -153,8 +153,6 @@ fn limits() -> [(IdleLimits, &'static [Operation]); 4] {
             none().either(IDLE),
             &[Read, FillBuf, Consume, Write, WriteVectored],
         ),
-        // Bytes that were read leave a response owed.
-        (none().keep_alive(IDLE), &[Consume, Write, WriteVectored]),
     ]
 }
 
@@ -180,18 +178,10 @@ async fn only_progress_in_own_direction_is_activity() {
             assert_eq!(returned, expected, "{case}");
 
             let counts = outcome == Outcome::Progress && active.contains(&operation);
-            let owes = limits == IdleLimits::none().keep_alive(IDLE)
-                && outcome == Outcome::Progress
-                && [Read, FillBuf].contains(&operation);
             let mut read = task::spawn(());
             let mut poll_read =
                 || read.enter(|cx, _| poll(&mut stream, Read, Outcome::Pending, cx));
             assert_pending!(poll_read(), "{case}");
-            if owes {
-                time::sleep(IDLE * 5).await;
-                assert_pending!(poll_read(), "{case}");
-                continue;
-            }
             let idle = if counts { LATER + IDLE } else { IDLE };
             time::sleep_until(start + idle - Duration::from_millis(1)).await;
             assert_pending!(poll_read(), "{case}");

@@ -24,7 +24,7 @@ use tower::{ServiceBuilder, ServiceExt, service_fn};
 use super::{JUST_BEFORE, LIMIT, assert_nothing_pending};
 
 /// A body that gives a piece after each of these pauses.
-fn pieces(pauses: &[Duration]) -> Channel<Bytes, Infallible> {
+pub(super) fn pieces(pauses: &[Duration]) -> Channel<Bytes, Infallible> {
     let pauses = pauses.to_vec();
     let (mut sender, body) = Channel::new(1);
     tokio::spawn(async move {
@@ -66,6 +66,66 @@ async fn passes_a_body_that_is_slow_but_steady() {
     let whole = body.collect().await.unwrap().to_bytes();
     assert_eq!(whole.len(), 20 * "piece".len());
     assert_nothing_pending(&wheel).await;
+}
+
+// A body of 200 ms a frame took seconds, and had no limit that ended it.
+#[tokio::test(start_paused = true)]
+async fn total_ends_a_body_that_trickles() {
+    let wheel = start_wheel();
+    let start = Instant::now();
+    let body = TimeoutBody::new(&wheel, LIMIT, pieces(&[JUST_BEFORE; 20]));
+    let mut body = body.with_total(&wheel, LIMIT * 3);
+    for _ in 0..3 {
+        assert!(body.frame().await.unwrap().is_ok());
+    }
+    let error = body.frame().await.unwrap().unwrap_err();
+    assert!(error.is::<Elapsed>(), "{error}");
+    assert_eq!(start.elapsed(), LIMIT * 3);
+    assert!(body.frame().await.unwrap().is_err(), "it stays so");
+    drop(body);
+    assert_nothing_pending(&wheel).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn total_counts_while_no_task_asks_and_spares_a_body_that_has_ended() {
+    let wheel = start_wheel();
+    let full = || Full::new(Bytes::from_static(b"piece"));
+    let mut late = TimeoutBody::new(&wheel, LIMIT, full()).with_total(&wheel, LIMIT);
+    let mut ended = TimeoutBody::new(&wheel, LIMIT, full()).with_total(&wheel, LIMIT);
+    assert!(ended.frame().await.unwrap().is_ok());
+    sleep(LIMIT).await;
+    assert!(ended.frame().await.is_none());
+    assert!(late.frame().await.unwrap().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn layers_limit_all_of_a_body() {
+    let wheel = start_wheel();
+    let request = ServiceBuilder::new()
+        .layer(RequestBodyTimeoutLayer::new(&wheel, LIMIT).with_total(LIMIT * 2))
+        .service(service_fn(|request: Request<TimeoutBody<_>>| async {
+            request.into_body().collect().await.map(|_| ())
+        }));
+    let start = Instant::now();
+    let trickle = Request::new(pieces(&[JUST_BEFORE; 20]));
+    assert!(request.oneshot(trickle).await.unwrap_err().is::<Elapsed>());
+    assert_eq!(start.elapsed(), LIMIT * 2);
+    let response = ServiceBuilder::new()
+        .layer(ResponseBodyTimeoutLayer::new(&wheel, LIMIT).with_total(LIMIT * 2))
+        .service(service_fn(|(): ()| async {
+            Ok::<_, Infallible>(Response::new(pieces(&[JUST_BEFORE; 20])))
+        }));
+    let response = response.oneshot(()).await.unwrap();
+    let start = Instant::now();
+    assert!(
+        response
+            .into_body()
+            .collect()
+            .await
+            .unwrap_err()
+            .is::<Elapsed>()
+    );
+    assert_eq!(start.elapsed(), LIMIT * 2);
 }
 
 #[tokio::test(start_paused = true)]

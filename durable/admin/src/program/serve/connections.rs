@@ -18,8 +18,9 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::GracefulShutdown;
-use tickwheel::{IdleLimits, TimerWheel};
+use tickwheel::TimerWheel;
 use tickwheel_adapters::hyper::WheelTimer;
+use tickwheel_adapters::keep_alive::KeepAliveStream;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tower_service::Service as _;
@@ -48,7 +49,6 @@ pub(super) async fn serve(
     let mut http = http1::Builder::new();
     http.timer(WheelTimer::new(&wheel))
         .header_read_timeout(HEADERS);
-    let limits = IdleLimits::none().keep_alive(SILENCE);
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let open = GracefulShutdown::new();
     let accepting = async {
@@ -64,7 +64,7 @@ pub(super) async fn serve(
                 request.extensions_mut().insert(user);
                 router.clone().call(request)
             });
-            let socket = TokioIo::new(wheel.idle_stream_with(socket, &limits));
+            let socket = TokioIo::new(KeepAliveStream::new(socket, &wheel, SILENCE));
             let connection = open.watch(http.serve_connection(socket, answer));
             tokio::spawn(async move {
                 // A client that breaks its connection is its own affair.

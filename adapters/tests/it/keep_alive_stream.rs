@@ -1,13 +1,12 @@
-//! `IdleLimits::keep_alive` under the paused clock: it counts while no response is owed. The tests
-//! of `tickwheel-adapters` have it behind a real hyper server.
+//! A `KeepAliveStream` under the paused clock: it counts while no response is owed.
 
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
-use tickwheel::{IdleLimits, IdleStream, TimerWheel};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, duplex};
+use tickwheel::TimerWheel;
+use tickwheel_adapters::keep_alive::KeepAliveStream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::{self, Instant};
-use tokio_test::{assert_pending, assert_ready, task};
 
 const IDLE: Duration = ms(1_000);
 
@@ -15,23 +14,15 @@ const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-fn keep_alive() -> IdleLimits {
-    IdleLimits::none().keep_alive(IDLE)
-}
-
-fn pair() -> (
-    TimerWheel,
-    IdleStream<BufReader<DuplexStream>>,
-    DuplexStream,
-) {
+fn pair() -> (TimerWheel, KeepAliveStream<DuplexStream>, DuplexStream) {
     let wheel = TimerWheel::new();
     let (socket, peer) = duplex(64);
-    let stream = wheel.idle_stream_with(BufReader::new(socket), &keep_alive());
+    let stream = KeepAliveStream::new(socket, &wheel, IDLE);
     (wheel, stream, peer)
 }
 
 /// The time after which a read of the stream fails as idle; `None` if it does not.
-async fn idle_after(stream: &mut IdleStream<BufReader<DuplexStream>>) -> Option<Duration> {
+async fn idle_after(stream: &mut KeepAliveStream<DuplexStream>) -> Option<Duration> {
     let start = Instant::now();
     let failed = time::timeout(IDLE * 10, stream.read_u8()).await.ok()?;
     assert_eq!(
@@ -71,19 +62,6 @@ async fn vectored_write_is_response() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn buffered_bytes_are_request_once_they_arrive() {
-    let (_wheel, mut stream, mut peer) = pair();
-    peer.write_all(b"a").await.expect("it is open");
-    assert_eq!(stream.fill_buf().await.expect("not idle"), b"a");
-    time::sleep(IDLE * 3).await;
-    // A server that responds before it consumes owes nothing after that.
-    stream.write_all(b"A").await.expect("not idle");
-    assert_eq!(stream.fill_buf().await.expect("not idle"), b"a");
-    stream.consume(1);
-    assert_eq!(idle_after(&mut stream).await, Some(IDLE));
-}
-
-#[tokio::test(start_paused = true)]
 async fn greeting_of_server_owes_nothing() {
     let (_wheel, mut stream, _peer) = pair();
     time::sleep(ms(300)).await;
@@ -111,23 +89,20 @@ async fn guard_and_touch_count_beside_what_is_owed() {
 async fn counts_limit_on_all_while_response_is_owed() {
     let wheel = TimerWheel::new();
     let (socket, mut peer) = duplex(64);
-    let limits = keep_alive().either(IDLE * 2);
-    let mut stream = wheel.idle_stream_with(socket, &limits);
+    let stream = wheel.idle_stream(socket, IDLE * 2);
+    let mut stream = KeepAliveStream::new(stream, &wheel, IDLE);
     peer.write_all(b"a").await.expect("it is open");
     assert_eq!(stream.read_u8().await.expect("it is there"), b'a');
-    let mut read = task::spawn(stream.read_u8());
-    assert_pending!(read.poll());
-    time::sleep(IDLE * 2).await;
-    wheel.settle().await;
-    assert!(read.is_woken());
-    assert!(assert_ready!(read.poll()).is_err());
+    let start = Instant::now();
+    assert!(stream.read_u8().await.is_err());
+    assert_eq!(start.elapsed(), IDLE * 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn closes_connection_whose_client_does_not_take_response() {
     let wheel = TimerWheel::new();
     let (mut client, socket) = duplex(8);
-    let mut stream = wheel.idle_stream_with(socket, &keep_alive());
+    let mut stream = KeepAliveStream::new(socket, &wheel, IDLE);
     // There is no room for a single byte of the response.
     stream.write_all(&[0; 8]).await.expect("there is room");
     client.write_all(b"?").await.expect("it is open");
@@ -147,8 +122,7 @@ async fn closes_connection_whose_client_does_not_take_response() {
 async fn nothing_is_owed_after_an_upgrade() {
     let (_wheel, mut stream, mut peer) = pair();
     peer.write_all(b"GET /chat\r\n").await.expect("it is open");
-    let mut request = String::new();
-    stream.read_line(&mut request).await.expect("it is there");
+    stream.read_exact(&mut [0; 11]).await.expect("it is there");
     assert_eq!(idle_after(&mut stream).await, None, "a response is owed");
     stream
         .write_all(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
