@@ -5,12 +5,10 @@
 //! the handler sets no timer.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use hashbrown::HashTable;
-
-use super::key_index::spread;
 use super::payload::Payload;
 use super::receipt::Reader;
 use super::set::{Guard, Set};
@@ -22,15 +20,10 @@ pub(crate) struct KeyCalls<K> {
     pub(super) eq: fn(&K, &K) -> bool,
 }
 
-/// Finds what is in hand.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Ticket {
-    hash: u32,
-    number: u64,
-}
+/// What is in hand: the hash of its key, and a number of its own.
+pub(crate) type Ticket = (u32, u64);
 
 struct Handled<K> {
-    ticket: Ticket,
     key: K,
     is_superseded: bool,
     /// Where a timer of the key was found due meanwhile.
@@ -40,7 +33,7 @@ struct Handled<K> {
 /// See the module.
 pub(super) struct InHand<K> {
     calls: KeyCalls<K>,
-    handled: HashTable<Handled<K>>,
+    handled: BTreeMap<Ticket, Handled<K>>,
     last: u64,
 }
 
@@ -51,39 +44,13 @@ impl<K> InHand<K> {
 
     /// The ticket of the key with this hash for which `matches` is true.
     fn find(&self, hash: u32, matches: impl Fn(&K) -> bool) -> Option<Ticket> {
-        let matches = |handled: &Handled<K>| matches(&handled.key);
-        Some(self.handled.find(spread(hash), matches)?.ticket)
-    }
-
-    fn get_mut(&mut self, ticket: Ticket) -> Option<&mut Handled<K>> {
-        let is = |handled: &Handled<K>| handled.ticket.number == ticket.number;
-        self.handled.find_mut(spread(ticket.hash), is)
-    }
-
-    fn add(&mut self, hash: u32, key: K, is_superseded: bool) -> Ticket {
-        self.last += 1;
-        let number = self.last;
-        let ticket = Ticket { hash, number };
-        let handled = Handled {
-            ticket,
-            key,
-            is_superseded,
-            due: None,
-        };
-        let hash_of = |handled: &Handled<K>| spread(handled.ticket.hash);
-        self.handled.insert_unique(spread(hash), handled, hash_of);
-        ticket
-    }
-
-    fn remove(&mut self, ticket: Ticket) -> Option<Handled<K>> {
-        let is = |handled: &Handled<K>| handled.ticket.number == ticket.number;
-        let found = self.handled.find_entry(spread(ticket.hash), is).ok()?;
-        Some(found.remove().0)
+        let mut same_hash = self.handled.range((hash, 0)..=(hash, u64::MAX));
+        Some(*same_hash.find(|(_, handled)| matches(&handled.key))?.0)
     }
 
     /// All timers are removed.
     pub(super) fn supersede_all(&mut self) {
-        for handled in &mut self.handled {
+        for handled in self.handled.values_mut() {
             handled.is_superseded = true;
         }
     }
@@ -105,8 +72,8 @@ impl<K, S: Payload> Guard<'_, K, S> {
     #[inline]
     pub(super) fn supersede(&mut self, ticket: Option<Ticket>) {
         let Some(ticket) = ticket else { return };
-        let handled = (self.in_hand.as_mut()).and_then(|in_hand| in_hand.get_mut(ticket));
-        if let Some(handled) = handled {
+        let in_hand = self.in_hand.as_mut();
+        if let Some(handled) = in_hand.and_then(|in_hand| in_hand.handled.get_mut(&ticket)) {
             handled.is_superseded = true;
         }
     }
@@ -117,16 +84,11 @@ impl<K, S: Payload> Guard<'_, K, S> {
         let (Some(in_hand), Some(slot)) = (&mut state.in_hand, state.table.get(index)) else {
             return false;
         };
-        let Some(timer) = &slot.timer else {
-            return false;
-        };
-        let eq = in_hand.calls.eq;
-        let ticket = in_hand.find(slot.hash, |key| eq(key, &timer.key));
-        let Some(handled) = ticket.and_then(|ticket| in_hand.get_mut(ticket)) else {
-            return false;
-        };
-        handled.due = Some(index);
-        true
+        let key = slot.timer.as_ref().map(|timer| &timer.key);
+        let is = |handled: &K| key.is_some_and(|key| (in_hand.calls.eq)(handled, key));
+        let ticket = in_hand.find(slot.hash, is);
+        let waits_for = ticket.and_then(|ticket| in_hand.handled.get_mut(&ticket));
+        waits_for.map(|handled| handled.due = Some(index)).is_some()
     }
 
     /// Copies the key of a timer that a dispatch receives.
@@ -143,11 +105,17 @@ impl<K, S: Payload> Guard<'_, K, S> {
         let (Some(in_hand), Some(slot)) = (&mut state.in_hand, state.table.get(index)) else {
             return Ticket::default();
         };
-        let Some(key) = key else {
-            return Ticket::default();
-        };
-        let ticket = in_hand.add(slot.hash, key, repeats);
-        self.set().shared.reserve_beyond();
+        in_hand.last += 1;
+        let ticket = (slot.hash, in_hand.last);
+        if let Some(key) = key {
+            let handled = Handled {
+                key,
+                is_superseded: repeats,
+                due: None,
+            };
+            in_hand.handled.insert(ticket, handled);
+            self.set().shared.reserve_beyond();
+        }
         ticket
     }
 }
@@ -168,7 +136,7 @@ impl<K, S: Payload> Dispatched<K, S::Value> for Set<K, S> {
     fn begin_dispatch(&self, calls: KeyCalls<K>) {
         let in_hand = InHand {
             calls,
-            handled: HashTable::new(),
+            handled: BTreeMap::new(),
             last: 0,
         };
         self.lock().in_hand = S::KEYED.then_some(in_hand);
@@ -183,12 +151,12 @@ impl<K, S: Payload> Dispatched<K, S::Value> for Set<K, S> {
         let deadline = |delay| self.shared.ticks.timestamp_after(delay);
         let again = again.and_then(|(value, delay)| Some((S::again(value)?, deadline(delay))));
         let mut guard = self.lock();
-        let handled = (guard.in_hand.as_mut()).and_then(|in_hand| in_hand.remove(ticket));
+        let handled = (guard.in_hand.as_mut()).and_then(|in_hand| in_hand.handled.remove(&ticket));
         let Some(handled) = handled else { return };
         reader.hints.extend(handled.due);
         let again = match again {
             Some((value, deadline)) if !handled.is_superseded => {
-                guard.add_reserved(ticket.hash, handled.key, value, deadline, deadline);
+                guard.add_reserved(ticket.0, handled.key, value, deadline, deadline);
                 return;
             }
             again => again,
@@ -203,7 +171,7 @@ impl<K, S: Payload> Dispatched<K, S::Value> for Set<K, S> {
         let in_hand = self.lock().in_hand.take();
         let Some(in_hand) = in_hand else { return };
         self.shared.unreserve(in_hand.len());
-        for handled in in_hand.handled {
+        for handled in in_hand.handled.into_values() {
             reader.hints.extend(handled.due);
             drop_caught([handled.key]);
         }

@@ -114,6 +114,6 @@ impl KeyIndex {
 /// The hash for a table, which chooses a bucket by the lowest bits, and compares the highest seven
 /// before it looks at the pair: those must be others.
 #[inline]
-pub(super) fn spread(hash: u32) -> u64 {
+fn spread(hash: u32) -> u64 {
     u64::from(hash) << 32 | u64::from(hash)
 }

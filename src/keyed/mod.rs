@@ -78,11 +78,12 @@
 //! # User code
 //!
 //! A key's `Hash` runs in the caller before the lock is taken. `Eq` runs under the lock before
-//! anything is changed, and so may unwind. So do `Clone` of a value that is read, and what reads
-//! it; `keep` of `retain` may change values, and unwind between two timers. `Clone` of a repeating
-//! timer runs in its reader, under the lock, and is caught. None of them may call back into the
-//! same set. Keys, values and panics are dropped, and wakers cloned, woken and dropped, when the
-//! lock is free.
+//! anything is changed, and so may unwind. So do `Clone` of a value that is read, what reads it,
+//! what decides whether a watch expires, and `update`, which may have changed its timer before;
+//! `keep` of `retain` may change values, and unwind between two timers. `Clone` of a repeating
+//! timer, and of a key for a [dispatch](in_hand), runs in the reader, under the lock, and is
+//! caught. None of them may call back into the same set. Keys, values and panics are dropped, and
+//! wakers cloned, woken and dropped, when the lock is free.
 
 mod call;
 mod dispatch;

@@ -92,6 +92,18 @@ impl Reader {
         }
     }
 
+    /// Calls code of a user about a timer that was found due. If it unwinds, the timer is still due
+    /// (K3).
+    fn or_due<R>(&mut self, found: Due, user_code: impl FnOnce() -> R) -> R {
+        match catch_unwind(AssertUnwindSafe(user_code)) {
+            Ok(result) => result,
+            Err(panic) => {
+                self.due.push(found);
+                resume_unwind(panic);
+            }
+        }
+    }
+
     /// Frees the memory of lists that have become empty.
     fn free_spare(&mut self) {
         if self.hints.is_empty() {
@@ -238,7 +250,7 @@ impl<K, S: Payload> Guard<'_, K, S> {
         let set = self.set();
         let is_found = |timer: &&Timer<K, S>| timer.number == found.number;
         self.table.timer(found.index).filter(is_found)?;
-        if self.waits_for_handler(found.index) {
+        if reader.or_due(found, || self.waits_for_handler(found.index)) {
             return None;
         }
         let timer = self.table.timer_mut(found.index)?;
@@ -252,15 +264,7 @@ impl<K, S: Payload> Guard<'_, K, S> {
             let (value, deadline) = (&mut timer.value, &mut timer.deadline);
             is_due.then(|| value.expire(deadline, now, &silence, &mut may_expire))?
         };
-        let expires = match catch_unwind(AssertUnwindSafe(expire)) {
-            Ok(expires) => expires,
-            Err(panic) => {
-                // It is still due (K3).
-                reader.due.push(found);
-                resume_unwind(panic);
-            }
-        };
-        let Some((deadline, cause)) = expires else {
+        let Some((deadline, cause)) = reader.or_due(found, expire) else {
             // It was touched in the meantime, or kept. If it is due nevertheless, it takes its new
             // place in the order.
             if let Some(due) = self.look_at(found.index, reader) {

@@ -355,6 +355,52 @@ async fn p12_timer_whose_key_cannot_be_cloned_is_removed() {
     assert_balanced(&wheel);
 }
 
+/// A key whose comparison panics while told to.
+#[derive(Clone)]
+struct Incomparable(u32, std::sync::Arc<std::sync::atomic::AtomicBool>);
+
+impl PartialEq for Incomparable {
+    fn eq(&self, other: &Self) -> bool {
+        assert!(
+            !self.1.load(Ordering::Relaxed),
+            "the comparison of keys panics"
+        );
+        self.0 == other.0
+    }
+}
+
+impl Eq for Incomparable {}
+
+impl std::hash::Hash for Incomparable {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn p12_comparison_that_panics_in_a_dispatch_loses_no_timer() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed::<Incomparable, u32>();
+    let panics = std::sync::Arc::<std::sync::atomic::AtomicBool>::default();
+    let key = || Incomparable(1, std::sync::Arc::clone(&panics));
+    timers.set_timer(key(), 0, ms(0)).unwrap();
+    wheel.settle().await;
+    {
+        let mut dispatch = Box::pin(stream.dispatch(2, |_| pending::<()>()));
+        assert!(poll!(&mut dispatch).is_pending());
+        timers.set_timer(key(), 1, ms(0)).unwrap();
+        wheel.settle().await;
+        panics.store(true, Ordering::Relaxed);
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        let poll = || dispatch.as_mut().poll(&mut cx).is_ready();
+        let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(poll));
+        assert!(unwound.is_err());
+        panics.store(false, Ordering::Relaxed);
+    }
+    assert_eq!(stream.recv().await.map(|expired| expired.value), Some(1));
+    assert_balanced(&wheel);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn spawned_handlers_run_side_by_side() {
     let wheel = TimerWheel::new();
