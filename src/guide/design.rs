@@ -61,12 +61,19 @@
 //! # The parts
 //!
 //! ```text
-//! callers time the functions of `tokio::time`, which find the wheel of the current runtime | sleep
-//!              idle futures and handles | | all three | keyed the whole way of a keyed timer:
-//!              call, note, node, hint, receipt | | between shared commands, mailbox, the entry of
-//!              a sleep, activity | actor actor the task that owns the wheels | wheel a pure data
-//!              structure: ticks in, items out | collections a slab and a queue that grow and
-//!              shrink a piece at a time
+//! callers    time                      the functions of `tokio::time`, which find the wheel of the current runtime
+//!              |
+//!            sleep  idle               futures and handles
+//!              |      |
+//! all three    |    keyed              the whole way of a keyed timer: call, note, node, hint, receipt
+//!              |      |
+//! between    shared                    commands, mailbox, the entry of a sleep, activity
+//!              |
+//! actor      actor                     the task that owns the wheels
+//!              |
+//!            wheel                     a pure data structure: ticks in, items out
+//!              |
+//!            collections               a slab and a queue that grow and shrink a piece at a time
 //! ```
 //!
 //! Each part imports only parts that stand before it in an order that a test holds. The builder
@@ -178,7 +185,7 @@
 //! | P3 | fires exactly once; the last poller's waker, and only it, is woken | `p3_only_the_last_of_several_pollers_is_woken`, `p3_resets_that_race_with_firing_lose_no_wake_up`, `p3_timers_that_come_due_in_a_backlog_fire` |
 //! | P4 | sleeps are woken tick by tick; keyed expirations are received by tick and, within one, in the order in which they were armed | `p4_sleeps_wake_tick_by_tick_however_armed`, `p4_p11_storm_keeps_order_and_lets_others_run`, `p4_due_timer_moved_into_the_past_expires_first`, `p4_timers_armed_behind_a_backlog_fire_by_tick`, `p4_near_timers_expire_in_order_among_floods` |
 //! | P5 | last write wins: once a set, move, remove or touch has returned, the old deadline is never received | `p5_moved_timer_fires_only_at_its_new_deadline`, `p5_only_the_last_reset_counts` |
-//! | P6 | removed or received: exactly one of them happens, and `remove_timer` says which; what is due and not received can still be removed, set and moved | `p6_remove_timer_takes_a_timer_until_it_is_received`, `p6_every_call_wins_until_a_timer_is_received`, `p6_p16_every_timer_ends_once_whatever_threads_do` |
+//! | P6 | removed or received: exactly one of them happens, and `remove_timer` says which; what is due and not received can still be removed, set and moved | `p6_remove_timer_takes_a_timer_until_it_is_received`, `p6_every_call_wins_until_a_timer_is_received`, `p6_p16_every_timer_ends_once_whatever_threads_do`, `p6_removed_timers_are_not_tried_again_whatever_threads_do` |
 //! | P7 | dropping a future cancels it: no wake afterwards, and its memory does not wait for the deadline | `p7_sleep_dropped_by_another_waker_wakes_no_task`, `p7_million_dropped_sleeps_are_freed_early`, `p7_released_sleeps_leave_once_there_are_many`, `p7_released_sleeps_leave_when_the_others_have_fired`, `p7_one_sleep_that_stays_keeps_little_memory`, `p7_stale_nodes_follow_the_memory_that_a_burst_has_left` |
 //! | P8 | no `Instant`, and no `Duration` above zero, panics or fires early; unrepresentable deadlines never fire | `p8_far_deadlines_do_not_hide_near_timers`, `p8_last_instant_is_accepted_everywhere`, `p8_far_sleep_does_not_hide_a_near_one` |
 //! | P9 | a clock that stands still or steps back is harmless | `p9_nothing_fires_while_the_clock_stands_still`, `p9_time_does_not_go_backwards` |

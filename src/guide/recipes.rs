@@ -18,6 +18,25 @@
 //! many callers at once, [`set_if_absent`](KeyedTimers::set_if_absent) sets it for one, and its
 //! expiration releases it. A task has to empty the stream even where no code needs the expirations.
 //!
+//! # Batch
+//!
+//! Items of a key are collected, and handled together a while after the first one, or once there
+//! are enough. [`set_or_update`](KeyedTimers::set_or_update) adds to the batch or begins one, in
+//! one step, so no item is lost between producers and consumer; it has an example.
+//!
+//! # The earliest deadline counts
+//!
+//! Several callers ask for the same key to be handled, each by a deadline of its own.
+//! [`set_or_update_at`](KeyedTimers::set_or_update_at) keeps the earlier one, or the later one; it
+//! has an example. Where a call must not work once the deadline has passed, as with a bid in an
+//! auction, [`update`](KeyedTimers::update) compares and changes under one lock.
+//!
+//! # Retry
+//!
+//! A handler of [`dispatch`](crate::Expirations::dispatch) that fails returns
+//! [`Outcome::Again`](crate::Outcome::Again) with the value and a delay. Removing the key cancels
+//! the retry, also while the handler runs. `examples/retry_backoff.rs` doubles the delay each time.
+//!
 //! # A map whose items expire
 //!
 //! The set is the map: the value of each timer is an item. [`set_timer`](KeyedTimers::set_timer)
@@ -84,6 +103,11 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! The set does not know which timer is due first: the order lies on the wheel, which the actor
+//! owns. [`next_deadline`](KeyedTimers::next_deadline) visits all timers, so it is no way to evict
+//! from a map that is full. If all items live equally long, keep a queue of their keys beside the
+//! map: the oldest one expires first.
 //!
 //! Items that lie in a map of your own are no part of the set: between the receipt and the removal
 //! from the map, a caller may refresh one. So change an item and its timer under the map's lock,
