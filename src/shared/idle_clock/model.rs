@@ -152,7 +152,7 @@ fn touch_and_guard_against_decision_by_each_kind() {
 #[test]
 fn guard_that_fails_leaves_nothing_behind() {
     check(Some(2), || {
-        let clock = clock(10, [Some(10), None, Some(10)]);
+        let clock = clock(10, [Some(10), Some(10)]);
         // Reading takes place, and no limit on either direction is reached.
         let reading = clock.kind(Kind::Read).unwrap();
         for activity in [&clock.either.activity, reading] {
