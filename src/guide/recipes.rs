@@ -1,5 +1,5 @@
-//! Recipes: debounce, throttle, a map with items that expire, and a wheel on its own thread.
-//! Documentation only; its examples are tests.
+//! Recipes: debounce, throttle, batches, retries, a map with items that expire, and a wheel on its
+//! own thread. Documentation only; its examples are tests.
 //!
 //! # Debounce
 //!
