@@ -66,6 +66,10 @@ fn main() {
         "{} files",
         files.len()
     );
-    let by = if cfg!(panic = "abort") { "abort" } else { "unwind" };
+    let by = if cfg!(panic = "abort") {
+        "abort"
+    } else {
+        "unwind"
+    };
     println!("no panic, which would {by}");
 }
