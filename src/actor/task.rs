@@ -335,9 +335,10 @@ impl Actor {
     fn apply_commands(&mut self, turn: &Turn<'_>) {
         let mut applied = 0;
         let is_in_time = || clock::now() < turn.until;
-        while (applied == 0 || is_in_time())
-            && let Some(mut block) = self.backlog.next_block(applied)
-        {
+        while applied == 0 || is_in_time() {
+            let Some(mut block) = self.backlog.next_block(applied) else {
+                break;
+            };
             applied += block.len();
             while let Some(command) = block.pop_front() {
                 self.apply(command);

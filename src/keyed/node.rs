@@ -177,9 +177,7 @@ impl KeyedWheel {
 
     /// Takes nodes of forgotten sets off the wheel, at most `limit`, and gives keys back.
     pub(crate) fn dismantle(&mut self, mut limit: usize, keys: &SetKeys) {
-        while limit > 0
-            && let Some(&set) = self.forgotten.front()
-        {
+        while let Some(&set) = self.forgotten.front().filter(|_| limit > 0) {
             let nodes = self.sets[set.position()].as_mut();
             let pages = &mut nodes
                 .expect("it is there until all its nodes are gone")

@@ -8,9 +8,10 @@ fn end(actor: &mut Actor, shared: &Shared) {
     shared.mailbox.close(&mut left);
     let left = std::iter::from_fn(|| left.pop());
     for command in left.chain(actor.queued.drain(..)) {
-        if let Command::Request(request) = command
-            && let Request::Register(_, hints) = *request
-        {
+        let Command::Request(request) = command else {
+            continue;
+        };
+        if let Request::Register(_, hints) = *request {
             hints.end();
         }
     }
