@@ -149,8 +149,9 @@
 //!   sets it. An entry is used again by its own thread only.
 //! * **Bytes.** A timer with a `u64` key and value takes half the memory of an entry.
 //!
-//! The price is that producers of one set contend for its lock. So every hold of it is bounded, the
-//! hash table grows in steps, and `Hash` runs before the lock is taken.
+//! The price is that producers of one set contend for its lock. So every hold of it is bounded, but
+//! for what a caller's closure does; the hash table grows in steps; and `Hash` runs before the lock
+//! is taken.
 //!
 //! The guard of the lock notifies the actor, so no caller can forget a notification.
 //!

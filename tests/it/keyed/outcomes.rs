@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::poll;
-use tickwheel::{Outcome, SetTimerError, TimerMut, TimerWheel};
+use tickwheel::{Outcome, SetTimerError, TimerWheel};
 use tokio::time::Instant;
 
 use crate::support::{advance, assert_balanced, ms, received};
@@ -74,7 +74,8 @@ async fn timer_that_is_set_while_the_handler_runs_wins() {
 
     let handled = handled_while(|timers| {
         assert_eq!(timers.set_if_absent(1, 7, ms(200)), Ok(None));
-        assert_eq!(timers.update(&1, TimerMut::remove), Ok(Some(7)));
+        let removed = timers.update(&1, |timer| (*timer.key(), timer.remove()));
+        assert_eq!(removed, Ok(Some((1, 7))));
     });
     assert_eq!(handled.await, [(1, 0, 10)], "it was set and removed");
 }
