@@ -61,12 +61,19 @@
 //! # The parts
 //!
 //! ```text
-//! callers time the functions of `tokio::time`, which find the wheel of the current runtime | sleep
-//!              idle futures and handles | | all three | keyed the whole way of a keyed timer:
-//!              call, note, node, hint, receipt | | between shared commands, mailbox, the entry of
-//!              a sleep, activity | actor actor the task that owns the wheels | wheel a pure data
-//!              structure: ticks in, items out | collections a slab and a queue that grow and
-//!              shrink a piece at a time
+//! callers    time                      the functions of `tokio::time`, which find the wheel of the current runtime
+//!              |
+//!            sleep  idle               futures and handles
+//!              |      |
+//! all three    |    keyed              the whole way of a keyed timer: call, note, node, hint, receipt
+//!              |      |
+//! between    shared                    commands, mailbox, the entry of a sleep, activity
+//!              |
+//! actor      actor                     the task that owns the wheels
+//!              |
+//!            wheel                     a pure data structure: ticks in, items out
+//!              |
+//!            collections               a slab and a queue that grow and shrink a piece at a time
 //! ```
 //!
 //! Each part imports only parts that stand before it in an order that a test holds. The builder
@@ -140,8 +147,8 @@
 //! # Why keyed timers live in a set
 //!
 //! The timers of one [`keyed`](crate::TimerWheel::keyed) set, and the watches of one reaper, lie in
-//! one table under one lock that callers, the stream and the actor share. The alternative was an
-//! entry for each timer, as a sleep has, and a map from keys to entries:
+//! one table under one lock that callers and the stream share. The alternative was an entry for
+//! each timer, as a sleep has, and a map from keys to entries:
 //!
 //! * **Results.** A call returns the value it replaced, whether there was a timer, how many there
 //!   are. With a map and entries, *removed or fired, never both* has to hold across two locks.
