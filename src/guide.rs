@@ -10,8 +10,9 @@
 //! 8. [Observability](#observability)
 //!
 //! Further chapters: [switching] from `tokio::time`; [coming from](coming_from) another timer, and
-//! durable timers [instead of](instead_of) a job queue; [recipes] for debounce, throttle and a map
-//! whose items expire; [what each operation costs](costs); [how the crate is built](design).
+//! durable timers [instead of](instead_of) a job queue; [recipes] for debounce, throttle, a map
+//! whose items expire, and a wheel on its own thread; [what each operation costs](costs); [how the
+//! crate is built](design).
 //!
 //! # Which timer for what
 //!

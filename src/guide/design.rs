@@ -147,8 +147,8 @@
 //! # Why keyed timers live in a set
 //!
 //! The timers of one [`keyed`](crate::TimerWheel::keyed) set, and the watches of one reaper, lie in
-//! one table under one lock that callers, the stream and the actor share. The alternative was an
-//! entry for each timer, as a sleep has, and a map from keys to entries:
+//! one table under one lock that callers and the stream share. The alternative was an entry for
+//! each timer, as a sleep has, and a map from keys to entries:
 //!
 //! * **Results.** A call returns the value it replaced, whether there was a timer, how many there
 //!   are. With a map and entries, *removed or fired, never both* has to hold across two locks.
@@ -156,8 +156,9 @@
 //!   sets it. An entry is used again by its own thread only.
 //! * **Bytes.** A timer with a `u64` key and value takes half the memory of an entry.
 //!
-//! The price is that producers of one set contend for its lock. So every hold of it is bounded, the
-//! hash table grows in steps, and `Hash` runs before the lock is taken.
+//! The price is that producers of one set contend for its lock. So every hold of it is bounded, but
+//! for what a caller's closure does; the hash table grows in steps; and `Hash` runs before the lock
+//! is taken.
 //!
 //! The guard of the lock notifies the actor, so no caller can forget a notification.
 //!

@@ -28,8 +28,7 @@ impl<'a, K, V> TimerMut<'a, K, V> {
     }
 
     fn timer(&self) -> &Timer<K, Plain<V>> {
-        let timer = self.guard.table.timer(self.index);
-        timer.expect("it was found under this hold")
+        found(self.guard.table.timer(self.index))
     }
 
     /// The key.
@@ -44,8 +43,7 @@ impl<'a, K, V> TimerMut<'a, K, V> {
 
     /// The value, to be changed in place.
     pub fn value_mut(&mut self) -> &mut V {
-        let timer = self.guard.table.timer_mut(self.index);
-        &mut timer.expect("it was found under this hold").value.0
+        &mut found(self.guard.table.timer_mut(self.index)).value.0
     }
 
     /// The deadline, as [`KeyedTimers::deadline`](crate::KeyedTimers::deadline) returns it. It has
@@ -82,13 +80,17 @@ impl<'a, K, V> TimerMut<'a, K, V> {
 
     /// Removes the timer, unlocks the set, and returns the value. The timer never expires.
     pub fn remove(mut self) -> V {
-        let timer = self.guard.take_out(self.index, Event::KeyedRemoved);
-        let Timer { key, value, .. } = timer.expect("it was found under this hold");
+        let Timer { key, value, .. } = found(self.guard.take_out(self.index, Event::KeyedRemoved));
         drop(self);
         // The caller gets the value even if the drop of the key panics.
         drop_caught([key]);
         value.0
     }
+}
+
+/// What stands at the index: no other call removes it under this hold.
+fn found<T>(timer: Option<T>) -> T {
+    timer.expect("it was found under this hold")
 }
 
 impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for TimerMut<'_, K, V> {

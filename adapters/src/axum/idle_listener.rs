@@ -62,10 +62,11 @@ impl<L: Listener> IdleListener<L> {
     /// # use tickwheel_adapters::axum::IdleListener;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> std::io::Result<()> {
-    /// # let (wheel, listener) = (TimerWheel::new(),
-    /// tokio::net::TcpListener::bind("127.0.0.1:0").await?); let (idle, limits) =
-    /// (Duration::from_secs(60), IdleLimits::none().read(Duration::from_secs(300))); let listener =
-    /// IdleListener::with_limits(listener, &wheel, idle, limits);
+    /// # let wheel = TimerWheel::new();
+    /// # let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    /// let limits = IdleLimits::none().read(Duration::from_secs(300));
+    /// let listener =
+    ///     IdleListener::with_limits(listener, &wheel, Duration::from_secs(60), limits);
     /// # drop(axum::serve(listener, axum::Router::new()));
     /// # Ok(())
     /// # }

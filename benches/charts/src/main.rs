@@ -41,7 +41,7 @@ const FRONT: [Choice; 5] = [
     (
         "the same with `precise`, mean lateness",
         "tokio::time",
-        "Lateness of 20 ms sleeps, feature precise",
+        "Lateness of 20 ms sleeps, precise wheel",
     ),
     (
         "hyper, two timers a request, CPU time",

@@ -312,7 +312,7 @@ pub fn runtime(workers: usize) -> Runtime {
     runtime.expect("the runtime starts")
 }
 
-/// A wheel on that runtime, with the defaults of a build without features.
+/// A wheel on that runtime, with default settings.
 pub fn wheel_on(runtime: &Runtime) -> TimerWheel {
     wheel_of(Side::Tickwheel, runtime)
 }
@@ -320,7 +320,7 @@ pub fn wheel_on(runtime: &Runtime) -> TimerWheel {
 /// The wheel of this side.
 pub fn wheel_of(side: Side, runtime: &Runtime) -> TimerWheel {
     let micros = Duration::from_micros;
-    let builder = TimerWheel::builder().precise(false);
+    let builder = TimerWheel::builder();
     let builder = match side {
         Side::LongTick => builder.tick(micros(1_000)),
         Side::OwnThread => return wheel_on_thread(builder),
