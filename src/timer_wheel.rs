@@ -28,8 +28,10 @@ pub use weak::WeakTimerWheel;
 /// A handle to a timer wheel and its actor. Cheap to clone, and usable from any thread and task.
 ///
 /// One wheel serves a whole process. The actor runs while a handle or an armed timer exists. A
-/// [`KeyedTimers`], a [`Reaper`] and a [`WatchGuard`](crate::WatchGuard) count as handles; a timer
-/// that never fires does not count.
+/// [`KeyedTimers`], a [`Reaper`], a [`WatchGuard`](crate::WatchGuard) and a
+/// [`BusyGuard`](crate::BusyGuard) that a maximum age [waits
+/// for](crate::WatchOptions::wait_for_guards) count as handles; a timer that never fires does not
+/// count.
 ///
 /// # Examples
 ///

@@ -10,7 +10,7 @@
 //! | HTTP/1, a response is being written | from the last byte |
 //! | WebSocket and others after a response with the status 101 | from the last byte in either direction |
 //! | a tunnel by `CONNECT`, with a 200 as response | only after a byte of the server: use [`IdleLimits::either`](tickwheel::IdleLimits::either) |
-//! | HTTP/2, gRPC | from the last byte, also while requests are being handled: use [guards](tickwheel::IdleHandle::busy) |
+//! | HTTP/2, gRPC | only after a byte of the server, also while requests are being handled: use [`IdleLimits::either`](tickwheel::IdleLimits::either) with [guards](tickwheel::IdleHandle::busy) |
 //!
 //! # How it knows
 //!
@@ -23,6 +23,9 @@
 //!    the beginning of a write.
 //! 3. A response that begins with the status 101 upgrades the connection: nothing is owed from then
 //!    on.
+//!
+//! Bytes that are read after a response has begun, such as the rest of an upload that was refused,
+//! look like another request.
 //!
 //! Therefore the limit cuts a response that pauses for longer than the idle duration, and the
 //! second of two pipelined requests if its handler takes longer than that after the first response.

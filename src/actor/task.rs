@@ -260,13 +260,16 @@ impl Actor {
         let shared = &self.shared;
         let notifier = shared.mailbox.notifier();
         let (next, after_next) = (self.next_turn(), self.turn_after_next());
-        (self.timer).set(next, after_next, shared.clock.can_pause(), &shared.name);
+        let can_pause = shared.clock.can_pause();
+        (self.timer).set(next, after_next, can_pause, &shared.name);
         let timer = &mut self.timer;
         poll_fn(|cx| {
             if notifier.poll_notified(cx).is_ready() {
                 return Poll::Ready(());
             }
-            timer.poll_elapsed(&mut Context::from_waker(driver))
+            // Its thread must not poll Tokio's timers, which go with the runtime.
+            let precise = if can_pause { cx.waker() } else { driver };
+            timer.poll_elapsed(precise, &mut Context::from_waker(driver))
         })
         .await;
     }

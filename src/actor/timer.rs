@@ -21,7 +21,7 @@ use std::future::Future;
 use std::io;
 use std::mem;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use tokio::time::{self, Instant};
 
@@ -94,9 +94,12 @@ impl ActorTimer {
     }
 
     /// Ready once it has elapsed, perhaps before.
-    pub(crate) fn poll_elapsed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_elapsed(&mut self, precise: &Waker, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(timer) = &mut self.precise {
-            if timer.poll_elapsed(cx).is_ready() {
+            if timer
+                .poll_elapsed(&mut Context::from_waker(precise))
+                .is_ready()
+            {
                 return Poll::Ready(());
             }
         }

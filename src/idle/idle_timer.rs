@@ -413,10 +413,9 @@ impl Drop for BusyGuard {
         match &self.0 {
             BusyOn::Timer(clock) => clock.leave(clock.now()),
             BusyOn::Watch(activity, ticks, waits) => {
-                let now = clock::now();
-                activity.leave(ticks.nanos(now), ticks.tick_nanos());
+                activity.leave(ticks.nanos(clock::now()), ticks.tick_nanos());
                 if let Some((from, watches)) = waits {
-                    watches.release(activity, *from, now);
+                    watches.release(activity, *from);
                 }
             }
             BusyOn::Nothing => {}

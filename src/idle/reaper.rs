@@ -307,8 +307,9 @@ impl WatchOptions {
 
     /// Lets the [maximum age](Self::max_age) wait until no [`BusyGuard`] of the watch is held, for
     /// instance until the response is written that is under way. A watch that is older then ends
-    /// when its last guard is dropped, with that instant as its deadline. While guards overlap, so
-    /// that one is always held, it does not end.
+    /// with the first look after its age that finds no guard: the drop of its last guard asks for
+    /// one, which comes with the next tick. While guards follow each other more closely than that,
+    /// it does not end. Without a maximum age this has no effect.
     ///
     /// # Examples
     ///
@@ -659,8 +660,9 @@ impl Drop for WatchGuard {
 
 impl Watches {
     /// A guard of the watch is gone, for which its maximum age waits since `from`.
-    pub(super) fn release(&self, activity: &Arc<Activity>, from: Timestamp, now: Instant) {
-        if self.ticks.timestamp(now) >= from {
+    pub(super) fn release(&self, activity: &Arc<Activity>, from: Timestamp) {
+        // The clock is read once the guard is gone: a reader that still saw it came before.
+        if self.ticks.timestamp(clock::now()) >= from {
             self.set.release(activity);
         }
     }

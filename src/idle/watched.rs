@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::clock;
 use crate::keyed::{Cause, MayExpire, Payload, Silence};
+use crate::panic::drop_caught;
 use crate::shared::activity::{Activity, Reap, latest_counted};
 use crate::tick::Timestamp;
 
@@ -108,7 +109,8 @@ impl<V> Payload for Watched<V> {
         self.value
     }
 
-    fn again(_: V) -> Option<Self> {
+    fn again(value: V) -> Option<Self> {
+        drop_caught([value]);
         None
     }
 }

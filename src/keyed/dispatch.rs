@@ -10,6 +10,7 @@ use futures_util::future::Either;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use pin_project_lite::pin_project;
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::expirations::Expirations;
@@ -35,9 +36,9 @@ const DROPPED: &str = "a handler panicked when it was dropped: what it owns may 
 pub enum Outcome<V> {
     /// Nothing follows.
     Done,
-    /// The timer is set again, under its key with this value, and expires after this delay. If
-    /// the key was removed, set again or drained since its handler was called, or repeats, that
-    /// wins, and the value is dropped.
+    /// The timer is set again, under its key with this value, and expires after this delay. The
+    /// value is dropped if the timer repeats, or if the key was removed, set or drained since its
+    /// handler was called. [`retain`](crate::KeyedTimers::retain) does not see it meanwhile.
     ///
     /// A [watch](crate::Reaper) has ended when it is received, and is not set again.
     Again(V, Duration),
@@ -90,6 +91,12 @@ impl<K, V> Expirations<K, V> {
     /// handler runs, since the timer has expired; but the handler does not set it
     /// [again](Outcome::Again). An expiration counts for [`max_keyed`](crate::Builder::max_keyed),
     /// and keeps the stream from ending, until its handler has finished.
+    ///
+    /// The watches of a [reaper](crate::Reaper) have ended when they are received: several may have
+    /// one key, and each has its handler at once. They neither count nor keep the stream open.
+    ///
+    /// Each key is cloned while the set is locked. A `Clone` that panics is logged, and removes the
+    /// timer.
     ///
     /// The handlers run concurrently, but all on the task that awaits this future, so a handler
     /// that computes for long delays the others; [`dispatch_spawned`](Self::dispatch_spawned) gives
@@ -150,8 +157,9 @@ impl<K, V> Expirations<K, V> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future aborts the unfinished handlers. The stream keeps expirations without a
-    /// handler.
+    /// Dropping the future aborts the unfinished handlers. One that is being polled runs on until
+    /// it yields, perhaps beside a handler of a later dispatch. The stream keeps expirations
+    /// without a handler.
     ///
     /// # Panics
     ///
@@ -162,12 +170,11 @@ impl<K, V> Expirations<K, V> {
         H: FnMut(Expired<K, V>) -> F,
         F: Future<Output: Into<Outcome<V>> + Send> + Send + 'static,
     {
+        // Before anything is received.
+        let runtime = Handle::current();
         let limits = self.limits.clone();
         self.run(concurrency, |expired| {
-            Task(tokio::spawn(handle(
-                catch_panic(HANDLER, || handler(expired)),
-                &limits,
-            )))
+            Task(runtime.spawn(handle(catch_panic(HANDLER, || handler(expired)), &limits)))
         })
         .await;
     }
@@ -179,10 +186,11 @@ impl<K, V> Expirations<K, V> {
         F: Future<Output = Option<O>>,
         O: Into<Outcome<V>>,
     {
-        self.set.begin_dispatch(KeyCalls {
+        let calls = KeyCalls {
             clone: K::clone,
             eq: K::eq,
-        });
+        };
+        self.set.begin_dispatch(&mut self.reader, calls);
         let dispatch = Dispatch(self);
         let mut running = FuturesUnordered::new();
         let mut is_open = true;
@@ -200,12 +208,15 @@ impl<K, V> Expirations<K, V> {
                 }
                 match running.poll_next_unpin(cx) {
                     Poll::Ready(Some((ticket, outcome))) => {
-                        let again = match outcome.map(Into::into) {
+                        let outcome = catch_panic(HANDLER, || outcome.map(Into::into));
+                        let again = match outcome.flatten() {
                             Some(Outcome::Again(value, delay)) => Some((value, delay)),
                             Some(Outcome::Done) | None => None,
                         };
                         let Expirations { set, reader, .. } = &mut *dispatch.0;
                         set.end_handler(reader, ticket, again);
+                        // A timer that waited for this handler may be due.
+                        is_open = true;
                     }
                     Poll::Ready(None) if !is_open => return Poll::Ready(()),
                     Poll::Ready(None) | Poll::Pending => return Poll::Pending,

@@ -86,11 +86,13 @@ impl<K, V> Expirations<K, V> {
     /// `may_expire` sees the key, the value, which it may change, and why the watch would expire:
     /// [`Idle`](Cause::Idle) or [`MaxAge`](Cause::MaxAge). A watch that was [ended by
     /// `expire_now`](crate::WatchGuard::expire_now) has ended already, and a keyed timer expires at
-    /// its deadline: both are received without asking. A touch during the call keeps a watch,
-    /// whatever the answer; then `may_expire` is asked again when the watch is due once more.
+    /// its deadline: both are received without asking. A touch during the call keeps a watch
+    /// that would be idle, whatever the answer; then `may_expire` is asked again when the watch is
+    /// due once more.
     ///
     /// `may_expire` runs while the set is locked. It must be quick, and must not call back into the
-    /// set, except for touches.
+    /// set, except for touches, nor drop a [`WatchGuard`](crate::WatchGuard) or
+    /// [`BusyGuard`](crate::BusyGuard) of it.
     ///
     /// # Panics
     ///

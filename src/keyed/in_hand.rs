@@ -123,7 +123,7 @@ impl<K, S: Payload> Guard<'_, K, S> {
 /// What a dispatch needs of its set.
 pub(crate) trait Dispatched<K, V> {
     /// From now on [`ticket`](Reader::ticket) is that of what was received last.
-    fn begin_dispatch(&self, calls: KeyCalls<K>);
+    fn begin_dispatch(&self, reader: &mut Reader, calls: KeyCalls<K>);
 
     /// A handler has finished, and wants its timer to be set again or not.
     fn end_handler(&self, reader: &mut Reader, ticket: Ticket, again: Option<(V, Duration)>);
@@ -133,7 +133,9 @@ pub(crate) trait Dispatched<K, V> {
 }
 
 impl<K, S: Payload> Dispatched<K, S::Value> for Set<K, S> {
-    fn begin_dispatch(&self, calls: KeyCalls<K>) {
+    fn begin_dispatch(&self, reader: &mut Reader, calls: KeyCalls<K>) {
+        // The one before may have been forgotten.
+        self.end_dispatch(reader);
         let in_hand = InHand {
             calls,
             handled: BTreeMap::new(),
@@ -153,18 +155,20 @@ impl<K, S: Payload> Dispatched<K, S::Value> for Set<K, S> {
         let mut guard = self.lock();
         let handled = (guard.in_hand.as_mut()).and_then(|in_hand| in_hand.handled.remove(&ticket));
         let Some(handled) = handled else { return };
-        reader.hints.extend(handled.due);
-        let again = match again {
+        let left = match again {
             Some((value, deadline)) if !handled.is_superseded => {
                 guard.add_reserved(ticket.0, handled.key, value, deadline, deadline);
-                return;
+                None
             }
-            again => again,
+            again => Some((handled.key, again)),
         };
         drop(guard);
-        self.shared.unreserve(1);
-        drop_caught([handled.key]);
-        drop_caught(again);
+        reader.hints.extend(handled.due);
+        if let Some((key, again)) = left {
+            self.shared.unreserve(1);
+            drop_caught([key]);
+            drop_caught(again);
+        }
     }
 
     fn end_dispatch(&self, reader: &mut Reader) {

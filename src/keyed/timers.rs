@@ -440,7 +440,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> KeyedTimers<K, V, S> {
     }
 
     /// Removes the timer with this key and returns its value. `Some` means that it will never
-    /// expire, `None` that it was received or there was none.
+    /// expire, `None` that it was received or there was none. A handler of
+    /// [`dispatch`](Expirations::dispatch) that runs for the key does not set it again then.
     ///
     /// It also removes a timer that is [overdue and not received](Self#how-a-timer-ends).
     ///
@@ -464,8 +465,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> KeyedTimers<K, V, S> {
     ///
     /// It also works on a timer that is [overdue and not received](Self#how-a-timer-ends).
     ///
-    /// `update` runs while the set is locked. It must be quick, since callers and the consumer wait
-    /// for it, and must not call back into the set.
+    /// `update` runs while the set is locked, until the [`TimerMut`] is dropped. It must be quick,
+    /// since callers and the consumer wait for it, and must not call back into the set, nor may
+    /// what it drops.
     ///
     /// # Errors
     ///

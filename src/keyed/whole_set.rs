@@ -49,7 +49,8 @@ impl<K, V, S> KeyedTimers<K, V, S> {
     /// [`HashMap::retain`](std::collections::HashMap::retain) does. `keep` may change the value.
     ///
     /// The call visits each timer that is pending throughout it once, in no order, and perhaps
-    /// timers set meanwhile. It drops keys and values of removed timers while the set is not
+    /// timers set meanwhile, but none whose handler of a [`dispatch`](crate::Expirations::dispatch)
+    /// runs. It drops keys and values of removed timers while the set is not
     /// locked.
     ///
     /// `keep` runs while the set is locked, for 256 timers at a time; other calls wait, and timers

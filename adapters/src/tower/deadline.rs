@@ -117,7 +117,8 @@ where
         let limit = asked.into_iter().flatten().fold(longest, Duration::min);
         let is_grpc = headers
             .get(CONTENT_TYPE)
-            .is_some_and(|of| of.as_bytes().starts_with(b"application/grpc"));
+            .and_then(|of| of.as_bytes().strip_prefix(b"application/grpc"))
+            .is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')));
         let wheel = self.longest.wheel();
         DeadlineFuture {
             // One that cannot be represented never comes.

@@ -566,3 +566,98 @@ async fn p6_removed_timers_are_not_tried_again_whatever_threads_do() {
     );
     assert_balanced(&wheel);
 }
+
+#[tokio::test(start_paused = true)]
+async fn timer_that_waits_for_a_handler_is_handled_after_the_shutdown() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed::<u32, u32>();
+    timers.set_timer(1, 0, ms(0)).unwrap();
+    let handled = Mutex::new(Vec::new());
+    {
+        let (wheel, timers, handled) = (&wheel, &timers, &handled);
+        let dispatch = stream.dispatch(4, |expired| async move {
+            handled.lock().unwrap().push(expired.value);
+            if expired.value == 0 {
+                timers.set_timer(1, 1, ms(5)).unwrap();
+                wheel.sleep(ms(20)).await;
+                wheel.shutdown().await;
+            }
+        });
+        dispatch.await;
+    }
+    assert_eq!(*handled.lock().unwrap(), [0, 1]);
+    assert!(stream.unexpired().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn forgotten_dispatch_keeps_no_room() {
+    let wheel = TimerWheel::builder().max_keyed(2).start().unwrap();
+    let (timers, mut stream) = wheel.keyed::<u32, u32>();
+    for key in 0..2 {
+        timers.set_timer(key, 0, ms(0)).unwrap();
+    }
+    wheel.settle().await;
+    {
+        let mut dispatch = Box::pin(stream.dispatch(2, |_| pending::<()>()));
+        assert!(poll!(&mut dispatch).is_pending());
+        std::mem::forget(dispatch);
+    }
+    {
+        let mut dispatch = pin!(stream.dispatch(2, |_| pending::<()>()));
+        assert!(poll!(&mut dispatch).is_pending());
+    }
+    for key in 0..2 {
+        assert_eq!(timers.set_timer(key, 1, ms(0)), Ok(None), "there is room");
+    }
+    wheel.settle().await;
+    assert_eq!(received(&mut stream), [(0, 1), (1, 1)]);
+}
+
+/// What a handler returns. Its conversion panics.
+struct Unconvertible;
+
+impl<V> From<Unconvertible> for Outcome<V> {
+    fn from(_: Unconvertible) -> Self {
+        panic!("the conversion of an outcome panics");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn p12_outcome_that_cannot_be_converted_is_done() {
+    let wheel = TimerWheel::new();
+    let (timers, mut stream) = wheel.keyed::<u32, ()>();
+    for key in 0..3 {
+        timers.set_timer(key, (), ms(0)).unwrap();
+    }
+    drop(timers);
+    let calls = AtomicUsize::new(0);
+    let dispatch = stream.dispatch(1, |_| async {
+        calls.fetch_add(1, Ordering::Relaxed);
+        Unconvertible
+    });
+    dispatch.await;
+    assert_eq!(calls.load(Ordering::Relaxed), 3);
+    assert_balanced(&wheel);
+}
+
+#[test]
+fn spawning_outside_a_runtime_loses_no_expiration() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let wheel = TimerWheel::builder()
+        .runtime(runtime.handle().clone())
+        .start()
+        .unwrap();
+    let (timers, mut stream) = wheel.keyed::<u32, ()>();
+    timers.set_timer(1, (), ms(0)).unwrap();
+    let outside = std::panic::AssertUnwindSafe(|| {
+        futures::executor::block_on(stream.dispatch_spawned(1, |_| async {}));
+    });
+    assert!(std::panic::catch_unwind(outside).is_err());
+    assert_eq!(
+        futures::executor::block_on(stream.recv()).map(|expired| expired.key),
+        Some(1)
+    );
+}
