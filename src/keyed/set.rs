@@ -207,6 +207,7 @@ impl<K, S: Payload> Guard<'_, K, S> {
     }
 
     /// Why it is not [open](Self::is_open).
+    #[cold]
     pub(super) fn closed(&self) -> ClosedError {
         if !self.has_stream {
             ClosedError::StreamDropped

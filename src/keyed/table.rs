@@ -242,6 +242,7 @@ impl<K, S> Table<K, S> {
 }
 
 /// Half of the hash of a key. Unwinds if `Hash` does.
+#[inline]
 pub(super) fn hash_of<Q: Hash + ?Sized>(hasher: &impl BuildHasher, key: &Q) -> u32 {
     let hash = hasher.hash_one(key);
     #[allow(clippy::cast_possible_truncation)] // half of a good hash is a good hash

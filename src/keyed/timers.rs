@@ -278,6 +278,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> KeyedTimers<K, V, S> {
         })
     }
 
+    #[inline]
     fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u32 {
         hash_of(&self.handles.hasher, key)
     }
