@@ -51,7 +51,7 @@
 //! let wheel = TimerWheel::new();
 //! let (mut client, socket) = duplex(64);
 //! let limits = IdleLimits::none().read(Duration::from_secs(300));
-//! let socket = wheel.idle_stream_with(socket, limits);
+//! let socket = wheel.idle_stream_with(socket, &limits);
 //! let mut socket = KeepAliveStream::new(socket, &wheel, Duration::from_secs(60));
 //!
 //! client.write_all(b"GET / HT").await?;
