@@ -28,7 +28,7 @@ use crate::metrics::Event;
 use crate::shared::entry::{Entry, EntryArc};
 use crate::shared::idle_clock::IdleClock;
 use crate::shared::{Shared, SleepContext};
-use crate::tick::missed_on_tokio;
+use crate::tick::{after, missed_on_tokio};
 
 /// Completes once its deadline is reached. Made by [`TimerWheel::sleep`](crate::TimerWheel::sleep)
 /// and [`sleep_until`](crate::TimerWheel::sleep_until).
@@ -108,6 +108,18 @@ impl Sleep {
             Stage::New
         };
         Self::new(resource, deadline, stage, reserved)
+    }
+
+    /// For a duration that counts from now.
+    #[inline]
+    pub(crate) fn on_wheel(
+        resource: Resource,
+        context: &Arc<SleepContext>,
+        duration: Duration,
+    ) -> Self {
+        let deadline = after(duration);
+        let reserved = Reserved::new(context, deadline);
+        Self::after(resource, deadline, duration, reserved)
     }
 
     #[inline]

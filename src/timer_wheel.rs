@@ -20,7 +20,6 @@ use crate::metrics::WheelMetrics;
 use crate::shared::command::Request;
 use crate::shared::{Alive, Shared, SleepContext};
 use crate::sleep::{Interval, Reserved, Sleep, Timeout};
-use crate::tick::after;
 
 pub use builder::Builder;
 pub use weak::WeakTimerWheel;
@@ -138,8 +137,7 @@ impl TimerWheel {
 
     #[inline]
     fn sleep_as(&self, resource: Resource, duration: Duration) -> Sleep {
-        let deadline = after(duration);
-        Sleep::after(resource, deadline, duration, self.reserve(deadline))
+        Sleep::on_wheel(resource, &self.context, duration)
     }
 
     /// Reserves on this wheel what a sleep until `deadline` needs.

@@ -26,7 +26,7 @@
 //!
 //! # The earliest deadline counts
 //!
-//! Several callers ask for the same key to be handled, each by a deadline of its own.
+//! Several callers ask for the same key to be handled, each with its own deadline.
 //! [`set_or_update_at`](KeyedTimers::set_or_update_at) keeps the earlier one, or the later one; it
 //! has an example. Where a call must not work once the deadline has passed, as with a bid in an
 //! auction, [`update`](KeyedTimers::update) compares and changes under one lock.

@@ -71,7 +71,7 @@ pub struct Reaper<K, V>(Arc<ReaperState<K, V>>);
 /// What clones of a reaper share.
 struct ReaperState<K, V> {
     watches: Arc<Watches>,
-    handles: Arc<Handles<K, Watched<V>>>,
+    handles: Handles<K, Watched<V>>,
 }
 
 /// A reaper that does not keep the stream of expirations open. Made by [`Reaper::downgrade`].
@@ -97,14 +97,14 @@ pub struct WatchGuard {
 /// keeps the actor running, because a watch that is due and not delivered can still be touched.
 pub(super) struct Watches {
     ticks: Ticks,
-    /// The idle duration of watches without one of their own, in nanoseconds.
+    /// The idle duration of watches whose options name none, in nanoseconds.
     idle: u64,
     hints: Arc<Hints>,
     set: Arc<dyn WatchSet>,
     _wheel: Arc<Alive>,
 }
 
-/// A set of watches, whatever their keys and values are. A watch has an activity of its own.
+/// A set of watches, whatever their keys and values are. Each watch has its own activity.
 trait WatchSet: Send + Sync {
     /// Ends the watch. Returns `false` if it had ended.
     fn expire_now(&self, activity: &Arc<Activity>) -> bool;
@@ -198,7 +198,7 @@ impl WatchOptions {
         Self::default()
     }
 
-    /// Gives the watch an idle duration of its own, instead of its reaper's.
+    /// Gives the watch its own idle duration, instead of its reaper's.
     ///
     /// # Examples
     ///

@@ -20,8 +20,7 @@ use crate::console::{Resource, TimerType};
 use crate::error::Elapsed;
 use crate::panic::catch_panic;
 use crate::shared::SleepContext;
-use crate::sleep::{Reserved, Sleep, Timeout};
-use crate::tick::after;
+use crate::sleep::{Sleep, Timeout};
 
 /// Logged when a handler panics.
 const HANDLER: &str = "a handler panicked: its expiration is not handled again";
@@ -75,7 +74,7 @@ impl<K, V> Expirations<K, V> {
     /// # }
     /// ```
     pub fn handler_timeout(&mut self, limit: Duration) -> &mut Self {
-        self.limits.1 = Some(limit);
+        self.handler_timeout = Some(limit);
         self
     }
 
@@ -100,7 +99,7 @@ impl<K, V> Expirations<K, V> {
     ///
     /// The handlers run concurrently, but all on the task that awaits this future, so a handler
     /// that computes for long delays the others; [`dispatch_spawned`](Self::dispatch_spawned) gives
-    /// each a task of its own. Handlers may call the timers of the same set. One that owns a
+    /// each its own task. Handlers may call the timers of the same set. One that owns a
     /// [`KeyedTimers`](crate::KeyedTimers) keeps the stream from ending, a
     /// [`WeakKeyedTimers`](crate::WeakKeyedTimers) does not.
     ///
@@ -145,9 +144,9 @@ impl<K, V> Expirations<K, V> {
         H: FnMut(Expired<K, V>) -> F,
         F: Future<Output: Into<Outcome<V>>>,
     {
-        let limits = self.limits.clone();
+        let limit = self.handler_limit();
         self.run(concurrency, |expired| {
-            handle(catch_panic(HANDLER, || handler(expired)), &limits)
+            handle(catch_panic(HANDLER, || handler(expired)), &limit)
         })
         .await;
     }
@@ -172,11 +171,15 @@ impl<K, V> Expirations<K, V> {
     {
         // Before anything is received.
         let runtime = Handle::current();
-        let limits = self.limits.clone();
+        let limit = self.handler_limit();
         self.run(concurrency, |expired| {
-            Task(runtime.spawn(handle(catch_panic(HANDLER, || handler(expired)), &limits)))
+            Task(runtime.spawn(handle(catch_panic(HANDLER, || handler(expired)), &limit)))
         })
         .await;
+    }
+
+    fn handler_limit(&self) -> HandlerLimit {
+        Some((self.handler_timeout?, Arc::clone(&self.context)))
     }
 
     /// Calls `start` for each expiration, with at most `concurrency` running at once.
@@ -227,18 +230,19 @@ impl<K, V> Expirations<K, V> {
     }
 }
 
+/// How long a handler may take, and on which wheel that is counted.
+type HandlerLimit = Option<(Duration, Arc<SleepContext>)>;
+
 /// Limits the future that a handler has returned.
 fn handle<F: Future>(
     future: Option<F>,
-    (context, limit): &(Arc<SleepContext>, Option<Duration>),
+    limit: &HandlerLimit,
 ) -> Handler<impl Future<Output = Result<F::Output, Elapsed>> + use<F>> {
-    let future = future.map(|future| match *limit {
+    let future = future.map(|future| match limit {
         None => Either::Left(future.map(Ok)),
-        Some(limit) => {
-            let deadline = after(limit);
-            let reserved = Reserved::new(context, deadline);
+        Some((limit, context)) => {
             let resource = Resource::new(TimerType::Timeout);
-            let sleep = Sleep::after(resource, deadline, limit, reserved);
+            let sleep = Sleep::on_wheel(resource, context, *limit);
             Either::Right(Timeout::new(future, sleep))
         }
     });
@@ -284,7 +288,7 @@ fn late() {
     tracing::warn!("a handler took longer than its limit: it was dropped");
 }
 
-/// A handler on a task of its own, which is aborted when this is dropped.
+/// A handler on its own task, which is aborted when this is dropped.
 struct Task<O>(JoinHandle<Option<O>>);
 
 impl<O> Future for Task<O> {

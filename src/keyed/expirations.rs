@@ -36,8 +36,10 @@ use crate::shared::SleepContext;
 pub struct Expirations<K, V> {
     pub(super) set: Arc<dyn ExpirationSource<K, V>>,
     pub(super) reader: Reader,
-    /// How long a handler may take on the wheel, if there is a limit.
-    pub(super) limits: (Arc<SleepContext>, Option<Duration>),
+    /// The wheel that counts how long a handler takes.
+    pub(super) context: Arc<SleepContext>,
+    /// How long a handler may take.
+    pub(super) handler_timeout: Option<Duration>,
     /// A poll has found that there will be no more.
     has_ended: bool,
 }
@@ -47,7 +49,8 @@ impl<K, V> Expirations<K, V> {
         Expirations {
             set,
             reader: Reader::new(),
-            limits: (Arc::clone(context), None),
+            context: Arc::clone(context),
+            handler_timeout: None,
             has_ended: false,
         }
     }

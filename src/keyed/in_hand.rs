@@ -20,7 +20,7 @@ pub(crate) struct KeyCalls<K> {
     pub(super) eq: fn(&K, &K) -> bool,
 }
 
-/// What is in hand: the hash of its key, and a number of its own.
+/// Identifies an expiration in hand: the hash of its key, and a number that no other one has.
 pub(crate) type Ticket = (u32, u64);
 
 struct Handled<K> {
@@ -57,7 +57,7 @@ impl<K> InHand<K> {
 }
 
 impl<K, S: Payload> Guard<'_, K, S> {
-    /// What is in hand of the key with this hash for which `matches` is true.
+    /// The ticket of the key with this hash for which `matches` is true, if it is in hand.
     #[inline]
     pub(super) fn in_hand(&self, hash: u32, matches: impl Fn(&K) -> bool) -> Option<Ticket> {
         self.in_hand.as_ref()?.find(hash, matches)

@@ -250,7 +250,7 @@ impl<K, S: Payload> Guard<'_, K, S> {
         let set = self.set();
         let is_found = |timer: &&Timer<K, S>| timer.number == found.number;
         self.table.timer(found.index).filter(is_found)?;
-        if reader.or_due(found, || self.waits_for_handler(found.index)) {
+        if self.in_hand.is_some() && reader.or_due(found, || self.waits_for_handler(found.index)) {
             return None;
         }
         let timer = self.table.timer_mut(found.index)?;

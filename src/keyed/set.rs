@@ -304,12 +304,12 @@ pub(crate) struct Handles<K, S: Payload, H = ()> {
 }
 
 impl<K, S: Payload, H> Handles<K, S, H> {
-    pub(crate) fn new(set: &Arc<Set<K, S>>, hasher: H, wheel: &Arc<Alive>) -> Arc<Self> {
-        Arc::new(Handles {
+    pub(crate) fn new(set: &Arc<Set<K, S>>, hasher: H, wheel: &Arc<Alive>) -> Self {
+        Handles {
             set: Arc::clone(set),
             hasher,
             _wheel: Arc::clone(wheel),
-        })
+        }
     }
 }
 

@@ -99,7 +99,7 @@ where
     V: Send + 'static,
 {
     let set = Set::new(&wheel.shared, 0);
-    let handles = Handles::new(&set, hasher, wheel);
+    let handles = Arc::new(Handles::new(&set, hasher, wheel));
     (KeyedTimers { handles }, Expirations::new(set, context))
 }
 
@@ -606,7 +606,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> KeyedTimers<K, V, S> {
     ///
     /// # Examples
     ///
-    /// Of all requests for a key, the earliest deadline counts:
+    /// Several callers request a key, and the earliest deadline counts:
     ///
     /// ```
     /// use std::time::Duration;

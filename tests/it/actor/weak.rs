@@ -1,11 +1,18 @@
 //! The weak handle of a wheel, the wait for its end, and what the end is called.
 
 use tickwheel::{ClosedError, SetTimerError, TimerWheel};
-use tokio::runtime;
+use tokio::runtime::{self, Runtime};
 use tokio::time::{self, Instant};
 use tokio_test::{assert_pending, assert_ready, task};
 
 use crate::support::{HOUR, ms};
+
+fn wheel_and_its_runtime() -> (Runtime, TimerWheel) {
+    let runtime = runtime::Builder::new_current_thread();
+    let runtime = { runtime }.enable_time().build().unwrap();
+    let builder = TimerWheel::builder().runtime(runtime.handle().clone());
+    (runtime, builder.start().unwrap())
+}
 
 #[tokio::test(start_paused = true)]
 async fn weak_handle_keeps_no_wheel_alive() {
@@ -65,14 +72,7 @@ async fn closed_completes_with_the_shutdown_and_does_not_cause_it() {
 
 #[test]
 fn closed_completes_when_the_runtime_ends() {
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .unwrap();
-    let wheel = TimerWheel::builder()
-        .runtime(runtime.handle().clone())
-        .start()
-        .unwrap();
+    let (runtime, wheel) = wheel_and_its_runtime();
     let mut closed = task::spawn(wheel.closed());
     assert_pending!(closed.poll());
     drop(runtime);
@@ -101,14 +101,7 @@ async fn closed_timers_name_a_dropped_stream_and_a_shutdown() {
 
 #[test]
 fn closed_timers_name_the_end_of_the_runtime() {
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .unwrap();
-    let wheel = TimerWheel::builder()
-        .runtime(runtime.handle().clone())
-        .start()
-        .unwrap();
+    let (runtime, wheel) = wheel_and_its_runtime();
     let (timers, _expirations) = wheel.keyed::<u32, ()>();
     drop(runtime);
     let refused = timers.set_timer(1, (), HOUR);

@@ -10,12 +10,12 @@ use futures::poll;
 use tickwheel::{Outcome, SetTimerError, TimerWheel};
 use tokio::time::Instant;
 
-use crate::support::{advance, assert_balanced, ms, received};
+use crate::support::{advance, assert_balanced, ms, received, start_on_thread};
 
 /// How long the handlers of these tests take.
 const WORK: Duration = ms(50);
 
-/// Handles one timer, whose handler would set it again for ever, while `meanwhile` runs 20 ms into
+/// Handles one timer, whose handler would set it again forever, while `meanwhile` runs 20 ms into
 /// its first call. Returns what was handled within a second, with milliseconds.
 async fn handled_while(
     meanwhile: impl FnOnce(&tickwheel::KeyedTimers<u32, u32>),
@@ -642,14 +642,7 @@ async fn p12_outcome_that_cannot_be_converted_is_done() {
 
 #[test]
 fn spawning_outside_a_runtime_loses_no_expiration() {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let wheel = TimerWheel::builder()
-        .runtime(runtime.handle().clone())
-        .start()
-        .unwrap();
+    let wheel = start_on_thread(TimerWheel::builder());
     let (timers, mut stream) = wheel.keyed::<u32, ()>();
     timers.set_timer(1, (), ms(0)).unwrap();
     let outside = std::panic::AssertUnwindSafe(|| {
